@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smdwidgets.plots import TensorPlots, TrialPlots
     from smdwidgets.queries import QueryResult, query
     from smdwidgets.run_table import RunTable, runs
-    from smdwidgets.trials import Trial, create_trial, create_trials
+    from smdwidgets.trials import Compacted, Trial, compact, create_trial, create_trials
     from smdwidgets.trials.extensions import Exporter, LazyReader
     from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
 
@@ -24,6 +24,7 @@ __all__ = [
     "Checkup",
     "Collection",
     "CollectionKeys",
+    "Compacted",
     "Diagnosis",
     "Explorer",
     "ModeKeys",
@@ -38,6 +39,7 @@ __all__ = [
     "TensorInspector",
     "Trial",
     "__version__",
+    "compact",
     "create_trial",
     "create_trials",
     "diagnose",
@@ -56,7 +58,7 @@ _MODULES = {
     "diagnosis": ("Diagnosis", "diagnose"),
     "queries": ("QueryResult", "query"),
     "run_table": ("RunTable", "runs"),
-    "trials": ("Trial", "create_trial", "create_trials"),
+    "trials": ("Compacted", "Trial", "compact", "create_trial", "create_trials"),
     "widgets": ("Explorer", "RulePanel", "ScalarPanel", "StepSlider", "TensorInspector", "explore"),
 }
 # `import smdwidgets` is enough to use these.

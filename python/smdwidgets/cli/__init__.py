@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, str]] = {
     "check": "Judge a run in a terminal or as a CI gate: by its diagnosis, or by rules.",
     "report": "Write a self-contained HTML report with a diagnosis, curves and rule findings.",
     "export": "Export a run's tensors to NumPy npz, Parquet, CSV or TensorBoard.",
+    "compact": "Write a compacted index of a run, so that a run of many steps opens faster.",
     "doctor": "Check this installation: versions, notebook host, missing packages.",
     "env": "Let the variable SMDWIDGETS_HOOK record trainings in this Python environment.",
     "completion": "Print a shell completion script for commands, options and file names.",

@@ -14,6 +14,7 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.storage.files import size_on_disk
 from smdwidgets.trials import Trial
+from smdwidgets.trials.compaction import compacted
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,6 +39,7 @@ def facts(trial: Trial, regex: str | None = None) -> dict[str, Any]:
         "workers": sorted(trial.workers(), key=natural),
         "collections": members,
         "bytes": _size_on_disk(str(trial.path)),
+        "compacted_index": _compacted(trial),
         "incidents": [{"step": one.step, "text": str(one)} for one in trial.incidents()],
         "notes": [{"worker": worker, "message": message} for worker, message in trial.notes()],
         "problems": [{"file": key, "message": message} for key, message in trial.problems()] + problems,
@@ -77,6 +79,14 @@ def _tensor(trial: Trial, name: str) -> dict[str, Any]:
     return found
 
 
+def _compacted(trial: Trial) -> dict[str, int | None] | None:
+    """Return the size of the compacted index, or None if the run has none."""
+    found = compacted(trial)
+    if found is None:
+        return None
+    return {"folders": found.folders, "steps": found.steps, "last_step": found.last_step, "bytes": found.bytes}
+
+
 def _size_on_disk(path: str) -> int | None:
     """Return the total file size of a local run in bytes; None for a run on S3."""
     return size_on_disk(path) if Path(path).is_dir() else None
@@ -108,6 +118,10 @@ def text(summary: dict[str, Any], most: int | None) -> str:
     ]
     if summary["bytes"] is not None:
         rows.append(("on disk", byte_size(summary["bytes"])))
+    if summary["compacted_index"] is not None:
+        index = summary["compacted_index"]
+        until = f" up to step {index['last_step']}" if index["steps"] else ""
+        rows.append(("compacted", f"{index['steps']:,} steps{until} in {byte_size(index['bytes'])}"))
     rows += [("incident", each["text"]) for each in summary["incidents"][:SHOWN]]
     rows += [("note", text) for text in dict.fromkeys(each["message"] for each in summary["notes"])]
     rows += [("problem", f"{each['file']}: {each['message']}") for each in summary["problems"][:10]]

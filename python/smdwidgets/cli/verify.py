@@ -19,6 +19,7 @@ from smdwidgets.storage import LocalStorage, Range, Storage
 from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import local_path
 from smdwidgets.storage.protocol import beginning
+from smdwidgets.trials.compaction import compaction_faults
 from smdwidgets.trials.discovery import runs_in
 from smdwidgets.trials.local import LocalRun
 from smdwidgets.trials.tensorboard_layout import foreign, is_event_file, runs_of
@@ -49,7 +50,9 @@ def check(path: str, steps: range | None = None, threads: int | None = None) -> 
 
     storage = Connection().storage(path)
     try:
-        return _check_run(RemoteRun(storage, *_ends(steps), lazy=False), steps, threads or storage.concurrency)
+        return _check_run(
+            RemoteRun(storage, *_ends(steps), lazy=False, trust="none"), steps, threads or storage.concurrency
+        )
     except RunNotFound:
         storage = Connection().storage(path)
         if not runs_of(storage.list("")):
@@ -68,14 +71,14 @@ def _check_local(path: str, steps: range | None, threads: int | None) -> dict[st
     runs = {} if tree is None else runs_in(tree)
     others = {} if tree is None else other_files(tree, runs)
     if tree is None or "" in tree.hooks or not (runs or others):
-        return _check_run(LocalRun(path, *_ends(steps), lazy=False), steps, threads)
+        return _check_run(LocalRun(path, *_ends(steps), lazy=False, trust="none"), steps, threads)
     if steps is not None:
         raise SMDebugValueError("--steps is supported for one run of a hook only; other files are read as a whole")
     logs = any(files.layout for files in runs.values())
     found: dict[str, Any] = {"path": path, "ended": True, "steps": 0, "others": {}, "faults": [], "hooks": {}}
     parts = [check_sources(tree, runs), *([_check_log(LocalStorage(path))] if logs else [])]
     for run in tree.hooks:
-        hook = _check_run(LocalRun(str(Path(path, run)), lazy=False), None, threads)
+        hook = _check_run(LocalRun(str(Path(path, run)), lazy=False, trust="none"), None, threads)
         found["hooks"][run] = {key: value for key, value in hook.items() if key not in ("path", "faults")}
         faults = [{**fault, "file": f"{run}/{fault['file']}", "run": run} for fault in hook["faults"]]
         parts.append({"ended": hook["ended"], "steps": hook["steps"], "faults": faults})
@@ -103,6 +106,7 @@ def _check_run(run: LocalRun | RemoteRun, steps: range | None, threads: int | No
             counts = _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
         faults += [_record_fault(run.catalog, *error) for error in counts.pop("errors")]
         faults += _shard_faults(run)
+        faults += [_fault(key, None, message) for key, message in compaction_faults(run)]
         if steps is None:
             faults += _unindexed_files(run)
         statistics = run.statistics_file()

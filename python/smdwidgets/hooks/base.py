@@ -87,6 +87,8 @@ class Hook(IncidentHook):
         flush_seconds: maximum age of a complete step in the queue, in seconds, before the training waits for the disk. A
             killed process loses at most the steps of this time. Does not apply to a run on S3.
         fsync: flush every step to the disk before it becomes visible.
+        compact: write the compacted index (see :func:`smdwidgets.compact`) when the run has ended, so that a run of many steps
+            opens faster.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Hook(IncidentHook):
         queue_bytes: int = 1 << 30,
         flush_seconds: float = 1.0,
         fsync: bool = False,
+        compact: bool = False,
     ) -> None:
         if not (isinstance(flush_seconds, int | float) and flush_seconds > 0):
             raise SMDebugValueError(f"flush_seconds must be a positive number, got {shown(flush_seconds)}.")
@@ -133,6 +136,7 @@ class Hook(IncidentHook):
         self._born_in = _in_flight()
         #: Called once, after everything was written, however the run ends.
         self.when_closed: Callable[[Hook, RunEnd], None] | None = None
+        self._compact = bool(compact)
         self._open_options = (overwrite, resume, fsync)
         if not self.dry_run and self._writes_here():
             self._close_predecessor()
@@ -252,6 +256,7 @@ class Hook(IncidentHook):
             functools.partial(self._export, last=True),
             self._write_queue.close,
             functools.partial(self.run_dir.close, end),
+            self._compact_index,
         ):
             try:
                 part()
@@ -264,6 +269,13 @@ class Hook(IncidentHook):
                 self.when_closed(self, end)
             except Exception:
                 logger.exception("%s: what follows the end of the run failed", self.out_dir)
+
+    def _compact_index(self) -> None:
+        """Write the compacted index, if this worker has ended the run."""
+        if self._compact and self.run_dir.ended_run:
+            from smdwidgets.trials.compaction import compact  # not needed by a training before its end
+
+            compact(self.run_dir.url)
 
     @guarded
     def _continue_at(self, mode: ModeKeys, mode_step: int) -> None:

@@ -21,6 +21,7 @@ from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE, RunEnd
 from smdwidgets.storage.address import WRITABLE_FORMS, parse
 from smdwidgets.storage.connection import Connection
+from smdwidgets.storage.protocol import OWN_PREFIX
 
 __all__ = ["Bucket"]
 
@@ -61,6 +62,10 @@ class Bucket:
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects."""
         self._storage.delete([*keys, END_FILE])
+
+    def forget_compacted(self) -> None:
+        """Delete the compacted index, because its index objects are about to change."""
+        self._storage.delete(list(self._storage.list(OWN_PREFIX)))
 
     def resume(self) -> _core.Catalog:
         """Delete the end marker, and return the catalog of the steps in the bucket."""

@@ -33,6 +33,7 @@ from smdwidgets.run_end import COMPLETED, END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.stop import STOP_FILE, clear_stop
 from smdwidgets.storage.address import is_address, scheme_of
 from smdwidgets.storage.local import local_path
+from smdwidgets.storage.protocol import OWN_PREFIX
 
 if TYPE_CHECKING:
     from smdwidgets.hooks.bucket import Bucket
@@ -86,6 +87,8 @@ class RunDirectory:
         self._claimed = False
         #: Whether the directory is open.
         self._entered = False
+        #: Whether this worker has ended the run.
+        self.ended_run = False
         #: Content of the claim, which is unique. The inode is not: a new file may reuse that of a deleted one.
         self._content = ""
         self._touched = 0.0
@@ -123,6 +126,9 @@ class RunDirectory:
             raise
 
     def _enter(self, overwrite: bool, resume: bool | int) -> Resumed:
+        if not overwrite and resume is False and (found := self._used()):
+            raise _holds_a_run(str(self.path), found)
+        self._forget_compacted()
         if overwrite:
             self._delete()
         elif resume is not False:
@@ -130,13 +136,18 @@ class RunDirectory:
                 (self.path / END_FILE).unlink()
             clear_stop(self.path)
             return self._last_steps(None if resume is True else int(resume))
-        elif found := self._used():
-            raise _holds_a_run(str(self.path), found)
         return Resumed()
+
+    def _forget_compacted(self) -> None:
+        """Delete the compacted index, because its index files are about to change."""
+        shutil.rmtree(self.path / OWN_PREFIX, ignore_errors=True)
 
     def _enter_bucket(self, overwrite: bool, resume: bool | int) -> Resumed:
         assert self.bucket is not None
         earlier = self.bucket.keys_of(self.worker if self.num_workers > 1 else None)
+        if earlier and not overwrite and resume is False:
+            raise _holds_a_run(self.url, earlier)
+        self.bucket.forget_compacted()
         if overwrite:
             self.bucket.delete(earlier)
         elif resume is not False:
@@ -145,8 +156,6 @@ class RunDirectory:
                 steps = {key: _STEP_FILE.match(key.rpartition("/")[2]) for key in earlier}
                 self.bucket.delete(key for key, name in steps.items() if name and int(name[1]) >= next_step)
             return _resumed(self.bucket.resume(), next_step)
-        elif earlier:
-            raise _holds_a_run(self.url, earlier)
         return Resumed()
 
     def _take_claim(self) -> None:
@@ -301,6 +310,8 @@ class RunDirectory:
         step = catalog.global_step(mode.value, mode_step)
         if step is None:
             return _resumed(catalog, None)
+        if self.bucket is None:
+            self._forget_compacted()
         return self._last_steps(step) if self.bucket is None else self._enter_bucket(False, step)
 
     # ------------------------------------------------------------------------------------------------------- closing
@@ -312,13 +323,15 @@ class RunDirectory:
         if self.bucket is not None:
             self._drop_claim()
             # Workers on other machines are not visible here, so the first worker writes the end marker.
-            self.bucket.close(end if self._ends_run() else None)
+            self.ended_run = self._ends_run()
+            self.bucket.close(end if self.ended_run else None)
         else:
             self._leave_note(end)
             taken_over = not self._claimed
             self._drop_claim()
             if not taken_over and not self._others() and self._ends_run():
                 self._mark_end(end)
+                self.ended_run = True
         self._entered = False
 
     def mark_end(self, end: RunEnd) -> None:

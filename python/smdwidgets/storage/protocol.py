@@ -9,6 +9,8 @@ from smdwidgets.exceptions import TruncatedDataError
 
 #: Maximum bytes of a file that is read whole, as in the Rust core.
 LARGEST_WHOLE = 1 << 30
+#: Prefix of the files of a run that only this package reads.
+OWN_PREFIX = "_smdwidgets/"
 TOO_LARGE = "the file is larger than 1 GiB"
 
 

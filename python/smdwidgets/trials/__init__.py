@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.compaction import Compacted, compact
 from smdwidgets.trials.difference import Difference
 from smdwidgets.trials.local import LocalTrial
 from smdwidgets.trials.queries import StepState
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns",
+    "Compacted",
     "Difference",
     "LocalTrial",
     "RemoteTrial",
@@ -26,6 +28,7 @@ __all__ = [
     "Tensor",
     "TensorBoardTrial",
     "Trial",
+    "compact",
     "create_trial",
     "create_trials",
 ]

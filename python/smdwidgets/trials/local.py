@@ -21,6 +21,7 @@ from smdwidgets.run_end import END_FILE
 from smdwidgets.sources.tree import of_hook
 from smdwidgets.storage.local import LocalStorage, local_path
 from smdwidgets.trials.first_files import FirstFiles
+from smdwidgets.trials.manifest import WORTHWHILE, Trust, as_trust
 from smdwidgets.trials.run import Getter
 from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.statistics_cache import StatisticsCache
@@ -50,7 +51,9 @@ class LocalRun(SmdebugRun):
         first_step: int | None = None,
         end_step: int | None = None,
         lazy: bool | None = None,
+        trust: Trust = "listing",
     ) -> None:
+        self._trust = trust
         super().__init__(LocalStorage(root), first_step, end_step, lazy)
         self._collections_dir = os.path.join(self.path, "collections", "000000000")
         self._incidents_dir = os.path.join(self.path, INCIDENTS_PREFIX)
@@ -91,7 +94,17 @@ class LocalRun(SmdebugRun):
         return self.catalog.list_local(self.path)
 
     def _load(self, steps: Sequence[int] | None) -> None:
+        if steps is None and self._trust == "root":
+            self._load_compacted()
         self.catalog.load_local(self.path, steps)
+
+    def _load_compacted(self) -> None:
+        """Load what the compacted index has, if many index files are unread."""
+        # A comparison with the files takes longer than reading them.
+        unread = self.catalog.unread()
+        if len(unread) >= WORTHWHILE and self._manifest.read_root():
+            self._manifest.trust()
+            self._manifest.load(self.catalog, unread)
 
     def refresh(self) -> None:
         super().refresh()
@@ -181,6 +194,7 @@ class LocalTrial(Trial):
         wait: float | None = None,
         skip_bad_index: bool = False,
         unread: bool = False,
+        trust: str = "listing",
     ) -> None:
         path = local_path(dirname)
         self._opened_with = {
@@ -190,10 +204,11 @@ class LocalTrial(Trial):
             "lazy": lazy,
             "wait": wait,
             "skip_bad_index": skip_bad_index,
+            "trust": trust,
         }
         first, end = Trial.checked_range(range_steps)
         super().__init__(
-            LocalRun(path, first, end, lazy),
+            LocalRun(path, first, end, lazy, as_trust(trust)),
             name=os.path.basename(path) if name is None else name,
             range_steps=range_steps,
             wait=wait,

@@ -17,8 +17,9 @@ from smdwidgets.run_end import END_FILE
 from smdwidgets.storage.cache import CacheInfo
 from smdwidgets.storage.connection import Connection, check_picklable
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.remote import RemoteStorage
+from smdwidgets.storage.remote import Listed, RemoteStorage
 from smdwidgets.storage.requests import RequestCount
+from smdwidgets.trials.manifest import WORTHWHILE, Stamp, Trust, as_trust, digests, plain_etag
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row
 from smdwidgets.trials.smdebug_run import StorageRun, collection_files
 from smdwidgets.trials.trial import Trial
@@ -50,7 +51,9 @@ class RemoteRun(StorageRun):
         first_step: int | None = None,
         end_step: int | None = None,
         lazy: bool | None = None,
+        trust: Trust = "listing",
     ) -> None:
+        self._trust = trust
         super().__init__(storage, first_step, end_step, lazy)
 
     def start_over(self) -> None:
@@ -121,13 +124,37 @@ class RemoteRun(StorageRun):
     def _list(self) -> int:
         if self._all_listed:
             return 0
+        if self._trust == "root" and not self._listed:
+            return self._list_behind_root()
+        start = self._start_after()
+        new = self._list_from(start)
+        looks = self._trust != "none" and start == "index/" and len(new) >= WORTHWHILE
+        if looks and self._manifest.read_root():
+            self._manifest.compare(digests(Stamp(one.key, one.size or 0, plain_etag(one.etag)) for one in new))
+        return self.catalog.add_keys([one.key for one in new])
+
+    def _list_behind_root(self) -> int:
+        """Add the index files of the compacted index, and list those that follow."""
+        count = 0
+        if self._manifest.read_root():
+            self._note_first(next(self.storage.listing("index/"), None))
+            count = self.catalog.add_keys(list(self._manifest.keys()))
+            self._manifest.trust()
+        return count + self.catalog.add_keys([one.key for one in self._list_from(self._manifest.end())])
+
+    def _note_first(self, found: Listed | None) -> None:
+        """Remember the first index object, unless the listing has no times."""
+        if self._first is None and found is not None and found.written is not None:
+            self._first = (found.key, found.written)
+
+    def _list_from(self, start: str) -> list[Listed]:
+        """Return new index objects after a key, and look for the end marker."""
         new = []
         # The end marker follows the index in key order, so one listing covers both.
-        for found in self.storage.listing("", self._start_after(), measured=END_FILE.__eq__):
+        for found in self.storage.listing("", start, measured=END_FILE.__eq__):
             if found.key.startswith("index/"):
-                if self._first is None and found.written is not None:
-                    self._first = (found.key, found.written)
-                new.append(found.key)
+                self._note_first(found)
+                new.append(found)
             elif found.key == END_FILE:
                 self._ended_at = found.written or time.time()
                 # No files arrive after the uploader's delay has passed.
@@ -135,7 +162,7 @@ class RemoteRun(StorageRun):
             elif found.key > END_FILE:
                 break
         self._listed = True
-        return self.catalog.add_keys(new)
+        return new
 
     def _start_after(self) -> str:
         """Return the key after which new index files may appear.
@@ -144,7 +171,7 @@ class RemoteRun(StorageRun):
         """
         settled = self.settled
         if settled < 0:
-            return "index/"
+            return self._manifest.end() if self._trust == "root" else "index/"
         workers = len(self.catalog.workers())
         steps = self.catalog.steps()
         recent = steps[-LOOK_BACK:]
@@ -153,7 +180,8 @@ class RemoteRun(StorageRun):
                 settled = min(settled, before)
                 break
         # A backtick sorts after the underscore that follows the step, hence after all workers of that step.
-        return f"index/{settled // 1000:09d}/{settled:012d}`" if settled >= 0 else "index/"
+        after = f"index/{settled // 1000:09d}/{settled:012d}`" if settled >= 0 else "index/"
+        return max(after, self._manifest.end()) if self._trust == "root" else after
 
     def end_age(self) -> float | None:
         if self._ended_at is not None:
@@ -237,7 +265,8 @@ class RemoteTrial(Trial):
 
     Usually created by :func:`smdwidgets.create_trial`.
 
-    Other keyword arguments are the fields of a :class:`~smdwidgets.storage.Connection`.
+    ``trust="root"``: use the compacted index of the run, if there is one, without listing its index files. Other keyword
+    arguments are the fields of a :class:`~smdwidgets.storage.Connection`.
 
     >>> trial = RemoteTrial("mnist", "s3://bucket/jobs/mnist")    # doctest: +SKIP
     >>> trial.requests                                        # doctest: +SKIP
@@ -256,16 +285,17 @@ class RemoteTrial(Trial):
         wait: float | None = None,
         skip_bad_index: bool = False,
         unread: bool = False,
+        trust: str = "listing",
         **connection: Any,
     ) -> None:
         reached = Connection(**connection)
-        opening = {"lazy": lazy, "wait": wait, "skip_bad_index": skip_bad_index}
+        opening = {"lazy": lazy, "wait": wait, "skip_bad_index": skip_bad_index, "trust": trust}
         self._opened_with = (name, url, range_steps, opening | connection)
         first, end = Trial.checked_range(range_steps)
         storage = reached.storage(url)
         try:
             super().__init__(
-                RemoteRun(storage, first, end, lazy),
+                RemoteRun(storage, first, end, lazy, as_trust(trust)),
                 name=(storage.prefix or storage.bucket).rpartition("/")[2] if name is None else name,
                 range_steps=range_steps,
                 wait=wait,

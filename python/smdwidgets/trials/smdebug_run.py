@@ -26,6 +26,7 @@ from smdwidgets.exceptions import RunFileMissing, RunIOError
 from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.storage.protocol import Range, Storage, beginning
 from smdwidgets.trials.incidents import IncidentFiles, read_incidents
+from smdwidgets.trials.manifest import Manifest
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.saved_statistics import SAVED, from_saved_reductions
 from smdwidgets.trials.sharded_run import COVERAGE, assembled_reductions, assembled_values
@@ -69,6 +70,8 @@ class SmdebugRun(Run):
         #: The workers that have written a collection file.
         self._known_workers: frozenset[str] = frozenset()
         self._statistics: StatisticsFile | None = None
+        #: The compacted index.
+        self._manifest = Manifest(self.storage)
 
     def reading(self, catalog: _core.Catalog, workers: frozenset[str]) -> Self:
         """Return a run that reads the same files from another catalog of them."""
@@ -349,6 +352,9 @@ class StorageRun(SmdebugRun):
 
     def _load(self, steps: Sequence[int] | None) -> None:
         unread = self.catalog.unread(steps)
+        if unread and self._manifest.usable:
+            self._manifest.load(self.catalog, unread)
+            unread = self.catalog.unread(steps)
         if unread:
             self.catalog.load_many(list(self.storage.read_many(unread)))
 

@@ -23,7 +23,7 @@ from smdwidgets.trials.trial import Trial
 #: Arguments of smdebug that have no effect, since reading is always parallel.
 _WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "output_dir"})
 _KNOWN = frozenset(
-    {"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live", "cache", "hold", "segment"}
+    {"range_steps", "lazy", "wait", "skip_bad_index", "trust", "keep_orphans", "live", "cache", "hold", "segment"}
 )
 #: Endings of files in formats that are not read from stores.
 _LOCAL_ONLY = (
@@ -69,6 +69,10 @@ def create_trial(
             * ``wait``: seconds to wait for a run that has not started, and for its collection files. Without it, the path
               must exist.
             * ``skip_bad_index``: skip unreadable index files; ``trial.problems()`` lists them.
+            * ``trust``: how a compacted index (see :func:`smdwidgets.compact`) is checked. ``"listing"`` (default): in a
+              bucket, it is compared with a listing of the index objects; in a directory, it is not used. ``"root"``: it is used without a listing, which makes a run of
+              many steps open faster; index files that changed since are not noticed. ``"none"``: it is
+              not used.
             * ``keep_orphans``, ``live``, ``cache``, ``hold``, ``segment``: for TensorBoard logs, see
               :class:`~smdwidgets.trials.TensorBoardTrial`.
             * for stores, the fields of :class:`~smdwidgets.storage.Connection`.

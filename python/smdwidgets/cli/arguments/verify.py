@@ -1,6 +1,6 @@
 """Verify every record of a run, its index files and its collections.
 
-Checks framing, checksums, names, shapes, the consistency of index and events, the statistics and the collection files. For
+Checks framing, checksums, names, shapes, the consistency of index and events, the statistics, the collection files and the compacted index. For
 TensorBoard logs, checks framing, checksums and record contents of all runs below the directory. Of tables, trainer states and MLflow's
 stores, reads all rows; of checkpoints, checks the headers against the files. Says what a file is that only has the name of one.
 
