@@ -11,13 +11,15 @@ import subprocess
 import sys
 
 import steps
-from steps import ROOT, SetupError, Step, apt_install, can_apt, run
+from steps import CACHE, ROOT, SetupError, Step, apt_install, can_apt, run
 from uv import PROJECT, UV, environment, install, make_venv, python_of
 
 VENV = ROOT / ".venv"
 PYTHON = python_of(VENV)
 PEERS = ROOT / ".venv-peers"
 JS = ROOT / "js"
+SERVERS = CACHE / "servers"
+SERVER_PACKAGES = ("package.json", "package-lock.json", ".npmrc")
 CHROMIUM = JS / "scripts" / "chromium.mjs"
 
 
@@ -55,6 +57,15 @@ def _browser() -> None:
         raise SetupError("Chromium not found; install it (Debian: apt install chromium) or set CHROMIUM to its path")
 
 
+def _servers() -> None:
+    if shutil.which("npm") is None:
+        raise SetupError("npm not found; install Node.js 20 or newer with npm")
+    SERVERS.mkdir(parents=True, exist_ok=True)
+    for name in SERVER_PACKAGES:
+        shutil.copyfile(ROOT / "tests" / "servers" / name, SERVERS / name)
+    run("npm", "ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--loglevel=error", cwd=SERVERS)
+
+
 def _json(*parts: object) -> str:
     return json.dumps(parts, sort_keys=True)
 
@@ -83,6 +94,12 @@ EXTENSION = Step(
     key=(_json(PROJECT["project"], PROJECT["tool"]["maturin"]),),
 )
 BROWSER = Step("browser", _browser, requires=(NPM,))
+SERVERS_STEP = Step(
+    "servers",
+    _servers,
+    inputs=tuple(ROOT / "tests" / "servers" / name for name in SERVER_PACKAGES),
+    outputs=(SERVERS / "node_modules" / "azurite",),
+)
 PEERS_TXT = ROOT / "tests" / "peers.txt"
 PEERS_STEP = Step(
     "peers",
@@ -92,7 +109,7 @@ PEERS_STEP = Step(
     requires=(UV,),
 )
 
-STEPS = {step.name: step for step in (UV, PY, NPM, FRONT_END, EXTENSION, BROWSER, DOCS, PEERS_STEP)}
+STEPS = {step.name: step for step in (UV, PY, NPM, FRONT_END, EXTENSION, BROWSER, DOCS, SERVERS_STEP, PEERS_STEP)}
 DEFAULT = ("python", "front-end", "extension", "browser")
 
 

@@ -16,7 +16,7 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from python.rules.memory_trial import MemoryTrial
-from python.s3.servers import CREDENTIALS, moto_server
+from servers import CREDENTIALS, moto_server
 from smdwidgets import create_trial
 from smdwidgets.exceptions import NoMoreData, TrainingStopped
 from smdwidgets.numpy import Hook
