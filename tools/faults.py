@@ -25,7 +25,8 @@ SOAK = "tests/faults/test_soak.py"
 CAMPAIGNS = (
     "tests/faults",
     "tests/python/hooks/test_run_directory.py::test_killed_at_any_moment_every_visible_step_is_whole",
-    "tests/python/s3/test_direct.py::test_faults_change_no_byte",
+    "tests/python/stores/test_faults.py",
+    "tests/python/stores/test_forks.py",
     "tests/python/s3/test_storage.py::test_faults_change_no_byte",
     "tests/python/s3/test_s3_trial.py::test_faults_lose_no_step_and_change_no_value",
 )
