@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ class Prepare:
         self._kept = kept
         self._cleared = cleared
         self._patch = patch
+        self._stores: list[object] = []
 
     def demo(self, directory: str) -> None:
         """The run of `smdwidgets demo`, ended: 330 steps, two faults."""
@@ -66,23 +67,33 @@ class Prepare:
                 writer.add_histogram("fc1.weight", np.linspace(-1, 1, 50) * step, step)
 
     def bucket(self, address: str) -> None:
-        """Start a local server with a bucket that contains a run."""
-        from python.s3.servers import CREDENTIALS, moto_server
+        """Start a local server that has a run at the address.
 
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            self._patch.delenv(name)
-        for name, value in {**CREDENTIALS, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull}.items():
-            self._patch.setenv(name, value)
-        endpoint = self._cleared.enter_context(moto_server())
-        self._patch.setenv("AWS_ENDPOINT_URL", endpoint)
+        The environment then says where it is.
+        """
+        from python.stores.places import places, without_clouds
+        from servers import FaultyProxy
 
-        import boto3
-
-        name, _, prefix = address.removeprefix("s3://").partition("/")
-        client = self._cleared.enter_context(closing(boto3.client("s3")))
-        client.create_bucket(Bucket=name)
-        self.demo("in-the-bucket")
-        for path in sorted(Path("in-the-bucket").rglob("*")):
-            if path.is_file():
-                key = f"{prefix}/{path.relative_to('in-the-bucket').as_posix()}"
-                client.upload_file(str(path), name, key)
+        kinds = {"s3": "moto", "gs": "google", "az": "azure", "http": "web"}
+        scheme, _, rest = address.partition("://")
+        host, _, rest = rest.partition("/") if scheme == "http" else ("", "", rest)
+        name, _, prefix = rest.partition("/")
+        if not self._stores:
+            for variable in without_clouds(os.environ):
+                self._patch.delenv(variable)
+            for variable, value in {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull}.items():
+                self._patch.setenv(variable, value)
+        folder = Path(f"server-of-{scheme}").absolute()
+        folder.mkdir()
+        place = self._cleared.enter_context(places(folder)).new(kinds[scheme], name)
+        for variable, value in place.environment(folder).items():
+            self._patch.setenv(variable, value)
+        if host:
+            # A proxy finds the host, which is none of this machine.
+            proxy = self._cleared.enter_context(FaultyProxy(place.endpoint))
+            self._patch.setenv("http_proxy", proxy.endpoint)
+            self._patch.setenv("no_proxy", "127.0.0.1,localhost")
+        if not self._stores:
+            self.demo("in-the-bucket")
+        self._stores.append(place)
+        place.upload(Path("in-the-bucket"), prefix)
