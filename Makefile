@@ -51,7 +51,7 @@ format:  ## Format all sources
 bench:  ## Compare speed with peers in one run; write tests/benchmarks/RESULTS.md
 	@$(PYTHON) tools/setup.py python front-end extension peers
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
-	@for name in reduce trial rules s3 verify tensorboard long_log start_up long_runs manifest; do $(BIN)/python tests/benchmarks/bench_$$name.py || exit 1; done
+	@for name in reduce trial rules stores verify tensorboard long_log start_up long_runs manifest; do $(BIN)/python tests/benchmarks/bench_$$name.py || exit 1; done
 
 bench-hooks:  ## Measure what the PyTorch hook adds to a training step, beside smdebug's (downloads PyTorch)
 	@$(PYTHON) tools/setup.py python front-end extension

@@ -1,4 +1,4 @@
-"""Time smdebug on a run on S3: `python peer_s3.py URL VALUES`.
+"""Time smdebug on a run on S3: `python peer_stores.py URL VALUES`.
 
 Runs in .venv-peers; the endpoint is in AWS_ENDPOINT_URL.
 """
