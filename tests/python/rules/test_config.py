@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from python.rules.memory_trial import MemoryTrial
-from python.s3.servers import CREDENTIALS, moto_server
+from servers import CREDENTIALS, moto_server
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation, RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import (

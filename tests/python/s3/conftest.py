@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from python.s3.servers import CREDENTIALS, moto_server, rclone_server
+from servers import CREDENTIALS, moto_server, rclone_server
 from smdwidgets.storage.s3 import connect
 
 _numbers = itertools.count()

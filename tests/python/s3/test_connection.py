@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from python.s3.servers import CREDENTIALS, FaultyProxy
+from servers import CREDENTIALS, FaultyProxy
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.storage import Connection, RemoteStorage, StoreError
 from smdwidgets.storage.boto_client import MissingBoto3, connect

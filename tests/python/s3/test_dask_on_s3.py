@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import smdwidgets
-from python.s3.servers import CREDENTIALS
 from python.trials import runs
+from servers import CREDENTIALS
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.trials import shipping
 from smdwidgets.trials.shipping import pack, use_storage_options

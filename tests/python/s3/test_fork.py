@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from python.s3.servers import relay
+from servers import relay
 from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3 import Connection, S3Storage
 

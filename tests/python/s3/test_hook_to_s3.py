@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import smdwidgets
-from python.s3.servers import FaultyProxy
+from servers import FaultyProxy
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.numpy import Hook
 

@@ -12,8 +12,8 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 import smdwidgets
-from python.s3.servers import FaultyProxy
 from python.s3.test_s3_trial import write_run
+from servers import FaultyProxy
 from smdwidgets.exceptions import CollectionFileError, OutsideRunError, SMDebugError
 from smdwidgets.storage.cache import DiskCache
 from smdwidgets.storage.protocol import Range

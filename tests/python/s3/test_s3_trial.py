@@ -19,8 +19,8 @@ import pytest
 import smdwidgets
 from faults import campaign
 from fixtures import unpacked
-from python.s3.servers import FaultyProxy
 from python.trials.overwriting import check_writes_do_not_reach
+from servers import FaultyProxy
 from smdwidgets import _core, cli, create_trial, modes
 from smdwidgets.exceptions import RunNotFound, SMDebugError, TensorUnavailableForStep
 from smdwidgets.numpy import Hook

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faults import campaign
-from python.s3.servers import FaultyProxy
+from servers import FaultyProxy
 from smdwidgets import _core
 from smdwidgets.exceptions import OutsideRunError, RunIOError, RunNotFound, SMDebugError, TruncatedDataError
 from smdwidgets.storage import Connection, ObjectChanged, RemoteStorage, StoreError, boto_client, remote
