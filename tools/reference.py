@@ -33,6 +33,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         "trials",
         "queries",
         "dask",
+        "executors",
         "run_table",
         "modes",
         "analysis.utils",
@@ -41,7 +42,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         "run_end",
     ),
     "Widgets and plots": ("widgets", "plots", "pictures", "demo"),
-    "Diagnosis and rules": ("diagnosis", "survey", "rules", "rules.actions", "stop"),
+    "Diagnosis and rules": ("diagnosis", "survey", "rules", "rules.actions", "rules.several", "stop"),
     "Hooks": (
         "config",
         "hooks.base",

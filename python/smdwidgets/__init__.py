@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from smdwidgets.checkup import Checkup, doctor
     from smdwidgets.config import CapturePlan, Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
     from smdwidgets.diagnosis import Diagnosis, diagnose
+    from smdwidgets.executors import use
     from smdwidgets.plots import TensorPlots, TrialPlots
     from smdwidgets.queries import QueryResult, query
+    from smdwidgets.rules.several import check_all
     from smdwidgets.run_table import RunTable, runs
     from smdwidgets.trials import Compacted, Trial, compact, create_trial, create_trials
     from smdwidgets.trials.extensions import Exporter, LazyReader
@@ -39,6 +41,7 @@ __all__ = [
     "TensorInspector",
     "Trial",
     "__version__",
+    "check_all",
     "compact",
     "create_trial",
     "create_trials",
@@ -49,6 +52,7 @@ __all__ = [
     "modes",
     "query",
     "runs",
+    "use",
 ]
 
 # Imported at first use: `smdwidgets --help` needs no numpy, and a training script no IPython.
@@ -56,7 +60,9 @@ _MODULES = {
     "checkup": ("Checkup", "doctor"),
     "config": ("CapturePlan", "Collection", "CollectionKeys", "ReductionConfig", "SaveConfig", "SaveConfigMode"),
     "diagnosis": ("Diagnosis", "diagnose"),
+    "executors": ("use",),
     "queries": ("QueryResult", "query"),
+    "rules.several": ("check_all",),
     "run_table": ("RunTable", "runs"),
     "trials": ("Compacted", "Trial", "compact", "create_trial", "create_trials"),
     "widgets": ("Explorer", "RulePanel", "ScalarPanel", "StepSlider", "TensorInspector", "explore"),

@@ -13,7 +13,7 @@ All derive from :class:`SMDebugError`.
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
     ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
     ├── a record      DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
-    ├── a process     VersionMismatch
+    ├── a process     ExecutorError, VersionMismatch
     ├── a regex       RegexTooSlow
     ├── a query       QueryError
     └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
@@ -40,6 +40,7 @@ __all__ = [
     "CollectionFileError",
     "CorruptDataError",
     "DataError",
+    "ExecutorError",
     "IncompleteShardsError",
     "IndexReaderException",
     "InsufficientInformationForRuleInvocation",
@@ -575,3 +576,10 @@ class TrainingStopped(SMDebugError):
         return f"training stopped by {self.by or 'an unnamed requester'}{at}" + (
             f": {self.reason}" if self.reason else ""
         )
+
+
+# ----------------------------------------------------------------------------------------------------------- clusters
+
+
+class ExecutorError(SMDebugError, RuntimeError):
+    """The workers of a cluster or of a process pool could not run a sweep."""

@@ -11,6 +11,7 @@ from smdwidgets.cli._check_diagnosis import check_diagnosis
 from smdwidgets.cli._check_rules import check_rules
 from smdwidgets.cli._run import check_not_empty
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.executors import connect
 from smdwidgets.rules import BUILTIN, describe
 from smdwidgets.trials import Trial, create_trial
 
@@ -28,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json == args.junit == "-":
         raise SMDebugValueError("--json and --junit cannot both write to standard output; give one of them a file")
     by_rules = args.rules is not None or args.config is not None
-    result = (check_rules if by_rules else check_diagnosis)(_open_trial(args), args)
+    with connect(args.scheduler):
+        result = (check_rules if by_rules else check_diagnosis)(_open_trial(args), args)
     if args.json is not None:
         _write(args.json, json.dumps(result.to_json(), indent=2) + "\n")
     if args.junit is not None:

@@ -11,6 +11,7 @@ from smdwidgets._text import shown
 from smdwidgets.cli._run import check_not_empty, plain
 from smdwidgets.diagnosis import Diagnosis, diagnose
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.executors import connect
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial, create_trials
 
@@ -26,7 +27,8 @@ def run(args: argparse.Namespace) -> int:
             raise SMDebugValueError(f"--follow takes one run, got {len(args.runs)}")
         results = list(_follow(args, kinds))[-1:]
     else:
-        results = list(_diagnose_all(args, kinds))
+        with connect(args.scheduler):
+            results = list(_diagnose_all(args, kinds))
     if args.json:
         print(json.dumps([one.to_json() for one in results], indent=2))
     return exit_code(results, args.fail_on, args.allow_unjudged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,18 @@ from smdwidgets._text import byte_size
 from smdwidgets.cli._run import bytes_progress, check_not_empty, plain
 from smdwidgets.cli._verify_files import check_sources, other_files, source_lines
 from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
+from smdwidgets.executors import connect, current
 from smdwidgets.rules.progress import Progress
 from smdwidgets.sources import Tree
 from smdwidgets.storage import LocalStorage, Range, Storage
 from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import local_path
 from smdwidgets.storage.protocol import beginning
+from smdwidgets.trials import create_trial
 from smdwidgets.trials.compaction import compaction_faults
 from smdwidgets.trials.discovery import runs_in
 from smdwidgets.trials.local import LocalRun
+from smdwidgets.trials.sweeps import verify as verify_records
 from smdwidgets.trials.tensorboard_layout import foreign, is_event_file, runs_of
 from smdwidgets.trials.tensorboard_run import TensorBoardRun
 
@@ -36,7 +40,8 @@ SHOWN = 50
 def run(args: argparse.Namespace) -> int:
     """Verify the run and print the result."""
     check_not_empty(args.run)
-    found = check(args.run, args.steps, args.threads)
+    with connect(args.scheduler):
+        found = check(args.run, args.steps, args.threads)
     print(json.dumps(found, indent=2) if args.json else text(found))
     return 1 if found["faults"] else 0
 
@@ -103,7 +108,7 @@ def _check_run(run: LocalRun | RemoteRun, steps: range | None, threads: int | No
         run.refresh()
         faults = _collections(run) + [_fault(key, None, message) for key, message in run.catalog.problems()]
         with bytes_progress("verify") as progress:
-            counts = _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
+            counts = _records(run, steps, threads, progress)
         faults += [_record_fault(run.catalog, *error) for error in counts.pop("errors")]
         faults += _shard_faults(run)
         faults += [_fault(key, None, message) for key, message in compaction_faults(run)]
@@ -124,6 +129,16 @@ def _check_run(run: LocalRun | RemoteRun, steps: range | None, threads: int | No
         }
     finally:
         run.close()
+
+
+def _records(
+    run: LocalRun | S3Run, steps: range | None, threads: int | None, progress: Callable[[int, int], object]
+) -> dict[str, Any]:
+    """Verify the records, with the workers of a cluster if one was given."""
+    if current() is None:
+        return _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
+    with create_trial(run.path, range_steps=_ends(steps), skip_bad_index=True) as trial:
+        return verify_records(trial, progress=progress)
 
 
 def _check_log(storage: Storage) -> dict[str, Any]:

@@ -18,19 +18,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from os import PathLike, fspath
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 from smdwidgets.diagnosis.diagnoser import Diagnoser
 from smdwidgets.diagnosis.findings import Curve, Evidence, Finding
 from smdwidgets.diagnosis.follow import following
 from smdwidgets.diagnosis.reading import Arrays
 from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
-from smdwidgets.diagnosis.several import diagnose_runs
+from smdwidgets.diagnosis.several import Diagnoses, diagnose_all, diagnose_runs
 from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.executors import using
 from smdwidgets.trials import Trial, create_trial
 from smdwidgets.trials.run import Progress
 
-__all__ = ["Curve", "Diagnoser", "Diagnosis", "Evidence", "Finding", "Judged", "Unjudged", "diagnose", "diagnose_runs"]
+__all__ = [
+    "Curve",
+    "Diagnoser",
+    "Diagnoses",
+    "Diagnosis",
+    "Evidence",
+    "Finding",
+    "Judged",
+    "Unjudged",
+    "diagnose",
+    "diagnose_all",
+    "diagnose_runs",
+]
 
 
 @overload
@@ -41,6 +54,7 @@ def diagnose(
     follow: Literal[False] = False,
     *,
     progress: Progress | None = None,
+    client: Any = None,
 ) -> Diagnosis: ...
 @overload
 def diagnose(
@@ -50,6 +64,7 @@ def diagnose(
     *,
     follow: Literal[True],
     progress: Progress | None = None,
+    client: Any = None,
 ) -> Iterator[Diagnosis]: ...
 def diagnose(
     run: Trial | str | PathLike[str] | Arrays,
@@ -58,6 +73,7 @@ def diagnose(
     follow: bool = False,
     *,
     progress: Progress | None = None,
+    client: Any = None,
 ) -> Diagnosis | Iterator[Diagnosis]:
     """Find out what is wrong with a run, since when, why, and what to try.
 
@@ -72,6 +88,8 @@ def diagnose(
         until: last step to read; None: all.
         follow: return an iterator that yields a diagnosis whenever it changes, until the run ends.
         progress: called with the number of finished series or records and their total.
+        client: a ``distributed.Client`` whose workers read the tensors; None: that of :func:`smdwidgets.use`, else this
+            process. A run that is followed is read by this process.
 
     >>> import numpy as np, smdwidgets
     >>> steps = np.arange(0, 1000, 10)
@@ -86,7 +104,8 @@ def diagnose(
     """
     opened = create_trial(fspath(run)) if isinstance(run, str | PathLike) else run
     if not follow:
-        return Diagnoser(opened, kinds, until).update(progress)
+        with using(client):
+            return Diagnoser(opened, kinds, until).update(progress)
     if not isinstance(opened, Trial):
         raise SMDebugTypeError("follow=True requires a trial or a path; call Diagnoser(arrays).update() instead")
     return following(opened, kinds, until)

@@ -1,18 +1,26 @@
-"""Diagnose many runs, one after the other, of which none stops the others."""
+"""Diagnose many runs, one after the other or in parallel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
+from typing import Any, Final, Protocol, overload, runtime_checkable
 
+from smdwidgets import _core
 from smdwidgets.diagnosis.diagnoser import Diagnoser
 from smdwidgets.diagnosis.result import Diagnosis, Unjudged
 from smdwidgets.diagnosis.tags import checked_kinds
+from smdwidgets.executors import call_many
 from smdwidgets.trials import Trial, create_trials
+
+_GRAVITY: Final = {"problem": 0, "warning": 1, "note": 2}
 
 
 def diagnose_runs(
-    runs: Iterable[Trial | str | PathLike[str]], kinds: Mapping[str, str] | None = None, *, tensors: bool = False
+    runs: Iterable[Trial | str | PathLike[str]],
+    kinds: Mapping[str, str] | None = None,
+    *,
+    tensors: bool = False,
 ) -> Iterator[Diagnosis]:
     """Yield the diagnosis of each run; of a run that cannot be read, the reason.
 
@@ -42,6 +50,92 @@ def diagnose_runs(
         for trial in trials:
             with trial:
                 yield _judged(trial, kinds, tensors)
+
+
+@runtime_checkable
+class FoundRun(Protocol):
+    """A run that was found and is not open yet, as a row of :func:`smdwidgets.runs`."""
+
+    @property
+    def path(self) -> str:
+        """Path of the run."""
+
+    @property
+    def open(self) -> Callable[[], Trial]:
+        """Open the run."""
+
+
+class Diagnoses(Sequence[Diagnosis]):
+    """Diagnoses of many runs, the gravest findings first.
+
+    Runs that could not be judged come last.
+
+    >>> Diagnoses([Diagnosis("runs/a"), Diagnosis("runs/b")])
+    runs/a: Cannot tell: the run has no scalars.
+    runs/b: Cannot tell: the run has no scalars.
+    """
+
+    def __init__(self, diagnoses: Iterable[Diagnosis]) -> None:
+        self._ranked = sorted(diagnoses, key=_rank)
+
+    @overload
+    def __getitem__(self, at: int) -> Diagnosis: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Diagnosis]: ...
+    def __getitem__(self, at: int | slice) -> Diagnosis | list[Diagnosis]:
+        return self._ranked[at]
+
+    def __len__(self) -> int:
+        return len(self._ranked)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{one.run}: {'; '.join(f.title for f in one) or one.summary}" for one in self._ranked)
+
+
+def _rank(diagnosis: Diagnosis) -> tuple[Any, ...]:
+    grave = [(_GRAVITY[one.severity], one.confidence != "high") for one in diagnosis]
+    return sorted(grave) or [(len(_GRAVITY), not diagnosis.can_tell)], -len(grave), diagnosis.run
+
+
+def diagnose_all(
+    runs: Iterable[Trial | FoundRun | str | PathLike[str]],
+    kinds: Mapping[str, str] | None = None,
+    client: Any = None,
+    *,
+    tensors: bool = True,
+    progress: Callable[[int, int], object] | None = None,
+) -> Diagnoses:
+    """Diagnose many runs in parallel, each run on one worker.
+
+    A run that cannot be read does not stop the others.
+
+    Args:
+        runs: trials, or paths of runs; a directory of TensorBoard logs has several.
+        kinds: kinds of series by name, as for :func:`smdwidgets.diagnose`.
+        client: a ``distributed.Client``; None: that of :func:`smdwidgets.use`, else processes of this machine.
+        tensors: whether to read tensors, too.
+        progress: called with the number of finished runs and their total.
+
+    >>> diagnose_all(["no/such/run"])[0].can_tell
+    False
+    """
+    checked_kinds(kinds)
+    calls = [(fspath(run) if isinstance(run, PathLike) else run, kinds, tensors) for run in runs]
+    return Diagnoses(one for many in call_many(_diagnosed, calls, client, progress) for one in many)
+
+
+def _diagnosed(
+    run: Trial | FoundRun | str, kinds: Mapping[str, str] | None, tensors: bool, *, cancel: _core.Cancel
+) -> list[Diagnosis]:
+    """Diagnose one run or all runs of a directory, on a worker."""
+    if not isinstance(run, Trial | str):
+        try:
+            opened = run.open()
+        except Exception as error:
+            return [_unreadable(run.path, error)]
+        with opened:
+            return [_judged(opened, kinds, tensors)]
+    return list(diagnose_runs([run], kinds, tensors=tensors))
 
 
 def _judged(trial: Trial, kinds: Mapping[str, str] | None, tensors: bool) -> Diagnosis:

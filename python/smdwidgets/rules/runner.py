@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from smdwidgets._text import did_you_mean, markup, shown, visible
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.executors import using
 from smdwidgets.rules.config import rules_from_json
 from smdwidgets.rules.creation import make_rule, recreate_rule
 from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
@@ -50,7 +51,8 @@ class RuleRunner:
         runner.set_parameters("VanishingGradient", threshold=1e-5)   # evaluates all seen steps again
 
     With `follow=False`, evaluates the steps saved so far and stops, even if the run continues. With `stop_at_first`, a
-    rule finishes at its first firing, as in SageMaker.
+    rule finishes at its first firing, as in SageMaker. With `client`, a `distributed.Client`, its workers read the columns
+    that built-in rules need; values that rules read themselves are read by this process.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class RuleRunner:
         end_step: int | None = None,
         follow: bool = True,
         stop_at_first: bool = False,
+        client: Any = None,
     ) -> None:
         self.trial = trial
+        self._client = client
         self.follow = follow
         self.stop_at_first = stop_at_first
         self._range = start_step, end_step
@@ -306,8 +310,9 @@ class RuleRunner:
                     self._wake.wait(0.5)
                     continue
                 self._poll()
-                if self._judge_some():
-                    continue
+                with using(self._client):
+                    if self._judge_some():
+                        continue
                 if self._poller.ended or not self.follow:
                     self._end_complete()
                 else:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from smdwidgets import _extensions
 from smdwidgets._names import is_learning_rate, names_loss, words_of
 from smdwidgets._text import did_you_mean, natural, shown
+from smdwidgets.diagnosis import Diagnoses, diagnose_all
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.run_table import page
 from smdwidgets.run_table.discovery import FoundRun
@@ -276,6 +277,29 @@ class RunTable(Sequence[Run]):
     def trials(self) -> dict[str, Trial]:
         """Open all runs, by name. A TensorBoard log is read at its first query."""
         return {row.name: row.open() for row in self._rows}
+
+    def diagnose(
+        self,
+        client: Any = None,
+        *,
+        kinds: Mapping[str, str] | None = None,
+        tensors: bool = True,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Diagnoses:
+        """Diagnose all runs of the table in parallel, and rank them.
+
+        The gravest findings come first.
+
+        Args:
+            client: a ``distributed.Client``; None: that of :func:`smdwidgets.use`, else processes of this machine.
+            kinds: kinds of series by name, as for :func:`smdwidgets.diagnose`.
+            tensors: whether to read tensors, too.
+            progress: called with the number of finished runs and their total.
+
+        >>> smdwidgets.runs("logs").diagnose()[0].findings                    # doctest: +SKIP
+        """
+        runs = [row.open() if row.found.shared else row.found for row in self._rows]
+        return diagnose_all(runs, kinds, client, tensors=tensors, progress=progress)
 
     def _check_known(self, name: str, function: str | None) -> None:
         known = {key for row in self._rows for key in row} | {key for row in self._rows for key in row.hparams}

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets._names import names_loss
 from smdwidgets.exceptions import SMDebugError
+from smdwidgets.executors import current
 from smdwidgets.survey.bins import SAMPLED, UNREAD, Bins
 from smdwidgets.survey.findings import MapFinding, RuleFirings, findings
 from smdwidgets.survey.sentence import Clause, sentence
@@ -126,7 +127,8 @@ class Survey:
         self._collect()
         size = sum(block.size for block in self._blocks)
         usual = LARGEST_RUN if self._is_local else SAMPLE_BYTES
-        if self._read_all or size <= (usual if largest is None else min(usual, largest)):
+        # A cluster was selected to read runs as a whole.
+        if self._read_all or current() is not None or size <= (usual if largest is None else min(usual, largest)):
             self._read(changed)
         elif not self._sampled:
             self._sample(changed)

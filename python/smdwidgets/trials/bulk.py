@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.exceptions import InvalidWorker, StepDeleted, TensorUnavailable
 from smdwidgets.modes import ModeKeys
+from smdwidgets.trials import sweeps
 from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.queries import RunQueries
 from smdwidgets.trials.run import Progress, Row, is_text, possible
@@ -87,8 +88,9 @@ def reductions(
         at = trial._run.index.steps(mode.value)
     workers = None if worker is None else [] if worker == EVERY_WORKER else [worker]
     kinds = None if kinds is None else [kinds] if isinstance(kinds, str) else list(kinds)
-    swept = trial._run.reductions(
-        chosen, at, workers, kinds, counts=counts, coverage=coverage, threads=threads, progress=progress
+    last_step = trial._run.index.last_step()
+    swept = sweeps.reductions(
+        trial, chosen, at, workers, kinds, counts=counts, coverage=coverage, threads=threads, progress=progress
     )
     failed = dict(swept.pop("error"))
     errors = [
@@ -103,7 +105,7 @@ def reductions(
     columns = swept if not failed else {name: column[keep] for name, column in swept.items()}
     order = ["name", "step", "mode", "mode_step", "worker"]
     columns = {**{name: columns[name] for name in order}, **columns, "mode": MODE_NAMES[columns["mode"]]}
-    return Columns(columns, errors)
+    return Columns(columns, errors, last_step)
 
 
 def _with_deleted(

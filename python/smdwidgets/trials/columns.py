@@ -30,7 +30,9 @@ class Columns(Mapping[str, NDArray[Any]]):
     """A table as a dictionary of NumPy arrays of equal length.
 
     ``to_pandas()`` and ``to_arrow()`` convert it. Libraries that support Arrow's PyCapsule interface (Polars, DuckDB,
-    PyArrow) accept it directly. Records that could not be read are in ``errors`` and have no row.
+    PyArrow) accept it directly. Records that could not be read are in ``errors`` and have no row. ``last_step`` is the last
+    global step that the run had when it was read: a run that grows meanwhile is read up to this step. It is None for tables
+    that no sweep made.
 
     >>> table = Columns({"step": np.array([0, 10]), "mean": np.array([0.5, 0.25])})
     >>> float(table["mean"].max())
@@ -40,9 +42,12 @@ class Columns(Mapping[str, NDArray[Any]]):
     #: Maximum rows in a repr.
     _rows = 10
 
-    def __init__(self, columns: Mapping[str, NDArray[Any]], errors: list[Failure] | None = None) -> None:
+    def __init__(
+        self, columns: Mapping[str, NDArray[Any]], errors: list[Failure] | None = None, last_step: int | None = None
+    ) -> None:
         self._columns = dict(columns)
         self.errors = errors or []
+        self.last_step = last_step
         if len({len(column) for column in self._columns.values()}) > 1:
             lengths = {name: len(column) for name, column in self._columns.items()}
             raise ValueError(f"columns must have equal lengths, got {lengths}")

@@ -17,6 +17,7 @@ from smdwidgets import _core
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.exceptions import InvalidWorker, SMDebugError, SMDebugValueError, TensorUnavailable
 from smdwidgets.modes import ModeKeys
+from smdwidgets.trials import sweeps
 from smdwidgets.trials.bulk import EVERY_WORKER, MODE_NAMES
 from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.queries import RunQueries
@@ -57,6 +58,7 @@ def statistics(
     chosen_columns = _checked(columns)
     trial.maybe_refresh()
     run = trial._run
+    last_step = run.index.last_step()
     file = run.statistics_file()
     in_file = {} if file is None else dict.fromkeys(file.names())
     chosen = _chosen(trial, names, in_file)
@@ -78,7 +80,7 @@ def statistics(
     table["coverage"] = np.ones(len(table["step"]))
     if worker is None:
         table = _one_per_step(run, table)
-    return _columns(_sorted(table, chosen), chosen_columns)
+    return _columns(_sorted(table, chosen), chosen_columns, last_step)
 
 
 def names_with_statistics(trial: RunQueries) -> list[str]:
@@ -144,12 +146,12 @@ def _computed(
     workers: list[str] | None = [worker] if worker and worker != EVERY_WORKER else [] if sharded or worker else None
     kept = run.statistics_cache("first" if workers is None else "every" if not workers else f"only {worker}")
     if not cache or kept is None:
-        return _swept(run, wanted, workers, progress, threads)
+        return _swept(trial, wanted, workers, progress, threads)
     table = kept.read(names)
     missing = wanted if table is None else _missing(table, wanted)
     tables = [] if table is None else [_only(table, wanted)]
     if missing or not tables:
-        fresh = _swept(run, missing, workers, progress, threads)
+        fresh = _swept(trial, missing, workers, progress, threads)
         kept.add(fresh, trial._complete.until)
         tables.append(fresh)
     return joined(tables)
@@ -190,7 +192,7 @@ def _only(table: Table, wanted: dict[str, list[int]]) -> Table:
 
 
 def _swept(
-    run: Run,
+    trial: RunQueries,
     wanted: dict[str, list[int]],
     workers: Sequence[str] | None,
     progress: Progress | None,
@@ -200,6 +202,7 @@ def _swept(
 
     The saved step before each of them is read, too, for the change.
     """
+    run = trial._run
     groups: dict[tuple[int, ...], list[str]] = {}
     for name, steps in wanted.items():
         groups.setdefault(tuple(steps), []).append(name)
@@ -207,7 +210,7 @@ def _swept(
     for chosen, names in groups.items():
         steps = list(chosen)
         read = sorted({*steps, *steps_before(run.index, names, steps)})
-        table = run.statistics(names, read, workers, threads=threads, progress=progress)
+        table = sweeps.statistics(trial, names, read, workers, threads=threads, progress=progress)
         tables.append(selected(table, np.isin(table["step"], steps)))
         tables[-1]["error"] = [error for error in table["error"] if error[1] in set(steps)]
     return joined(tables) if tables else _empty()
@@ -313,7 +316,7 @@ def _sorted(table: Table, names: list[str]) -> Table:
     return table if (order == np.arange(len(order))).all() else selected(table, order)
 
 
-def _columns(table: Table, chosen: list[str]) -> Columns:
+def _columns(table: Table, chosen: list[str], last_step: int | None) -> Columns:
     if "update_ratio" in chosen:
         with np.errstate(divide="ignore", invalid="ignore"):
             table["update_ratio"] = table["update"] / table["l2"]
@@ -323,4 +326,4 @@ def _columns(table: Table, chosen: list[str]) -> Columns:
             table["rms"] = table["l2"] / np.sqrt(finite)
     keys: Table = {**{name: table[name] for name in KEYS}, "mode": MODE_NAMES[table["mode"]]}
     errors = [Failure(*error) for error in table["error"]]
-    return Columns({**keys, **{name: table[name] for name in chosen}}, errors)
+    return Columns({**keys, **{name: table[name] for name in chosen}}, errors, last_step)

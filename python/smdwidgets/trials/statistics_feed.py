@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from smdwidgets import _core
+from smdwidgets.executors import current
 from smdwidgets.modes import ModeKeys
+from smdwidgets.trials import sweeps
+from smdwidgets.trials.plans import MOST_BYTES
 from smdwidgets.trials.statistics import _combined, _missing, _only, _sharded, _with_run_names
 from smdwidgets.trials.statistics_file import Table, selected
 from smdwidgets.trials.trial import Trial
@@ -158,7 +161,10 @@ class StatisticsFeed:
 
     def _blocks(self, schedule: _Schedule, parts: int) -> list[Block]:
         steps = schedule.steps
-        count = min(len(steps), max(parts, int(len(steps) * schedule.bytes_a_step // _BLOCK_BYTES)))
+        executor = current()
+        most = _BLOCK_BYTES if executor is None else MOST_BYTES * executor.slots
+        parts = parts if executor is None else 1
+        count = min(len(steps), max(parts, int(len(steps) * schedule.bytes_a_step // most)))
         every = self._trial._run.index.steps_of(schedule.names[0])
         blocks = []
         for part in np.array_split(steps, count):
@@ -172,7 +178,8 @@ class StatisticsFeed:
         """Compute the statistics of a block, and cache them."""
         run = self._trial._run
         before = [] if block.before is None else [block.before]
-        table = run.statistics(block.names, [*before, *block.steps], [], threads=threads, cancel=cancel)
+        steps = [*before, *block.steps]
+        table = sweeps.statistics(self._trial, block.names, steps, [], threads=threads, cancel=cancel)
         errors = [error for error in table["error"] if error[1] in set(block.steps)]
         table = {**selected(table, np.isin(table["step"], block.steps)), "error": errors}
         if not block.alone and (kept := run.statistics_cache("every")):

@@ -34,10 +34,11 @@ from smdwidgets.exceptions import (
     TensorUnavailableForStep,
     UFuncTypeError,
 )
+from smdwidgets.executors import using
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.run_end import RunEnd
 from smdwidgets.trials import bulk, extensions, show
-from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.difference import Difference, Saved
 from smdwidgets.trials.extensions import Exported, TensorPlotter, TrialPlotter
 from smdwidgets.trials.incidents import Incidents
@@ -48,6 +49,8 @@ from smdwidgets.trials.resolver import StepResolver
 from smdwidgets.trials.run import REDUCTIONS, Progress, Run, dtype_named
 from smdwidgets.trials.shards import Sharded
 from smdwidgets.trials.statistics import statistics as compute_statistics
+from smdwidgets.trials.sweeps import Verified
+from smdwidgets.trials.sweeps import verify as verify_records
 from smdwidgets.trials.wait import wait_until
 
 if TYPE_CHECKING:
@@ -402,6 +405,7 @@ class Trial(RunQueries):
         coverage: bool = False,
         progress: Progress | None = None,
         threads: int | None = None,
+        client: Any = None,
     ) -> Columns:
         """Return reductions of many tensors at many steps, read in parallel.
 
@@ -419,12 +423,15 @@ class Trial(RunQueries):
                 in ``errors``.
             progress: called with the number of finished records and their total.
             threads: number of threads.
+            client: a ``distributed.Client`` whose workers read the run; None: that of :func:`smdwidgets.use`, else this
+                process.
 
         >>> trial.reductions(["fc1.weight"], reductions=["mean", "l2"])["l2"]    # doctest: +SKIP
         """
-        return bulk.reductions(
-            self, names, steps, as_mode(mode), worker, reductions, counts, coverage, progress, threads
-        )
+        with using(client):
+            return bulk.reductions(
+                self, names, steps, as_mode(mode), worker, reductions, counts, coverage, progress, threads
+            )
 
     def statistics(
         self,
@@ -437,6 +444,7 @@ class Trial(RunQueries):
         cache: bool = True,
         progress: Progress | None = None,
         threads: int | None = None,
+        client: Any = None,
     ) -> Columns:
         """Return the statistics of tensors over steps, one row per tensor and step.
 
@@ -459,10 +467,40 @@ class Trial(RunQueries):
             cache: whether computed statistics are cached. Runs on S3 and TensorBoard logs have no cache.
             progress: called with the number of finished bytes and their total while values are read.
             threads: number of threads.
+            client: a ``distributed.Client`` whose workers read the run; None: that of :func:`smdwidgets.use`, else this
+                process.
 
         >>> trial.statistics("fc1.weight", columns=["mean", "update_ratio"]).to_pandas()    # doctest: +SKIP
         """
-        return compute_statistics(self, names, steps, columns, as_mode(mode), worker, cache, progress, threads)
+        with using(client):
+            return compute_statistics(self, names, steps, columns, as_mode(mode), worker, cache, progress, threads)
+
+    def verify(self, *, progress: Progress | None = None, threads: int | None = None, client: Any = None) -> Verified:
+        """Verify every record of the run: framing, names, checksums and shapes.
+
+        The command ``smdwidgets verify`` also checks index files, collections and statistics files. Only runs that hooks saved
+        are verified.
+
+        Args:
+            progress: called with the number of finished bytes and their total.
+            threads: number of threads.
+            client: a ``distributed.Client`` whose workers read the run; None: that of :func:`smdwidgets.use`, else this
+                process.
+
+        >>> import smdwidgets, tempfile
+        >>> from smdwidgets.numpy import Hook
+        >>> with Hook(folder := tempfile.mkdtemp()) as hook:
+        ...     hook.save_scalar("loss", 0.5)
+        >>> found = smdwidgets.create_trial(folder).verify()
+        >>> found.records, found.errors
+        (1, [])
+        """
+        self.maybe_refresh()
+        last_step = self._run.index.last_step()
+        with using(client):
+            counts = verify_records(self, threads=threads, progress=progress)
+        errors = [Failure(*error) for error in counts["errors"]]
+        return Verified(counts["records"], counts["bytes"], counts["unverifiable"], errors, last_step)
 
     def export(
         self,

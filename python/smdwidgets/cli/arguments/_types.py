@@ -1,4 +1,4 @@
-"""Types of arguments."""
+"""Types of arguments, and options that several commands have."""
 
 from __future__ import annotations
 
@@ -31,3 +31,10 @@ def mode(text: str) -> ModeKeys:
         return as_mode(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_scheduler(parser: argparse.ArgumentParser) -> None:
+    """Add the option for a Dask cluster."""
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="read with the workers of this Dask scheduler, such as tcp://host:8786"
+    )

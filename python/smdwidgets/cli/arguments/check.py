@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 
+from smdwidgets.cli.arguments._types import add_scheduler
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
@@ -62,4 +64,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--junit", nargs="?", const="-", metavar="FILE", help="write the result as JUnit XML to FILE or standard output"
     )
+    add_scheduler(parser)
     parser.add_argument("--list", action="store_true", help="list the rules and their parameters, and exit")

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 
+from smdwidgets.cli.arguments._types import add_scheduler
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
@@ -41,4 +43,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="least confidence of a finding for exit code 1 (default: medium); low includes notes",
     )
     parser.add_argument("--allow-unjudged", action="store_true", help="do not fail if a run has nothing to judge")
+    add_scheduler(parser)
     parser.add_argument("--json", action="store_true", help="print JSON: one object per run")

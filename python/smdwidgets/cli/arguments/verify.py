@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 
-from smdwidgets.cli.arguments._types import step_range
+from smdwidgets.cli.arguments._types import add_scheduler, step_range
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,4 +25,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument("--steps", type=step_range, metavar="A:B", help="only global steps A to B (exclusive)")
     parser.add_argument("--threads", type=int, metavar="N", help="number of reader threads (default: all processors)")
+    add_scheduler(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, with every fault")
