@@ -179,7 +179,7 @@ def main() -> int:
     if options.parse_args().write:
         body = (
             "`python tests/benchmarks/simulate_scale.py --write`. Simulated, with the constants of the program: 200 MB/s and "
-            "200,000 records/s a worker, 20 ms, 64 connections, 5,500 GET/s for the run, 4 ms a part. The section before "
+            "200,000 records/s a worker, 20 ms, 64 connections, 5,500 GET/s for the run, 4 ms a part. `bench_scale.py` "
             "compares the simulation with measured points.\n\n"
         )
         report.write_section("Simulated sweeps by many workers", body + text)
