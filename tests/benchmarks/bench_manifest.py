@@ -22,7 +22,7 @@ import report
 import trials
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from python.s3.servers import CREDENTIALS, rclone_server, relay
+from servers import CREDENTIALS, rclone_server, relay
 from smdwidgets import compact, create_trial
 from smdwidgets.trials.local import LocalRun
 

@@ -22,7 +22,7 @@ from run import PEERS, Row, ask
 from simulate_scale import Load, simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from python.s3.servers import CREDENTIALS, rclone_server, relay
+from servers import CREDENTIALS, rclone_server, relay
 from smdwidgets import _core
 from smdwidgets.trials.plans import Rates
 

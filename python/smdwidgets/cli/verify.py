@@ -132,7 +132,7 @@ def _check_run(run: LocalRun | RemoteRun, steps: range | None, threads: int | No
 
 
 def _records(
-    run: LocalRun | S3Run, steps: range | None, threads: int | None, progress: Callable[[int, int], object]
+    run: LocalRun | RemoteRun, steps: range | None, threads: int | None, progress: Callable[[int, int], object]
 ) -> dict[str, Any]:
     """Verify the records, with the workers of a cluster if one was given."""
     if current() is None:

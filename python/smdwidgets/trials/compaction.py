@@ -155,7 +155,7 @@ class _Compaction:
     def _stamps(self) -> list[Stamp]:
         if isinstance(self.run, LocalRun):
             return local_stamps(self.run.path)
-        return [Stamp(one.key, one.size, plain_etag(one.etag)) for one in self.run.storage.listing("index/")]
+        return [Stamp(one.key, one.size or 0, plain_etag(one.etag)) for one in self.run.storage.listing("index/")]
 
     def _sealed(self, folders: Sequence[tuple[int, list[Stamp]]], ended: bool) -> Iterator[tuple[int, list[Stamp]]]:
         """Yield the folders whose steps are complete, up to the first other one."""

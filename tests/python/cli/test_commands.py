@@ -320,6 +320,7 @@ def test_commands_accept_tensorboard_logs(log, tmp_path, monkeypatch, capsys, co
 
 def test_missing_boto3_error_names_the_extra(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "boto3", None)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)  # boto3 is needed to find credentials only
     code, _, err = run_command(capsys, "inspect", "s3://bucket/run")
     assert code == 2
     assert "smdwidgets[s3]" in err

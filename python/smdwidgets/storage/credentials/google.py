@@ -103,7 +103,8 @@ class _Default:
                 "credentials of this kind are read by google-auth, which is not installed; run: pip install google-auth requests"
             ) from error
         try:
-            self._credentials, _ = google.auth.default(scopes=_SCOPES)
+            found: tuple[Any, Any] = google.auth.default(scopes=_SCOPES)
+            self._credentials = found[0]
         except google.auth.exceptions.GoogleAuthError as error:
             raise SMDebugValueError(f"cannot read the application default credentials of Google: {error}") from error
         self._request = google.auth.transport.requests.Request()
