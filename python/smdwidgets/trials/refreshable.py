@@ -72,7 +72,7 @@ class RefreshableTrial:
         #: Whether nothing was read yet. The first query reads the run, also if refreshing is off.
         self._unread = lazy
         if not lazy:
-            self._open(WAIT_FOR_COLLECTIONS if wait is None else wait, may_come=wait is not None)
+            self._open(WAIT_FOR_COLLECTIONS if wait is None else wait, may_come=bool(wait))
 
     # ---------------------------------------------------------------------------------------------------- opening
 

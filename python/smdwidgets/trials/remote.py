@@ -34,6 +34,9 @@ STEPS_AHEAD = 8
 LOOK_BACK = 200
 #: Seconds after the end marker in which an uploader may still deliver files.
 UPLOADS_SETTLE = 60.0
+#: Maximum bytes of the cache of a run that another process reads: a sweep reads each object once, and a worker of a cluster
+#: has little memory.
+WORKER_CACHE = 64 << 20
 #: Seconds between checks of the collection files, which rarely change.
 _COLLECTIONS_EVERY = 60.0
 #: Seconds between two checks for another run in the same place, each of which is a request.
@@ -310,8 +313,9 @@ class RemoteTrial(Trial):
 
     def _reopening(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         _, (_, (_, _, range_steps, options)) = self.__reduce__()
+        cache = min(options.get("cache_bytes", WORKER_CACHE), WORKER_CACHE)
         # The run may be in a folder below the URL that was given.
-        return type(self), (self.name, self.path, range_steps), {**options, "unread": True}
+        return type(self), (self.name, self.path, range_steps), {**options, "unread": True, "cache_bytes": cache}
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_picklable(self._opened_with[3])

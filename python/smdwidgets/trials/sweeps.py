@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,6 @@ from smdwidgets.trials.run import Progress, Run
 from smdwidgets.trials.shipping import Shipment, pack
 from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.statistics_file import KEYS, REDUCTIONS_ONLY, Table, joined, selected
-
-#: Bytes of a worker's cache of remote objects. Each object is read once.
-_WORKER_CACHE: Final = 64 << 20
 
 
 class Verified(NamedTuple):

@@ -66,8 +66,8 @@ def create_trial(
 
             * ``lazy``: read index files only when a query needs them; None (default): only for long runs. If True, a
               TensorBoard log is read at the first query.
-            * ``wait``: seconds to wait for a run that has not started, and for its collection files. Without it, the path
-              must exist.
+            * ``wait``: seconds to wait for a run that has not started, and for its collection files. Without it, or with 0,
+              the path must exist.
             * ``skip_bad_index``: skip unreadable index files; ``trial.problems()`` lists them.
             * ``trust``: how a compacted index (see :func:`smdwidgets.compact`) is checked. ``"listing"`` (default): in a
               bucket, it is compared with a listing of the index objects; in a directory, it is not used. ``"root"``: it is used without a listing, which makes a run of

@@ -74,7 +74,7 @@ def test_runs_of_hooks_and_others_are_opened_together(tmp_path: Path) -> None:
 def test_a_directory_that_is_waited_for_is_not_an_older_run_below_it(tmp_path: Path) -> None:
     record(tmp_path / "older", 3)
     with pytest.raises(WaitTimeout):
-        create_trial(tmp_path, wait=0)
+        create_trial(tmp_path, wait=0.1)
     assert create_trial(tmp_path).name == "older"
 
 
