@@ -361,37 +361,6 @@ def copy(source: _Buffer, target: bytearray | memoryview | NDArray[Any]) -> None
 # ---------------------------------------------------------------- writing a step
 
 @final
-class ManifestRoot:
-    """The root file of a compacted index: its folders and their index files."""
-
-    def __init__(self, file: str, data: bytes) -> None:
-        """Parse and check the file; ``file`` names it in errors."""
-    def folders(self) -> list[tuple[int, int, bytes, bytes, bytes | None]]:
-        """The folders, ascending.
-
-        Each is (number, size, SHA-256 of the content, of the ETags, of the modification times).
-        """
-    def keys(self, at: int) -> list[str]:
-        """The keys of the index files of a folder, given its place in `folders`."""
-
-def manifest_root(folders: Sequence[tuple[tuple[int, int, bytes, bytes, bytes | None], Sequence[str]]]) -> bytes:
-    """Encode the root file of a compacted index.
-
-    Takes the folders, and the keys of the index files of each.
-    """
-
-def manifest_folder(files: Sequence[tuple[str, bytes]], threads: int | None = None) -> bytes:
-    """Encode index files (key, content) as a folder of a compacted index.
-
-    Malformed ones are left out.
-    """
-
-def manifest_differences(file: str, data: bytes, files: Sequence[tuple[str, bytes]]) -> list[tuple[str, str]]:
-    """Compare a folder of a compacted index with index files (key, content).
-
-    Returns the differences as (key, what differs).
-    """
-
 class StepWriter:
     """Write one step of one worker: its event file and its index file.
 
@@ -863,6 +832,40 @@ def stats(buffer: _Buffer, dtype: str | None = None) -> dict[str, int | float]:
 
     >>> stats(np.array([1.0, np.nan, 0.0]))["nan"]
     1
+    """
+
+# ---------------------------------------------------------------- compacted index
+
+@final
+class ManifestRoot:
+    """The root file of a compacted index: its folders and their index files."""
+
+    def __new__(cls, file: str, data: bytes) -> Self:
+        """Parse and check the file; ``file`` names it in errors."""
+    def folders(self) -> list[tuple[int, int, bytes, bytes, bytes | None]]:
+        """The folders, ascending.
+
+        Each is (number, size, SHA-256 of the content, of the ETags, of the modification times).
+        """
+    def keys(self, at: int) -> list[str]:
+        """The keys of the index files of a folder, given its place in `folders`."""
+
+def manifest_root(folders: Sequence[tuple[tuple[int, int, bytes, bytes, bytes | None], Sequence[str]]]) -> bytes:
+    """Encode the root file of a compacted index.
+
+    Takes the folders, and the keys of the index files of each.
+    """
+
+def manifest_folder(files: Sequence[tuple[str, bytes]], threads: int | None = None) -> bytes:
+    """Encode index files (key, content) as a folder of a compacted index.
+
+    Malformed ones are left out.
+    """
+
+def manifest_differences(file: str, data: bytes, files: Sequence[tuple[str, bytes]]) -> list[tuple[str, str]]:
+    """Compare a folder of a compacted index with index files (key, content).
+
+    Returns the differences as (key, what differs).
     """
 
 # ---------------------------------------------------------------- statistics

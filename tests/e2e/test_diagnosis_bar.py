@@ -46,8 +46,7 @@ def test_sentence_leads_to_the_fault(lab, demo, dark):
     diagnosis.get_by_role("button", name="Next finding").press("Enter")
     expect(diagnosis).to_contain_text("The learning rate jumps at step 220")
     expect(Looking.at(notebook).el.get_by_role("heading", name="learning_rate")).to_be_visible()
-    notebook.run(1)
-    assert notebook.text(1).endswith("('learning_rate', 220, '', 2)")
+    notebook.expect_output(1, "('learning_rate', 220, '', 2)")
     notebook.check()
 
 

@@ -58,8 +58,7 @@ def test_dragging_displays_the_saved_values(jupyter, run):
     cells = look.panel("values").locator("[role=row]").nth(1).locator("[role=gridcell]")
     expect(cells.first).to_have_text(exact(runs.weight(step)[0, 0]))
     assert [cells.nth(i).inner_text() for i in range(3)] == [exact(x) for x in runs.weight(step)[0, :3]]
-    notebook.run(1)
-    assert notebook.text(1).endswith(f"({step}, {float(runs.weight(step).sum())})")
+    notebook.expect_output(1, f"({step}, {float(runs.weight(step).sum())})")
 
     pixels = look.pixels("heatmap").astype(int)
     value, seen = runs.weight(step), set()
@@ -200,6 +199,7 @@ def expect_query(look: Looking) -> None:
 def test_query_ranks_tensors_and_shows_their_curves(lab, run):
     notebook = lab.open([show(run), "print('query:', w.query)", "w.query = 'weight | as histograms'"])
     look = Looking.at(notebook.run(0)).at_step(29)
+    expect(look.el).to_contain_text("all read")  # the order by change is final
     expect_query(look)
     box = look.el.get_by_role("combobox", name="Query")
     box.press_sequentially("weight | t")
@@ -216,8 +216,8 @@ def test_query_ranks_tensors_and_shows_their_curves(lab, run):
     expect(cells).to_have_count(2)
     cells.nth(1).click()
     expect(cells.nth(1)).to_have_attribute("aria-selected", "true")
-    notebook.run(1)
-    expect(notebook.output(1)).to_contain_text("query: weight | top 12 by change | as curves")
+    expect(cells.nth(1)).to_have_class(re.compile("smdw-active"))
+    notebook.expect_output(1, "query: weight | top 12 by change | as curves")
     notebook.run(2)
     expect(box).to_have_value("weight | as histograms")
     expect(cells.first.locator("b")).to_contain_text("\N{HORIZONTAL ELLIPSIS}")

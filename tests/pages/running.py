@@ -30,8 +30,6 @@ def name_of(page: Path) -> str:
 def run_page(page: Path, folder: Path, environment: str = "", kept: Path | None = None) -> int:
     """Run a page's blocks for a framework (or none) and return their number.
 
-    Prepared data is kept in `folder`, if given, for the next page.
-
     What is prepared is kept in a folder, if one is given, for the next page.
     """
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as cleared:
@@ -48,7 +46,9 @@ def _without_smdebug() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.meta_path[:] = finders
+        # Other packages install finders, too: that of importlib_metadata replaces one of Python's.
+        ours = [each for each in sys.meta_path if type(each).__module__.partition(".")[0] == "smdwidgets"]
+        sys.meta_path[:] = [each for each in sys.meta_path if each in finders or each not in ours]
         for name in [name for name in sys.modules if name.partition(".")[0] == "smdebug"]:
             del sys.modules[name]
 

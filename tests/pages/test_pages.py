@@ -11,7 +11,10 @@ from pages.blocks import Page, blocks
 from pages.running import PAGES, ROOT, name_of, run_page
 
 #: Blocks that cannot run here, by page. A new one needs a reason.
-NOT_RUN: dict[str, list[str]] = {"docs/run.md": ["it writes into the Python environment"]}
+NOT_RUN: dict[str, list[str]] = {
+    "docs/run.md": ["it writes into the Python environment"],
+    "docs/scale.md": ["it needs a cluster", "it needs a cluster"],
+}
 
 
 @pytest.fixture(scope="module")

@@ -49,6 +49,8 @@ export class Multiples {
   #width = 0;
   #height = 0;
   #active = 0;
+  /** the tensor of the active cell, once one was chosen; -1 before */
+  #activeTensor = -1;
   #ends: { key: unknown[]; value: [number, number] | undefined } = { key: [], value: undefined };
   /** histograms that were requested, by tensor and step */
   #asked = "";
@@ -93,6 +95,9 @@ export class Multiples {
     const histogram = viewOf(scene.query) === "histograms" && !scalarsOnly(scene.run);
     this.#tensors = scalarsOnly(scene.run) && !results.sorted ? this.#scalars(scene, results) : tensors;
     const { length } = this.#tensors;
+    // The active cell stays with its tensor when the order changes.
+    const place = this.#tensors.indexOf(this.#activeTensor);
+    if (place >= 0) this.#active = place;
     this.#active = Math.max(0, Math.min(this.#active, length - 1));
     const scale = scene.traits.cell_scale || (scalarsOnly(scene.run) ? "own" : "shared");
     this.#scale.update(scale);
@@ -233,6 +238,7 @@ export class Multiples {
     const tensor = this.#model?.names[this.#tensors[i] ?? -1];
     if (tensor === undefined) return;
     this.#active = i;
+    this.#activeTensor = this.#tensors[i] as number;
     const lane = this.#model?.letters[this.#tensors[i] as number] === "S" ? { lane: tensor } : {};
     this.context.session.state.set({ tensor, zoom: [], clip: [], ...lane });
     this.context.redraw();
@@ -258,6 +264,7 @@ export class Multiples {
 
   #moveTo(i: number) {
     this.#active = i;
+    this.#activeTensor = this.#tensors[i] ?? -1;
     const y = Math.floor(i / this.#columns) * ROW;
     const { scrollTop: top, clientHeight: height } = this.#list;
     this.#list.scrollTop = Math.max(y + ROW - height, Math.min(top, y));

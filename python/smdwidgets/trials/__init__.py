@@ -14,7 +14,6 @@ from smdwidgets.trials.utils import create_trial, create_trials
 
 if TYPE_CHECKING:
     from smdwidgets.trials.remote import RemoteTrial
-    from smdwidgets.trials.remote import RemoteTrial as S3Trial
 
 __all__ = [
     "Columns",
@@ -22,7 +21,6 @@ __all__ = [
     "Difference",
     "LocalTrial",
     "RemoteTrial",
-    "S3Trial",
     "SourceTrial",
     "StepState",
     "Tensor",
@@ -35,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at first use, since local runs do not need stores.
+    # Imported at first use, since local runs do not need stores. S3Trial is its name in smdebug.
     if name in {"RemoteTrial", "S3Trial"}:
         from smdwidgets.trials.remote import RemoteTrial
 

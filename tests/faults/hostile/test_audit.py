@@ -115,7 +115,7 @@ def test_opening_a_hostile_run_executes_nothing_and_opens_no_other_files(
 
 
 def test_package_does_not_execute_data(repository: Path) -> None:
-    """`pickle`, `eval` and similar functions do not occur.
+    """`eval` and similar functions do not occur, `pickle` only between the processes of a sweep.
 
     `exec_module` occurs once, where the user has allowed it.
     """
@@ -136,7 +136,9 @@ def test_package_does_not_execute_data(repository: Path) -> None:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             code = line.partition("#")[0]
             found += [f"{path.name}:{number}: {line.strip()}" for word in words if word in code]
-    assert found == []
+    # They read what another process of the same user made for them, never the content of a run.
+    between_processes = ("processes.py", "worker.py", "shipping.py")
+    assert [one for one in found if not ("pickle.load" in one and one.startswith(between_processes))] == []
     executing = [
         path.relative_to(repository / "python" / "smdwidgets").as_posix()
         for path in (repository / "python" / "smdwidgets").rglob("*.py")

@@ -11,7 +11,7 @@ from python.trials.test_manifest import index_path, write_index, write_run
 from smdwidgets.cli.verify import check
 from smdwidgets.numpy import Hook
 from smdwidgets.run_end import END_FILE
-from smdwidgets.storage.s3 import S3Storage
+from smdwidgets.storage import Connection
 from smdwidgets.trials.manifest import MANIFEST_PREFIX, ROOT
 from smdwidgets.trials.s3 import S3Run
 
@@ -28,7 +28,7 @@ def short_runs(monkeypatch):
 @pytest.fixture
 def storage(raw, bucket, client_for, endpoint):
     """A storage that counts its requests."""
-    return S3Storage(bucket, PREFIX, client=client_for(endpoint))
+    return Connection(client=client_for(endpoint)).storage(f"s3://{bucket}/{PREFIX}")
 
 
 @pytest.fixture

@@ -605,6 +605,7 @@ def test_widget_with_a_page_gets_no_second_first_view(explorer: Any, monkeypatch
 
 
 def test_closed_widget_is_freed_and_stops_replying(run: Path) -> None:
+    before = threading.active_count()
     widget = smdwidgets.explore(run)
     handler = widget._request_handler
     page = Page(widget)
@@ -619,7 +620,8 @@ def test_closed_widget_is_freed_and_stops_replying(run: Path) -> None:
         gc.collect()
         time.sleep(0.05)
     assert gone() is None
-    assert threading.active_count() < 20
+    # The threads that read for all widgets of a process may have started.
+    assert threading.active_count() < before + 10
 
 
 def test_two_runs(run: Path, tmp_path: Path) -> None:
