@@ -115,7 +115,7 @@ def test_opening_a_hostile_run_executes_nothing_and_opens_no_other_files(
 
 
 def test_package_does_not_execute_data(repository: Path) -> None:
-    """`eval` and similar functions do not occur, `pickle` only between the processes of a sweep.
+    """Only the processes of a sweep unpickle; `eval` and the like do not occur.
 
     `exec_module` occurs once, where the user has allowed it.
     """
