@@ -7,9 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -213,12 +214,17 @@ def ask(what):
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Path:
-    """A directory with read permission for all users, including its parents."""
-    for folder in [tmp_path, *tmp_path.parents]:
-        if folder.owner() == tmp_path.owner() and folder != Path(folder.anchor):
-            folder.chmod(folder.stat().st_mode | 0o755)
-    return tmp_path
+def opened() -> Iterator[Path]:
+    """A directory with read permission for all users.
+
+    The parent of `tmp_path` has none: each pytest that starts takes it away.
+    """
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made, "all")
+        folder.mkdir()
+        Path(made).chmod(0o755)
+        folder.chmod(0o755)
+        yield folder
 
 
 def test_unreadable_files_are_reported(opened: Path) -> None:
@@ -249,7 +255,9 @@ def test_unreadable_files_are_reported(opened: Path) -> None:
     assert "ermission denied" in swept[0]
 
 
-@pytest.mark.parametrize("folder", [".", "index", "index/000000000", "collections", "collections/000000000", "events"])
+@pytest.mark.parametrize(
+    "folder", ["..", ".", "index", "index/000000000", "collections", "collections/000000000", "events"]
+)
 def test_directories_without_permission(opened: Path, folder: str) -> None:
     root = runs.run(opened / "run", range(3))
     (root / folder).chmod(0)

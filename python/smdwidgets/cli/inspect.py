@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
+import os
 from typing import Any
 
 from smdwidgets._text import byte_size, listed, natural, shown
@@ -89,7 +89,7 @@ def _compacted(trial: Trial) -> dict[str, int | None] | None:
 
 def _size_on_disk(path: str) -> int | None:
     """Return the total file size of a local run in bytes; None for a run on S3."""
-    return size_on_disk(path) if Path(path).is_dir() else None
+    return size_on_disk(path) if os.path.isdir(path) else None
 
 
 def _state(summary: dict[str, Any]) -> str:

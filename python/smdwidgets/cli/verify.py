@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +73,7 @@ def check(path: str, steps: range | None = None, threads: int | None = None) -> 
 
 
 def _check_local(path: str, steps: range | None, threads: int | None) -> dict[str, Any]:
-    tree = Tree(path) if Path(path).exists() else None
+    tree = Tree(path) if os.path.exists(path) else None
     runs = {} if tree is None else runs_in(tree)
     others = {} if tree is None else other_files(tree, runs)
     if tree is None or "" in tree.hooks or not (runs or others):

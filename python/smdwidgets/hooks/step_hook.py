@@ -156,7 +156,7 @@ class StepHook(SavingHook):
         The action StopTraining of a rule writes it as a file of the run.
         """
         # This runs at every step; pathlib would be slower.
-        return stop_requested(self.run_dir.path) if os.path.exists(self._stop_file) else None  # noqa: PTH110
+        return stop_requested(self.run_dir.path) if os.path.exists(self._stop_file) else None
 
     def _check_stop(self) -> None:
         """End the loop once if a stop was requested, or raise TrainingStopped."""

@@ -59,7 +59,7 @@ def runs(
             "smdwidgets.create_trials(...) and pass a list of them to smdwidgets.explore"
         )
     path = local_path(root)
-    if not Path(path).is_dir():
+    if not os.path.isdir(path):
         raise RunNotFound(path)
     found = find_runs(path)
     index = None if cache is False else RunIndex(None if cache is True else cache)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -320,7 +321,7 @@ def _given_run(one: Any, path: str, name: str, look: bool) -> FoundRun:
     if isinstance(one, Trial):
         state = f"{one.restarts} {len(one.steps())} {one.loaded_all_steps}"
         return FoundRun(name, path, "", state, time.time(), lambda: one, shared=True)
-    below = find_runs(path) if Path(path).is_dir() else []
+    below = find_runs(path) if os.path.isdir(path) else []
     if len(below) == 1 and Path(below[0].path) == Path(path):
         return replace(below[0], name=name)
     signature = " ".join(run.signature for run in below)

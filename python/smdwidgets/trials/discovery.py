@@ -6,9 +6,9 @@ below it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from smdwidgets._text import natural
 from smdwidgets.exceptions import SeveralRuns
@@ -44,7 +44,8 @@ def find_runs(path: str) -> dict[str, RunFiles]:
 
     The empty name is the directory itself.
     """
-    return runs_in(Tree(path)) if Path(path).exists() else {}
+    # Unlike `Path.exists`, this does not raise for a directory whose parent is unreadable.
+    return runs_in(Tree(path)) if os.path.exists(path) else {}
 
 
 def runs_in(tree: Tree) -> dict[str, RunFiles]:

