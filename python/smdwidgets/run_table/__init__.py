@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RunNotFound, SMDebugValueError
