@@ -14,27 +14,11 @@ import { drawLines, extent, type LinesPicture, layoutLines, tracePoints } from "
 import { kindOf, notFiniteColour, notFiniteRanges, notFiniteText } from "../src/draw/not-finite";
 import { SvgPen } from "../src/draw/pen";
 import { drawStatistics, type StatisticsPicture } from "../src/draw/statistics";
-import type { Theme } from "../src/draw/theme";
 import { drawOutcomes, drawTrack, trackScale } from "../src/draw/timeline";
 import { NOT_FINITE, table } from "../src/lib/colour";
 import { linear } from "../src/lib/scale";
+import { theme } from "./theme";
 
-const theme: Theme = {
-  dark: false,
-  forced: false,
-  contrast: false,
-  ink: "#000",
-  ink2: "#555",
-  rule: "#bbb",
-  grid: "#eee",
-  surface: "#fff",
-  accent: "#06c",
-  error: "#c00",
-  warn: "#a60",
-  incident: "#62c",
-  font: "sans-serif",
-  mono: "monospace",
-};
 const size = { width: 400, height: 200 };
 const pen = () => new SvgPen(size, theme, () => "data:,");
 /** Edges from -2 to 2, or of magnitudes up to 2, at shares from 0 to 1. */

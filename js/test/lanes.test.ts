@@ -3,26 +3,10 @@ import type { Frame } from "../src/data/frames";
 import { type HistoryPicture, layoutStripLane, stripPixels } from "../src/draw/history";
 import { drawAxis, drawCurve, envelope, firingSegments, type LaneCurve, laneScale, modeBands } from "../src/draw/lanes";
 import { SvgPen } from "../src/draw/pen";
-import type { Theme } from "../src/draw/theme";
 import { table } from "../src/lib/colour";
 import { makeStepAxis, StepAxis } from "../src/lib/step-axis";
+import { theme } from "./theme";
 
-const theme: Theme = {
-  dark: false,
-  forced: false,
-  contrast: false,
-  ink: "#000",
-  ink2: "#555",
-  rule: "#bbb",
-  grid: "#eee",
-  surface: "#fff",
-  accent: "#06c",
-  error: "#c00",
-  warn: "#a60",
-  incident: "#62c",
-  font: "sans-serif",
-  mono: "monospace",
-};
 const axis = new StepAxis(-0.5, 99.5, 100, 1100);
 const curve = (over: Partial<LaneCurve> = {}): LaneCurve => ({
   x: [0, 1, 2],
