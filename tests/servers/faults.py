@@ -9,8 +9,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
+
+from servers.loopback import Loopback, LoopbackServer
 
 FAULTS = ("slow_down", "too_many", "internal_error", "reset_before", "reset_in_body", "short_body", "late")
 #: The seconds of the longest delay of a `late` answer; others overtake it.
@@ -20,7 +22,7 @@ BUSY = {"s3": "SlowDown", "gs": "SlowDown", "az": "ServerBusy", "https": "Servic
 EXPIRED = {"s3": (400, "ExpiredToken"), "gs": (401, "AuthenticationRequired"), "az": (401, "InvalidAuthenticationInfo")}
 
 
-class FaultyProxy:
+class FaultyProxy(Loopback):
     """A proxy that counts requests and injects seeded faults.
 
     ``share`` of the requests fail while ``faults`` lasts; ``latency`` is added to every response; ``always`` answers
@@ -73,26 +75,16 @@ class FaultyProxy:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 256
-
+        class Server(LoopbackServer):
             def handle_error(self, request: object, client_address: object) -> None:
                 pass  # connections are closed on purpose
 
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}{target.path}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> FaultyProxy:
-        self._thread.start()
-        return self
+        super().__init__(Handler, Server)
+        self.endpoint = self.address + target.path
 
     def __exit__(self, *exc: object) -> None:
         self._ended.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__exit__(*exc)
 
     def _pick(self) -> str:
         with self._lock:

@@ -13,12 +13,13 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.metadata import files
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from servers.loopback import Loopback
 from servers.processes import free_port, running
 
 PAGE = 1000
@@ -40,7 +41,7 @@ def google_server() -> Iterator[Front]:
         yield front
 
 
-class Front:
+class Front(Loopback):
     """The XML API; requests to the JSON API are passed on.
 
     ``accepts`` returns whether a bearer token is valid; it is empty if a request has none.
@@ -66,22 +67,8 @@ class Front:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> Front:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
+        self.endpoint = self.address
 
     def create_bucket(self, name: str) -> None:
         """Create a bucket."""

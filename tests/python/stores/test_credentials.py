@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -24,6 +24,7 @@ import smdwidgets
 from python.stores.places import TOKEN, Place, Places, service_account
 from servers import CREDENTIALS, FaultyProxy
 from servers.azure import ACCOUNT, KEY
+from servers.loopback import Loopback
 from smdwidgets import create_trial
 from smdwidgets._core import ObjectStore, StoreError
 from smdwidgets.exceptions import SMDebugError
@@ -231,7 +232,7 @@ def test_virtual_hosted_style(s3: Place, run: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- Google Cloud
 
 
-class TokenEndpoint:
+class TokenEndpoint(Loopback):
     """A service that exchanges one token for another, as those of clouds do."""
 
     def __init__(self) -> None:
@@ -255,18 +256,8 @@ class TokenEndpoint:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> TokenEndpoint:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
+        self.url = f"{self.address}/token"
 
 
 @pytest.fixture
