@@ -655,9 +655,10 @@ class Files:
 class Fetched:
     """Event files that a Python function reads; accepted instead of `Files`.
 
-    `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called from several threads."""
+    `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called from several threads. A sweep calls
+    it `concurrency` times at once; by default as often as it has threads."""
 
-    def __new__(cls, fetch: Callable[[str, int, int], bytes]) -> Fetched: ...
+    def __new__(cls, fetch: Callable[[str, int, int], bytes], concurrency: int | None = None) -> Fetched: ...
 
 # ---------------------------------------------------------------- sweeps over many records
 

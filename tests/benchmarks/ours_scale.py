@@ -2,8 +2,8 @@
 
 Usage: `python ours_scale.py URL WORKERS CONCURRENCY`. With 0 workers, this process reads the run.
 
-A cluster is started and the run is opened before the clock starts. Each worker has one thread for a local run, and as many as
-connections for one in a bucket; so has the process without workers.
+A cluster is started and the run is opened before the clock starts. Each worker, or the process without workers, computes with
+one thread, and reads a bucket with so many connections.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ def main(url: str, workers: int, concurrency: int) -> None:
         trial.tensor_names()
         parts: list[int] = []
         begin = time.perf_counter()
-        threads = concurrency if remote else 1
-        table = trial.statistics(cache=False, client=client, threads=threads, progress=lambda *done: parts.append(1))
+        table = trial.statistics(cache=False, client=client, threads=1, progress=lambda *done: parts.append(1))
         seconds = time.perf_counter() - begin
         memory = max(client.run(peak).values()) if client is not None else peak()
         print_result(

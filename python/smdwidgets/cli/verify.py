@@ -56,9 +56,7 @@ def check(path: str, steps: range | None = None, threads: int | None = None) -> 
 
     storage = Connection().storage(path)
     try:
-        return _check_run(
-            RemoteRun(storage, *_ends(steps), lazy=False, trust="none"), steps, threads or storage.concurrency
-        )
+        return _check_run(RemoteRun(storage, *_ends(steps), lazy=False, trust="none"), steps, threads)
     except RunNotFound:
         storage = Connection().storage(path)
         if not runs_of(storage.list("")):

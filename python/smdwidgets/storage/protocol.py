@@ -64,3 +64,9 @@ def beginning(storage: Storage, key: str, length: int) -> bytes:
     except TruncatedDataError:  # a bucket refuses a range beyond the end of an object
         return storage.read(key)[:length]
     return bytes(content)
+
+
+def reads_at_once(storage: Storage) -> int | None:
+    """Return how many reads of a storage wait at the same time; None if waiting is short."""
+    found: int | None = getattr(storage, "reads_at_once", None)
+    return found

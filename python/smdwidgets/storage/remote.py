@@ -94,6 +94,8 @@ class RemoteStorage:
             raise ValueError(f"concurrency must be >= 1, got {concurrency}")
         self.address = address
         self.concurrency = concurrency or DEFAULT_CONCURRENCY
+        #: Reads of a sweep that wait at the same time.
+        self.reads_at_once = concurrency or MOST_REQUESTS
         self._objects = objects
         self._endpoint = endpoint
         self._in_region = in_region

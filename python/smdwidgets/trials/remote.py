@@ -20,7 +20,7 @@ from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.remote import Listed, RemoteStorage
 from smdwidgets.storage.requests import RequestCount
 from smdwidgets.trials.manifest import WORTHWHILE, Stamp, Trust, as_trust, digests, plain_etag
-from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row
+from smdwidgets.trials.run import CollectionFiles, Getter
 from smdwidgets.trials.smdebug_run import StorageRun, collection_files
 from smdwidgets.trials.trial import Trial
 
@@ -241,26 +241,6 @@ class RemoteRun(StorageRun):
             if key == wanted.key and begin <= wanted.offset and wanted.offset + wanted.length <= end:
                 return Range(key, begin, end - begin) if end - begin <= WHOLE_BELOW else wanted
         return wanted
-
-    def reductions(
-        self,
-        names: Sequence[str],
-        steps: Sequence[int] | None,
-        workers: Sequence[str] | None,
-        reductions: Sequence[str] | None,
-        *,
-        threads: int | None = None,
-        **options: Any,
-    ) -> dict[str, Any]:
-        # Threads mostly wait for the network, so use one per connection.
-        return super().reductions(
-            names, steps, workers, reductions, threads=threads or self.storage.concurrency, **options
-        )
-
-    def values(
-        self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None
-    ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
-        return super().values(rows, threads=threads or self.storage.concurrency, progress=progress)
 
 
 class RemoteTrial(Trial):

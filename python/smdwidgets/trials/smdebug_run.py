@@ -24,7 +24,7 @@ from smdwidgets._text import shown
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX, CollectionManager
 from smdwidgets.exceptions import RunFileMissing, RunIOError
 from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
-from smdwidgets.storage.protocol import Range, Storage, beginning
+from smdwidgets.storage.protocol import Range, Storage, beginning, reads_at_once
 from smdwidgets.trials.incidents import IncidentFiles, read_incidents
 from smdwidgets.trials.manifest import Manifest
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
@@ -325,11 +325,11 @@ class StorageRun(SmdebugRun):
 
     def __init__(self, storage: Storage, *args: Any, **kwargs: Any) -> None:
         super().__init__(storage, *args, **kwargs)
-        self._fetched = _core.Fetched(self._fetch)
+        self._fetched = self._fetcher()
 
     def reading(self, catalog: _core.Catalog, workers: frozenset[str]) -> Self:
         run = super().reading(catalog, workers)
-        run._fetched = _core.Fetched(run._fetch)
+        run._fetched = run._fetcher()
         return run
 
     def check(self) -> None:
@@ -360,6 +360,9 @@ class StorageRun(SmdebugRun):
 
     def _source(self) -> _core.Fetched:
         return self._fetched
+
+    def _fetcher(self) -> _core.Fetched:
+        return _core.Fetched(self._fetch, reads_at_once(self.storage))
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         [data] = self.storage.read_ranges([Range(key, offset, length)])

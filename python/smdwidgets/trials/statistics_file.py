@@ -10,7 +10,7 @@ import numpy as np
 
 from smdwidgets import _core
 from smdwidgets.exceptions import RunFileMissing, TruncatedDataError
-from smdwidgets.storage.protocol import Range, Storage
+from smdwidgets.storage.protocol import Range, Storage, reads_at_once
 
 #: The directory of a run that has the statistics.
 DIRECTORY = "statistics"
@@ -46,7 +46,7 @@ class StatisticsFile:
 
     def __init__(self, storage: Storage, files: _core.Files | None = None) -> None:
         self._storage = storage
-        self._source = _core.Fetched(self._fetch) if files is None else files
+        self._source = _core.Fetched(self._fetch, reads_at_once(storage)) if files is None else files
         self._reader = _core.StatisticsReader()
 
     def refresh(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from smdwidgets.trials.run import Progress, Run
 from smdwidgets.trials.shipping import Shipment, pack
 from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.statistics_file import KEYS, REDUCTIONS_ONLY, Table, joined, selected
+
+#: Threads of a part that compute. A worker runs several tasks if it has several threads.
+_THREADS: Final = 1
 
 
 class Verified(NamedTuple):
@@ -186,16 +189,6 @@ def _run(
                 progress(done, total)
 
 
-@contextlib.contextmanager
-def _opened(shipment: Shipment) -> Iterator[tuple[SmdebugRun, int | None]]:
-    """Open the run on a worker; yield it and the number of threads."""
-    run: Any = shipment.open()._run
-    if isinstance(run.storage, LocalStorage):
-        yield run, 1  # a worker runs several tasks if it has several threads
-    else:
-        yield run, run.storage.concurrency
-
-
 def _numbered(table: Table, part: Part, chosen: Sequence[str]) -> Table:
     """Replace names by numbers.
 
@@ -227,8 +220,8 @@ def _statistics_part(
     groups = [([name_of[name] for name in names], [before, *part.steps]) for before, names in part.before]
     if others := [name for number, name in name_of.items() if number not in with_before]:
         groups.append((others, part.steps))
-    with _opened(shipment) as (run, threads):
-        tables = [run.statistics(names, steps, workers, threads=threads, cancel=cancel) for names, steps in groups]
+    run = shipment.open()._run
+    tables = [run.statistics(names, steps, workers, threads=_THREADS, cancel=cancel) for names, steps in groups]
     table = joined(tables)
     wanted = set(part.steps)
     errors = [error for error in table.pop("error") if error[1] in wanted]
@@ -248,13 +241,13 @@ def _reductions_part(
     cancel: _core.Cancel,
 ) -> tuple[Table, list[tuple[int, BaseException]]]:
     """Compute the reductions of a part, on a worker."""
-    with _opened(shipment) as (run, threads):
-        table = run.reductions(
-            chosen, part.steps, workers, kinds, counts=counts, coverage=coverage, threads=threads, cancel=cancel
-        )
-        errors = table.pop("error")
-        for name in table.keys() - set(KEYS):
-            table[name] = _without_gaps(run, table, table[name], dict(errors))
+    run = shipment.open()._run
+    table = run.reductions(
+        chosen, part.steps, workers, kinds, counts=counts, coverage=coverage, threads=_THREADS, cancel=cancel
+    )
+    errors = table.pop("error")
+    for name in table.keys() - set(KEYS):
+        table[name] = _without_gaps(run, table, table[name], dict(errors))
     return _numbered(table, part, chosen), errors
 
 
@@ -272,8 +265,8 @@ def _without_gaps(run: Run, table: Table, column: NDArray[Any], failed: dict[int
 
 def _verify_part(shipment: Shipment, part: Part, chosen: Sequence[str], *, cancel: _core.Cancel) -> dict[str, Any]:
     """Verify the records of a part, on a worker."""
-    with _opened(shipment) as (run, threads):
-        return _core.verify(run.catalog, run._source(), part.steps, threads=threads, cancel=cancel)
+    run = shipment.open()._run
+    return _core.verify(run.catalog, run._source(), part.steps, threads=_THREADS, cancel=cancel)
 
 
 # ------------------------------------------------------------------------------------------------------------ joining

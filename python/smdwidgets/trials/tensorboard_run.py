@@ -22,7 +22,7 @@ from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.exceptions import DataError, RunFileMissing, RunIOError, RunNotFound, UFuncTypeError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.storage.local import LocalStorage
-from smdwidgets.storage.protocol import Range, Storage
+from smdwidgets.storage.protocol import Range, Storage, reads_at_once
 from smdwidgets.trials.patterns import Patterns
 from smdwidgets.trials.run import REDUCTIONS, CollectionFiles, Course, Getter, Progress, Row, Run
 from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
@@ -96,7 +96,7 @@ class TensorBoardRun(Run):
         self._first_tag = FirstTags(self.storage)
         self._collections_names = -1
         self._kinds: dict[str, str] = {}
-        self._fetched = _core.Fetched(self._fetch)
+        self._fetched = _core.Fetched(self._fetch, reads_at_once(self.storage))
         self._files: _core.Files | _core.Fetched = self._fetched
         self._sizes: dict[str, int] = {}
         self._next_check = time.monotonic() + _CHECK_REPLACED_EVERY

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -19,6 +20,7 @@ use crate::gil::detached;
 use crate::numpy;
 use crate::open_files::{OpenFiles, Opened};
 use crate::recent::{LARGEST_CACHED, Recent, SMALL};
+use crate::stores;
 
 /// Catalog, file and stamp.
 type FileKey = (u64, core_catalog::FileId, u32);
@@ -173,34 +175,39 @@ impl Files {
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Fetched {
     fetch: Arc<Py<PyAny>>,
+    concurrency: Option<usize>,
 }
 
 #[pymethods]
 impl Fetched {
     #[new]
-    fn new(fetch: Bound<'_, PyAny>) -> PyResult<Fetched> {
+    #[pyo3(signature = (fetch, concurrency = None))]
+    fn new(fetch: Bound<'_, PyAny>, concurrency: Option<usize>) -> PyResult<Fetched> {
         if !fetch.is_callable() {
             return Err(PyTypeError::new_err("fetch must be callable as fetch(key, offset, length) and return bytes"));
         }
-        Ok(Fetched { fetch: Arc::new(fetch.unbind()) })
+        Ok(Fetched { fetch: Arc::new(fetch.unbind()), concurrency })
     }
 }
 
 impl Fetched {
     /// The source for the core.
     pub fn source(&self) -> Remote {
-        Remote { fetch: self.fetch.clone() }
+        Remote { fetch: self.fetch.clone(), concurrency: self.concurrency, cancelled: Arc::default() }
     }
 }
 
 /// A source that reads through a Python function.
 pub struct Remote {
     fetch: Arc<Py<PyAny>>,
+    concurrency: Option<usize>,
+    cancelled: Arc<AtomicBool>,
 }
 
 struct RemoteFile {
     fetch: Arc<Py<PyAny>>,
     key: String,
+    cancelled: Arc<AtomicBool>,
 }
 
 impl Source for Remote {
@@ -212,18 +219,28 @@ impl Source for Remote {
         if let Err(what) = inside(key) {
             return Err(Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() });
         }
-        Ok(Box::new(RemoteFile { fetch: self.fetch.clone(), key: key.into() }))
+        let (fetch, cancelled) = (self.fetch.clone(), self.cancelled.clone());
+        Ok(Box::new(RemoteFile { fetch, key: key.into(), cancelled }))
     }
 
     fn reach(&self) -> Reach {
         Reach::REMOTE
+    }
+
+    fn reads_at_once(&self) -> Option<usize> {
+        self.concurrency
+    }
+
+    fn cancel_reads(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
     }
 }
 
 impl Blob for RemoteFile {
     fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
         let fetched = Python::attach(|py| -> PyResult<usize> {
-            let bytes = self.fetch.bind(py).call1((&self.key, offset, length))?;
+            let bytes =
+                stores::cancelled_by(&self.cancelled, || self.fetch.bind(py).call1((&self.key, offset, length)))?;
             let bytes = bytes.cast_into::<PyBytes>()?;
             let bytes = bytes.as_bytes();
             let count = usize::try_from(length).map_or(bytes.len(), |length| length.min(bytes.len()));

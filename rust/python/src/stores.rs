@@ -1,10 +1,11 @@
 //! Object stores. A thread that waits for one has released the GIL, and looks for signals and due credentials in between.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -59,6 +60,23 @@ pub fn end_waits(py: Python<'_>) {
             std::thread::sleep(Duration::from_millis(5));
         }
     });
+}
+
+thread_local! {
+    /// Ends the waits of this thread.
+    static CANCELLED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, whose waits for stores end once `flag` is set. A sweep reads on threads that no signal reaches.
+pub fn cancelled_by<R>(flag: &Arc<AtomicBool>, work: impl FnOnce() -> R) -> R {
+    let before = CANCELLED.replace(Some(flag.clone()));
+    let result = work();
+    CANCELLED.set(before);
+    result
+}
+
+fn is_cancelled() -> bool {
+    CANCELLED.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
 fn to_python(error: Error) -> PyErr {
@@ -116,7 +134,7 @@ impl ObjectStore {
                 return result.map_err(to_python);
             }
             py.check_signals()?;
-            if ENDINGS.load(Ordering::Acquire) != endings {
+            if ENDINGS.load(Ordering::Acquire) != endings || is_cancelled() {
                 return Err(to_python(Error::cancelled("")));
             }
         }

@@ -32,6 +32,14 @@ pub trait Source: Send + Sync {
     fn reach(&self) -> Reach {
         Reach::LOCAL
     }
+
+    /// How many reads wait at the same time; `None` if a read takes no longer than computing on its bytes.
+    fn reads_at_once(&self) -> Option<usize> {
+        None
+    }
+
+    /// Ends reads that wait, with an error: their results are not needed any more.
+    fn cancel_reads(&self) {}
 }
 
 /// Coarsest resolution of file times: FAT and some network file systems round them to two seconds.

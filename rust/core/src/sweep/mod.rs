@@ -6,6 +6,7 @@
 
 mod columns;
 mod operations;
+mod readers;
 mod rows;
 mod statistics;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use operations::{Head, Reduced, Verified, first_head, heads, reductions, sta
 pub use rows::{Failed, Job, Row, Rows, Workers};
 pub use statistics::{Chain, chains, tensor_statistics};
 
+use self::readers::Readers;
 use crate::error::{Error, Location, Result};
 use crate::pool;
 use crate::source::{Blob, Reach, Source};
@@ -63,7 +65,7 @@ impl Plan {
 /// Options of a sweep.
 #[derive(Default)]
 pub struct Options<'o> {
-    /// Scalar of threads; by default one per core.
+    /// Number of threads that compute; by default one per core.
     pub threads: Option<usize>,
     /// Called in the calling thread about ten times a second with (bytes done, total bytes); false cancels the sweep.
     pub progress: Option<&'o dyn Fn(u64, u64) -> bool>,
@@ -87,9 +89,10 @@ pub fn execute(
     let flag = options.cancel;
     let is_cancelled = || cancelled.load(Ordering::Relaxed) || flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let readers = Readers::new(source, options, pieces.len());
     // Threads take pieces in order, so files are read from front to back.
     let work = || {
-        let mut reader = Reader { plan, source, open: None, buffer: Vec::new() };
+        let mut reader = Reader { plan, source, readers: &readers, open: None, buffer: Vec::new() };
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
             if is_cancelled() {
                 break;
@@ -100,14 +103,17 @@ pub fn execute(
             done.fetch_add(bytes, Ordering::Relaxed);
         }
     };
-    // A single piece is read faster than a thread starts.
-    if pieces.len() <= 1 {
+    // A single piece of a local file is read faster than a thread starts.
+    if pieces.len() <= 1 && !readers.is_remote() {
         work();
     } else {
         let progress = |all: u64| options.progress.is_none_or(|tell| tell(done.load(Ordering::Relaxed), all));
-        run_with_progress(options.threads, &work, &|| {
+        run_with_progress(readers.threads, &work, &|| {
             if !progress(plan.bytes()) {
                 cancelled.store(true, Ordering::Relaxed);
+            }
+            if is_cancelled() {
+                source.cancel_reads();
             }
         })?;
     }
@@ -181,6 +187,7 @@ type Opened = Result<Box<dyn Blob>, Arc<Error>>;
 struct Reader<'r> {
     plan: &'r Plan,
     source: &'r dyn Source,
+    readers: &'r Readers,
     /// The current file, or the error of opening it.
     open: Option<(u32, Opened)>,
     buffer: Vec<u8>,
@@ -192,6 +199,15 @@ impl Reader<'_> {
         let item = |at: &u32| self.plan.items[*at as usize];
         let Some(first) = items.first().map(item) else { return };
         let end = items.iter().map(|at| item(at).offset.saturating_add(item(at).length)).max().unwrap_or(0);
+        let readers = self.readers;
+        readers.holding(end - first.offset, || self.read_bytes(items, first, end, each));
+        if self.buffer.capacity() > readers.kept {
+            self.buffer = Vec::new();
+        }
+    }
+
+    fn read_bytes(&mut self, items: &[u32], first: Item, end: u64, each: &(dyn Fn(usize, Bytes<'_>) + Sync)) {
+        let item = |at: &u32| self.plan.items[*at as usize];
         let key = &self.plan.files[first.file as usize];
         if self.open.as_ref().is_none_or(|(file, _)| *file != first.file) {
             self.open = Some((first.file, self.source.open(key).map_err(Arc::new)));
@@ -208,22 +224,22 @@ impl Reader<'_> {
                 return items.iter().for_each(|at| each(*at as usize, Err(error.clone())));
             }
         };
-        for at in items {
-            let Item { offset, length, .. } = item(at);
-            let start = (offset - first.offset) as usize;
-            let bytes = usize::try_from(length).ok().and_then(|length| found.get(start..start.checked_add(length)?));
-            let bytes = bytes.ok_or_else(|| {
-                let there = found.len().saturating_sub(start) as u64;
-                Arc::new(Error::Truncated {
-                    location: Location::new(key.as_str(), offset),
-                    needed: length,
-                    found: there,
-                })
-            });
-            each(*at as usize, bytes);
-        }
-        if self.buffer.capacity() > KEPT {
-            self.buffer = Vec::new();
-        }
+        self.readers.computing(|| {
+            for at in items {
+                let Item { offset, length, .. } = item(at);
+                let start = (offset - first.offset) as usize;
+                let bytes =
+                    usize::try_from(length).ok().and_then(|length| found.get(start..start.checked_add(length)?));
+                let bytes = bytes.ok_or_else(|| {
+                    let there = found.len().saturating_sub(start) as u64;
+                    Arc::new(Error::Truncated {
+                        location: Location::new(key.as_str(), offset),
+                        needed: length,
+                        found: there,
+                    })
+                });
+                each(*at as usize, bytes);
+            }
+        });
     }
 }

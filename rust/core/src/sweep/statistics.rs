@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{Failed, Item, KEPT, Options, Rows, run_with_progress};
+use super::readers::Readers;
+use super::{Failed, Item, Options, Rows, run_with_progress};
 use crate::catalog::{Catalog, Kind};
 use crate::checked;
 use crate::error::{Error, Location, Result};
@@ -19,8 +20,14 @@ use crate::source::{Blob, Source};
 use crate::statistics::{Statistics, statistics};
 use crate::tensor::{DType, Data, TensorView};
 
-/// Steps that a thread reads of one group before it takes the next.
-const BLOCK: usize = 64;
+/// The most and the fewest steps that a thread reads of one group before it takes the next, so that the step that is read
+/// twice costs little.
+const MOST_STEPS: usize = 64;
+const FEWEST_STEPS: usize = 16;
+/// The fewest if reads wait for the network. The storage keeps a small read for the second thread that wants it.
+const FEWEST_REMOTE_STEPS: usize = 4;
+/// Blocks for each thread, so that all end at about the same time.
+const BLOCKS: usize = 4;
 /// Bytes of a group at a step. Two steps of it stay in the second-level cache.
 const GROUP: u64 = 128 << 10;
 /// Files that are kept open.
@@ -36,8 +43,9 @@ pub fn tensor_statistics(
     source: &dyn Source,
     options: &Options<'_>,
 ) -> Result<(Vec<Option<Statistics>>, Failed)> {
-    let sweep = Sweep { rows, source, open: Mutex::default() };
-    let units = units(rows, chains);
+    let readers = Readers::new(source, options, chains.len().max(rows.plan.items.len()));
+    let units = units(rows, chains, &readers);
+    let sweep = Sweep { rows, source, readers: &readers, open: Mutex::default() };
     let total = rows.plan.bytes();
     let found = Mutex::new(vec![None; rows.rows.len()]);
     let failed: Mutex<Failed> = Mutex::default();
@@ -48,7 +56,7 @@ pub fn tensor_statistics(
         let mut room = Room::default();
         while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (mut statistics, mut errors) = (Vec::new(), Vec::new());
-            let finished = sweep.unit(unit, &mut room, &mut |row, outcome, bytes| {
+            let mut each = |row, outcome, bytes| {
                 match outcome {
                     Ok(Some(one)) => statistics.push((row, one)),
                     Ok(None) => {}
@@ -56,7 +64,11 @@ pub fn tensor_statistics(
                 }
                 done.fetch_add(bytes, Ordering::Relaxed);
                 !is_cancelled()
-            });
+            };
+            let finished = readers.holding(unit.bytes.saturating_mul(2), || sweep.unit(unit, &mut room, &mut each));
+            if readers.is_remote() {
+                room.free(readers.kept / 2);
+            }
             let mut found = found.lock();
             statistics.into_iter().for_each(|(row, one)| found[row as usize] = Some(one));
             failed.lock().extend(errors);
@@ -69,11 +81,14 @@ pub fn tensor_statistics(
         if options.progress.is_some_and(|tell| !tell(done.load(Ordering::Relaxed), total)) {
             cancelled.store(true, Ordering::Relaxed);
         }
+        if is_cancelled() {
+            source.cancel_reads();
+        }
     };
-    if units.len() <= 1 {
+    if units.len() <= 1 && !readers.is_remote() {
         work();
     } else {
-        run_with_progress(options.threads, &work, &report)?;
+        run_with_progress(readers.threads, &work, &report)?;
     }
     if is_cancelled() {
         return Err(Error::Cancelled);
@@ -103,16 +118,18 @@ pub fn chains(rows: &Rows, catalog: &Catalog) -> Vec<Chain> {
 struct Unit<'c> {
     chains: Vec<&'c [usize]>,
     part: Range<usize>,
+    /// Size of a step.
+    bytes: u64,
 }
 
 /// The units, in the order of their files, so that few are open at a time.
-fn units<'c>(rows: &Rows, chains: &'c [Chain]) -> Vec<Unit<'c>> {
+fn units<'c>(rows: &Rows, chains: &'c [Chain], readers: &Readers) -> Vec<Unit<'c>> {
     let item = |at: usize| rows.plan.items[at];
     let mut groups: HashMap<Vec<u32>, Vec<&[usize]>> = HashMap::new();
     for Chain(chain) in chains {
         groups.entry(chain.iter().map(|at| item(*at).file).collect()).or_default().push(chain);
     }
-    let mut units = Vec::new();
+    let mut whole: Vec<Unit<'c>> = Vec::new();
     for mut chains in groups.into_values() {
         let first = |chain: &&'c [usize]| chain.first().map(|at| item(*at));
         let size = |chain: &&'c [usize]| first(chain).map_or(0, |item| item.length);
@@ -123,12 +140,18 @@ fn units<'c>(rows: &Rows, chains: &'c [Chain]) -> Vec<Unit<'c>> {
             let is_full = chains.get(at + 1).is_none_or(|next| bytes.saturating_add(size(next)) > GROUP);
             if is_full {
                 let group = &chains[start..=at];
-                let steps = group[0].len();
-                let parts = (0..steps).step_by(BLOCK).map(|start| start..steps.min(start + BLOCK));
-                units.extend(parts.map(|part| Unit { chains: group.to_vec(), part }));
+                whole.push(Unit { chains: group.to_vec(), part: 0..group[0].len(), bytes });
                 (start, bytes) = (at + 1, 0);
             }
         }
+    }
+    let steps: usize = whole.iter().map(|unit| unit.part.len()).sum();
+    let fewest = if readers.is_remote() { FEWEST_REMOTE_STEPS } else { FEWEST_STEPS };
+    let block = steps.div_ceil(BLOCKS * readers.count()).clamp(fewest, MOST_STEPS);
+    let mut units: Vec<Unit<'c>> = Vec::new();
+    for Unit { chains, part, bytes } in whole {
+        let parts = part.clone().step_by(block).map(|start| start..part.end.min(start + block));
+        units.extend(parts.map(|part| Unit { chains: chains.clone(), part, bytes }));
     }
     units.sort_by_key(|unit| unit.chains.first().map_or(0, |chain| item(chain[unit.part.start]).file));
     units
@@ -171,9 +194,9 @@ impl Step {
     }
 
     /// Keeps the buffers for another step, unless they are large.
-    fn clear(&mut self) {
+    fn clear(&mut self, kept: usize) {
         self.values.clear();
-        self.buffers.iter_mut().filter(|buffer| buffer.capacity() > KEPT).for_each(|buffer| *buffer = Vec::new());
+        self.buffers.iter_mut().filter(|buffer| buffer.capacity() > kept).for_each(|buffer| *buffer = Vec::new());
     }
 }
 
@@ -184,12 +207,21 @@ struct Room {
     now: Step,
 }
 
+impl Room {
+    /// Frees large buffers.
+    fn free(&mut self, kept: usize) {
+        self.before.clear(kept);
+        self.now.clear(kept);
+    }
+}
+
 /// A file, or the error of opening it.
 type Opened = Result<Arc<dyn Blob>, Arc<Error>>;
 
 struct Sweep<'s> {
     rows: &'s Rows,
     source: &'s dyn Source,
+    readers: &'s Readers,
     open: Mutex<HashMap<u32, Opened>>,
 }
 
@@ -200,10 +232,10 @@ impl Sweep<'_> {
     /// Computes the statistics of a unit.
     fn unit(&self, unit: &Unit<'_>, room: &mut Room, each: &mut Each<'_>) -> bool {
         let Room { before, now } = room;
-        now.clear();
+        now.clear(self.readers.kept);
         for step in unit.part.start.saturating_sub(1)..unit.part.end {
             std::mem::swap(before, now);
-            now.clear();
+            now.clear(self.readers.kept);
             let mut items: Vec<(usize, usize)> = unit.chains.iter().map(|chain| chain[step]).enumerate().collect();
             items.sort_by_key(|(_, at)| self.rows.plan.items[*at].offset);
             now.values.resize_with(items.len(), || None);
@@ -256,26 +288,28 @@ impl Sweep<'_> {
         let found = items.first().map_or(Ok(0), |(_, at)| {
             self.opened(item(*at).file)?.read_at(start, end - start, buffer).map_err(Arc::new)
         });
-        for (chain, at) in items {
-            let job = &self.rows.jobs[*at];
-            let outcome = found.as_ref().map_err(Arc::clone).and_then(|found| {
-                let read = now.buffers[piece].get(..*found).unwrap_or_default();
-                let bytes = read.get((item(*at).offset - start) as usize..).unwrap_or_default();
-                let bytes = bytes.get(..usize::try_from(job.length).unwrap_or(usize::MAX)).ok_or(bytes.len());
-                let offset = |content: &[u8]| content.as_ptr().addr() - read.as_ptr().addr();
-                self.value(*at, bytes, before, *chain, is_wanted, &|content| (piece, offset(content)))
-                    .map_err(|error| self.rows.locate(*at, error))
-            });
-            let outcome = outcome.map(|found| {
-                let (value, one) = found.unzip();
-                now.values[*chain] = value;
-                one.flatten()
-            });
-            if is_wanted && !each(job.row, outcome, job.length) {
-                return false;
+        self.readers.computing(|| {
+            for (chain, at) in items {
+                let job = &self.rows.jobs[*at];
+                let outcome = found.as_ref().map_err(Arc::clone).and_then(|found| {
+                    let read = now.buffers[piece].get(..*found).unwrap_or_default();
+                    let bytes = read.get((item(*at).offset - start) as usize..).unwrap_or_default();
+                    let bytes = bytes.get(..usize::try_from(job.length).unwrap_or(usize::MAX)).ok_or(bytes.len());
+                    let offset = |content: &[u8]| content.as_ptr().addr() - read.as_ptr().addr();
+                    self.value(*at, bytes, before, *chain, is_wanted, &|content| (piece, offset(content)))
+                        .map_err(|error| self.rows.locate(*at, error))
+                });
+                let outcome = outcome.map(|found| {
+                    let (value, one) = found.unzip();
+                    now.values[*chain] = value;
+                    one.flatten()
+                });
+                if is_wanted && !each(job.row, outcome, job.length) {
+                    return false;
+                }
             }
-        }
-        true
+            true
+        })
     }
 
     /// The value of an item, and its statistics if they are wanted; `None` for strings.

@@ -340,10 +340,11 @@ proptest! {
             if let Some((step, worker, events, entries)) = run.files.get_mut((step % steps * workers) as usize)
                 && !entries.is_empty()
             {
-                // One bit of the record's payload.
                 let entry = &entries[place.index(entries.len())];
-                events[(entry.offset + 30) as usize] ^= 4;
-                given.remove(&(entry.name.to_string(), *step, worker.clone()));
+                // One bit of the record's payload, once.
+                if given.remove(&(entry.name.to_string(), *step, worker.clone())).is_some() {
+                    events[(entry.offset + 30) as usize] ^= 4;
+                }
             }
         }
         let (catalog, memory) = run.done();
@@ -360,4 +361,118 @@ proptest! {
         let missing: Vec<u32> = (0..found.len() as u32).filter(|row| expected[*row as usize].is_none()).collect();
         prop_assert_eq!(failed.iter().map(|(row, _)| *row).collect::<Vec<_>>(), missing);
     }
+}
+
+/// A source whose reads wait until as many as it allows wait at the same time, or none is left.
+struct Waiting {
+    memory: Memory,
+    at_once: usize,
+    left: StdMutex<usize>,
+    now: AtomicU32,
+    most: AtomicU32,
+    cancelled: AtomicBool,
+    hangs: bool,
+}
+
+struct WaitingFile<'w>(Box<dyn Blob>, &'w Waiting);
+
+impl Source for &'static Waiting {
+    fn root(&self) -> String {
+        self.memory.root()
+    }
+
+    fn open(&self, key: &str) -> Result<Box<dyn Blob>> {
+        Ok(Box::new(WaitingFile(self.memory.open(key)?, self)))
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::REMOTE
+    }
+
+    fn reads_at_once(&self) -> Option<usize> {
+        Some(self.at_once)
+    }
+
+    fn cancel_reads(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Blob for WaitingFile<'_> {
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        let WaitingFile(file, of) = self;
+        let now = of.now.fetch_add(1, Ordering::SeqCst) + 1;
+        of.most.fetch_max(now, Ordering::SeqCst);
+        // The first reads end only when all threads read.
+        let is_first = {
+            let mut left = of.left.lock().unwrap();
+            *left = left.saturating_sub(1);
+            *left > 0
+        };
+        while of.hangs || is_first && of.most.load(Ordering::SeqCst) < of.at_once as u32 {
+            if of.cancelled.load(Ordering::SeqCst) {
+                return Err(Error::Invalid("cancelled".into()));
+            }
+            std::thread::yield_now();
+        }
+        of.now.fetch_sub(1, Ordering::SeqCst);
+        file.read_at(offset, length, buffer)
+    }
+}
+
+fn waiting(memory: Memory, at_once: usize, hangs: bool) -> &'static Waiting {
+    let (now, most, cancelled) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
+    Box::leak(Box::new(Waiting { memory, at_once, left: StdMutex::new(at_once), now, most, cancelled, hangs }))
+}
+
+fn many_steps() -> (Rows, Vec<Chain>, Memory) {
+    let mut run = Run::default();
+    for step in 0..300u32 {
+        run.step(step.into(), "w", &[("a", vec![step as f32; 100]), ("b", vec![1.0; 9])]);
+    }
+    let (catalog, memory) = run.done();
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let rows = Rows::of(&catalog, names, None, Workers::First, OpSet::NONE, false);
+    let chains = chains(&rows, &catalog);
+    (rows, chains, memory)
+}
+
+#[test]
+fn as_many_reads_wait_as_the_source_allows_whatever_the_number_of_threads() {
+    let (rows, chains, memory) = many_steps();
+    let options = || Options { threads: Some(1), ..Options::default() };
+    let (expected, _) = tensor_statistics(&rows, &chains, &memory, &options()).unwrap();
+    let remote = waiting(memory.clone(), 40, false);
+    let (found, failed) = tensor_statistics(&rows, &chains, &remote, &options()).unwrap();
+    // The changes of the first step are NaN.
+    assert!(format!("{found:?}") == format!("{expected:?}") && failed.is_empty());
+    assert_eq!(remote.most.load(Ordering::SeqCst), 40);
+
+    let remote = waiting(memory, 40, false);
+    let (computing, most) = (AtomicU32::new(0), AtomicU32::new(0));
+    execute(&rows.plan, &remote, &options(), &|_, bytes| {
+        assert!(bytes.is_ok());
+        most.fetch_max(computing.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::yield_now();
+        computing.fetch_sub(1, Ordering::SeqCst);
+    })
+    .unwrap();
+    assert_eq!((remote.most.load(Ordering::SeqCst), most.into_inner()), (40, 1));
+}
+
+#[test]
+fn cancelled_sweep_ends_reads_that_wait() {
+    let (rows, chains, memory) = many_steps();
+    let flag = AtomicBool::new(true);
+    let options = || Options { cancel: Some(&flag), ..Options::default() };
+    let ended = tensor_statistics(&rows, &chains, &waiting(memory.clone(), 8, true), &options());
+    assert!(matches!(ended, Err(Error::Cancelled)));
+    let refuse = |_, _| false;
+    let options = Options { progress: Some(&refuse), ..Options::default() };
+    let ended = execute(&rows.plan, &waiting(memory.clone(), 8, true), &options, &|_, _| ());
+    assert!(matches!(ended, Err(Error::Cancelled)));
+    // One read is enough to wait for.
+    let one = Plan { items: rows.plan.items[..1].to_vec(), ..rows.plan.clone() };
+    let ended = execute(&one, &waiting(memory, 8, true), &options, &|_, _| ());
+    assert!(matches!(ended, Err(Error::Cancelled)));
 }
