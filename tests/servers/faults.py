@@ -26,7 +26,7 @@ class FaultyProxy(Loopback):
     """A proxy that counts requests and injects seeded faults.
 
     ``share`` of the requests fail while ``faults`` lasts; ``latency`` is added to every response; ``always`` answers
-    every request with one error. While ``hanging`` is set, requests are never answered. A request that ``refuses``
+    every request with one error. While ``hanging`` is set, requests with ``hangs_below`` in their path are never answered. A request that ``refuses``
     returns true for is answered with the store's error of an expired token. While ``stale`` is set, a listing that was
     answered before is answered with the same content again.
     """
@@ -51,7 +51,7 @@ class FaultyProxy(Loopback):
         self.share, self.faults_left, self.latency = share, faults, latency
         self.always: tuple[int, str] | None = None
         self.refuses: Callable[[Mapping[str, str]], bool] | None = None
-        self.hanging = False
+        self.hanging, self.hangs_below = False, ""
         self.held = 0
         self.stale = False
         self.played: Counter[str] = Counter()
@@ -107,7 +107,7 @@ class FaultyProxy(Loopback):
         if self.latency:
             time.sleep(self.latency)
         fault = self._pick()
-        if self.hanging or fault == "silent":
+        if (self.hanging and self.hangs_below in request.path) or fault == "silent":
             self._hold(request)
         elif self.always is not None:
             self._error(request, *self.always)

@@ -14,11 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from python.stores.places import Place, Places
 from servers import FaultyProxy
+from smdwidgets import SaveConfig
 from smdwidgets._core import ObjectStore, StoreError
+from smdwidgets.numpy import Hook
 
 REQUESTS = 64
 
@@ -41,6 +44,65 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"
         time.sleep(0.02)
+
+
+#: Sweeps a run whose server stops answering once the run is open.
+SWEEP = """
+import sys
+import smdwidgets
+
+with smdwidgets.create_trial(sys.argv[1]) as trial:
+    trial.steps()
+    sweeps = {
+        "statistics": lambda: trial.statistics(cache=False, threads=1),
+        "reductions": lambda: trial.reductions(threads=1),
+        "values": lambda: trial.values(trial.tensor_names(), threads=1),
+        "verify": lambda: trial.verify(threads=1),
+    }
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        sweeps[sys.argv[2]]()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+STEPS = 160
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sweeps") / "run"
+    with Hook(folder, save_all=True, save_config=SaveConfig(save_interval=1)) as hook:
+        for step in range(STEPS):
+            hook.save_tensor("weight", np.full(10, step, np.float32))
+            hook.step()
+    return folder
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize("sweep", ["statistics", "reductions", "values", "verify"])
+def test_interrupt_ends_a_sweep_of_a_bucket(stores: Places, written: Path, tmp_path: Path, sweep: str) -> None:
+    place = stores.new("moto")
+    place.upload(written, "run")
+    with FaultyProxy(place.endpoint, dialect=place.scheme) as proxy:
+        command = [sys.executable, "-c", SWEEP, place.address("run"), sweep]
+        environment = {**os.environ, **place.environment(tmp_path, proxy.endpoint)}
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdin is not None
+                assert process.stdout.readline() == "ready\n"
+                proxy.hanging, proxy.hangs_below = True, "/events/"
+                process.stdin.write("go on\n")
+                process.stdin.flush()
+                # One thread computes, but as many requests wait as there are connections, or blocks of steps.
+                wait_until(lambda: proxy.held >= STEPS // 4)
+                process.send_signal(signal.SIGINT)
+                assert process.stdout.readline() == "interrupted\n"
+                assert process.wait(60) == 0
+            finally:
+                process.kill()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
