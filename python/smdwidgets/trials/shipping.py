@@ -133,7 +133,7 @@ def pack(trial: RefreshableTrial, names: Iterable[str] | None = None, steps: Ite
         made: bytes = run.index.to_columns(chosen, at)  # type: ignore[attr-defined]  # a run with a catalog
         if len(made) > LARGEST_COLUMNS:
             raise SMDebugError(f"the catalog of {shown(trial.path)} is larger than 2 GiB; select names or steps")
-        catalog, columns = zlib.compress(made), len(made)
+        catalog, columns = zlib.compress(made, 1), len(made)  # a higher level saves 2 % in three times the time
     else:
         reduced: Any = trial.__reduce__()
         reopening = reduced[0], reduced[1], {}

@@ -242,17 +242,41 @@ def _empty() -> Table:
 
 def _one_per_step(run: Run, table: Table) -> Table:
     """Keep the first worker of each tensor and step, and combine shards."""
-    pairs = list(zip(table["name"].tolist(), table["step"].tolist(), strict=True))
-    sharded = {name: _sharded(run, name) for name in dict.fromkeys(table["name"].tolist())}
-    first: dict[tuple[str, int], int] = {}
+    names = list(dict.fromkeys(table["name"].tolist()))
+    numbers = _places(table["name"], names)
+    sharded = {name: _sharded(run, name) for name in names}
+    is_sharded = np.array([sharded[name] is not None for name in names], bool)[numbers]
+    whole = selected(selected(table, ~is_sharded), _is_first(numbers[~is_sharded], table["step"][~is_sharded]))
+    if not is_sharded.any():
+        return whole
     shards: dict[tuple[str, int], list[int]] = {}
-    for row, pair in enumerate(pairs):
-        if sharded[pair[0]] is None:
-            first.setdefault(pair, row)
-        else:
-            shards.setdefault(pair, []).append(row)
-    whole = selected(table, list(first.values()))
-    return joined([whole, _combined(table, shards, sharded)]) if shards else whole
+    for row in np.flatnonzero(is_sharded).tolist():
+        shards.setdefault((table["name"][row], int(table["step"][row])), []).append(row)
+    return joined([whole, _combined(table, shards, sharded)])
+
+
+def _places(texts: NDArray[Any], known: Iterable[str]) -> NDArray[np.int64]:
+    """Return the place of each text in a list.
+
+    >>> _places(np.array(["b", "a", "b"], object), ["a", "b"]).tolist()
+    [1, 0, 1]
+    """
+    places = {text: place for place, text in enumerate(known)}
+    return np.fromiter(map(places.__getitem__, texts.tolist()), np.int64, len(texts))
+
+
+def _is_first(*keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each row whether no earlier one has the same keys.
+
+    >>> _is_first(np.array([0, 0, 1, 0]), np.array([5, 5, 5, 6])).tolist()
+    [True, False, True, True]
+    """
+    order = np.lexsort(keys)
+    differs = np.ones(len(order), bool)
+    differs[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+    first = np.empty(len(order), bool)
+    first[order] = differs
+    return first
 
 
 def _sharded(run: Run, name: str) -> Sharded | None:
@@ -306,12 +330,8 @@ def _combined(table: Table, shards: dict[tuple[str, int], list[int]], sharded: d
 
 def _sorted(table: Table, names: list[str]) -> Table:
     """Sort rows by the order of the names, step and worker."""
-    places = {name: place for place, name in enumerate(names)}
-    by_name = np.array([places[name] for name in table["name"].tolist()], dtype=np.int64)
-    workers = sorted(set(table["worker"].tolist()))
-    numbers = {worker: number for number, worker in enumerate(workers)}
-    by_worker = [np.array([numbers[worker] for worker in table["worker"].tolist()])] if len(workers) > 1 else []
-    order = np.lexsort((*by_worker, table["step"], by_name))
+    by_name, by_worker = _places(table["name"], names), _places(table["worker"], sorted(set(table["worker"].tolist())))
+    order = np.lexsort((by_worker, table["step"], by_name))
     # A file has this order already.
     return table if (order == np.arange(len(order))).all() else selected(table, order)
 

@@ -99,11 +99,13 @@ class StatisticsFile:
 
 
 def selected(table: Table, rows: Any) -> Table:
-    """Return some rows of a table.
+    """Return some rows of a table: their numbers, or a mask.
 
     >>> selected({"step": np.arange(4), "error": []}, [2, 3])["step"]
     array([2, 3])
     """
+    if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
+        return dict(table)  # the usual case, in which nothing is copied
     return {name: column if name == "error" else column[rows] for name, column in table.items()}
 
 
