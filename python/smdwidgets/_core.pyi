@@ -653,12 +653,18 @@ class Files:
 
 @final
 class Fetched:
-    """Event files that a Python function reads; accepted instead of `Files`.
+    """Event files that a Python function reads, or that lie in an object store; accepted instead of `Files`.
 
-    `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called from several threads. A sweep calls
-    it `concurrency` times at once; by default as often as it has threads."""
+    `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called from several threads. A sweep
+    reads `concurrency` times at once; by default as often as it has threads. With `direct`, the core reads the objects of a
+    store below a prefix without Python; the function converts errors."""
 
-    def __new__(cls, fetch: Callable[[str, int, int], bytes], concurrency: int | None = None) -> Fetched: ...
+    def __new__(
+        cls,
+        fetch: Callable[[str, int, int], bytes],
+        concurrency: int | None = None,
+        direct: tuple[ObjectStore, str, Callable[[Exception], Exception]] | None = None,
+    ) -> Fetched: ...
 
 # ---------------------------------------------------------------- sweeps over many records
 

@@ -346,6 +346,16 @@ class RemoteStorage:
         version = self._version_of(key)
         return f"{self._endpoint}\0{self.address.root}\0{self.prefix}\0{version}" if version else ""
 
+    def direct(self, fetch: Callable[[str, int, int], bytes]) -> _core.Fetched:
+        """Return what reads objects in the core, past the memory cache.
+
+        It calls ``fetch`` if there is a disk cache, or another client than this package's.
+        """
+        objects = getattr(self._objects, "core", self._objects)
+        if self._disk is not None or not isinstance(objects, _core.ObjectStore):
+            return _core.Fetched(fetch, self.reads_at_once)
+        return _core.Fetched(fetch, self.reads_at_once, (objects, self.address.below(""), self._converted))
+
     # ------------------------------------------------------------------------------------------------------ writing
 
     def put(self, key: str, data: bytes | bytearray | memoryview | Path) -> None:

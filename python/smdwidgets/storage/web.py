@@ -28,7 +28,8 @@ class WebObjects:
     """
 
     def __init__(self, objects: Objects, prefix: str) -> None:
-        self._objects = objects
+        #: The server's objects by path.
+        self.core = objects
         self._prefix = prefix
         self.head = objects.head
         self.get = objects.get
@@ -65,7 +66,7 @@ class WebObjects:
         """Return the objects of the run's listing file; None without one."""
         key = f"{self._prefix}/{LISTING}".lstrip("/")
         try:
-            content, _ = self._objects.get(key, _LARGEST)
+            content, _ = self.core.get(key, _LARGEST)
         except _core.StoreError as error:
             if error.args[1] == "missing":
                 return None
@@ -97,7 +98,7 @@ class WebObjects:
     def _links(self, folder: str, *, is_first: bool) -> list[tuple[str, bool]]:
         """Return the objects and folders in a folder, if it exists, in key order."""
         try:
-            content, _ = self._objects.get(f"{folder}/" if folder else "", _LARGEST)
+            content, _ = self.core.get(f"{folder}/" if folder else "", _LARGEST)
         except _core.StoreError as error:
             if error.args[1] == "missing" or (error.args[1] == "denied" and not is_first):
                 return []

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
@@ -223,6 +224,11 @@ class RemoteRun(StorageRun):
 
     def _record(self, place: Any) -> bytes:
         return self._read(Range(place.event_key, place.offset, place.length), place.step)
+
+    def reading_once(self) -> Self:
+        run = copy.copy(self)
+        run._fetched = self.storage.direct(self._fetch)
+        return run
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         name = key.rpartition("/")[2]

@@ -81,6 +81,10 @@ class SmdebugRun(Run):
         run._partly_read = bool(catalog.unread())
         return run
 
+    def reading_once(self) -> Self:
+        """Return the run for a sweep on a worker, which needs no cache."""
+        return self
+
     # ------------------------------------------------------------------------------------------------ file access
 
     @abstractmethod
@@ -325,11 +329,11 @@ class StorageRun(SmdebugRun):
 
     def __init__(self, storage: Storage, *args: Any, **kwargs: Any) -> None:
         super().__init__(storage, *args, **kwargs)
-        self._fetched = self._fetcher()
+        self._fetched = _core.Fetched(self._fetch, reads_at_once(storage))
 
     def reading(self, catalog: _core.Catalog, workers: frozenset[str]) -> Self:
         run = super().reading(catalog, workers)
-        run._fetched = run._fetcher()
+        run._fetched = _core.Fetched(run._fetch, reads_at_once(run.storage))
         return run
 
     def check(self) -> None:
@@ -360,9 +364,6 @@ class StorageRun(SmdebugRun):
 
     def _source(self) -> _core.Fetched:
         return self._fetched
-
-    def _fetcher(self) -> _core.Fetched:
-        return _core.Fetched(self._fetch, reads_at_once(self.storage))
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         [data] = self.storage.read_ranges([Range(key, offset, length)])

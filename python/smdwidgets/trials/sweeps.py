@@ -24,7 +24,7 @@ from smdwidgets.trials.queries import RunQueries
 from smdwidgets.trials.run import Progress, Run
 from smdwidgets.trials.shipping import Shipment, pack
 from smdwidgets.trials.smdebug_run import SmdebugRun
-from smdwidgets.trials.statistics_file import KEYS, REDUCTIONS_ONLY, Table, joined, selected
+from smdwidgets.trials.statistics_file import KEYS, REDUCTIONS_ONLY, Table, selected
 
 #: Threads of a part that compute. A worker runs several tasks if it has several threads.
 _THREADS: Final = 1
@@ -215,14 +215,10 @@ def _statistics_part(
     cancel: _core.Cancel,
 ) -> tuple[Table, list[Any]]:
     """Compute the statistics of a part, on a worker."""
-    name_of = dict(zip(part.names.tolist(), chosen, strict=True))
-    with_before = {name for _, names in part.before for name in names}
-    groups = [([name_of[name] for name in names], [before, *part.steps]) for before, names in part.before]
-    if others := [name for number, name in name_of.items() if number not in with_before]:
-        groups.append((others, part.steps))
-    run = shipment.open()._run
-    tables = [run.statistics(names, steps, workers, threads=_THREADS, cancel=cancel) for names, steps in groups]
-    table = joined(tables)
+    run = shipment.open()._run.reading_once()
+    # Records of other tensors at the steps before are read in vain, but each file is read once.
+    steps = sorted({*(step for step, _ in part.before), *part.steps})
+    table = run.statistics(chosen, steps, workers, threads=_THREADS, cancel=cancel)
     wanted = set(part.steps)
     errors = [error for error in table.pop("error") if error[1] in wanted]
     table = {name: column[np.isin(table["step"], part.steps)] for name, column in table.items()}
@@ -241,7 +237,7 @@ def _reductions_part(
     cancel: _core.Cancel,
 ) -> tuple[Table, list[tuple[int, BaseException]]]:
     """Compute the reductions of a part, on a worker."""
-    run = shipment.open()._run
+    run = shipment.open()._run.reading_once()
     table = run.reductions(
         chosen, part.steps, workers, kinds, counts=counts, coverage=coverage, threads=_THREADS, cancel=cancel
     )
@@ -265,7 +261,7 @@ def _without_gaps(run: Run, table: Table, column: NDArray[Any], failed: dict[int
 
 def _verify_part(shipment: Shipment, part: Part, chosen: Sequence[str], *, cancel: _core.Cancel) -> dict[str, Any]:
     """Verify the records of a part, on a worker."""
-    run = shipment.open()._run
+    run = shipment.open()._run.reading_once()
     return _core.verify(run.catalog, run._source(), part.steps, threads=_THREADS, cancel=cancel)
 
 

@@ -13,6 +13,7 @@ use smdwidgets_core::error::{Error, Location, Result};
 use smdwidgets_core::load;
 use smdwidgets_core::source::{Blob, Local, Reach, Source, inside};
 use smdwidgets_core::tensor::Data;
+use smdwidgets_stores::error::Code;
 
 use crate::catalog::{Catalog, Entry};
 use crate::errors::to_python;
@@ -20,7 +21,7 @@ use crate::gil::detached;
 use crate::numpy;
 use crate::open_files::{OpenFiles, Opened};
 use crate::recent::{LARGEST_CACHED, Recent, SMALL};
-use crate::stores;
+use crate::stores::{self, ObjectStore};
 
 /// Catalog, file and stamp.
 type FileKey = (u64, core_catalog::FileId, u32);
@@ -171,43 +172,63 @@ impl Files {
     }
 }
 
-/// Event files that a Python function reads.
+/// Event files that a Python function reads, or that lie in an object store.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Fetched {
-    fetch: Arc<Py<PyAny>>,
+    shared: Arc<Shared>,
+}
+
+/// What reads the files.
+struct Shared {
+    fetch: Py<PyAny>,
     concurrency: Option<usize>,
+    direct: Option<Direct>,
+}
+
+/// Files in an object store, which are read without Python: threads of the core would otherwise compete for the GIL, and
+/// some Python profilers stop while such threads end.
+struct Direct {
+    store: Py<ObjectStore>,
+    /// Precedes the keys of files.
+    prefix: String,
+    /// Converts a `StoreError`.
+    converted: Py<PyAny>,
 }
 
 #[pymethods]
 impl Fetched {
     #[new]
-    #[pyo3(signature = (fetch, concurrency = None))]
-    fn new(fetch: Bound<'_, PyAny>, concurrency: Option<usize>) -> PyResult<Fetched> {
+    #[pyo3(signature = (fetch, concurrency = None, direct = None))]
+    fn new(
+        fetch: Bound<'_, PyAny>,
+        concurrency: Option<usize>,
+        direct: Option<(Py<ObjectStore>, String, Py<PyAny>)>,
+    ) -> PyResult<Fetched> {
         if !fetch.is_callable() {
             return Err(PyTypeError::new_err("fetch must be callable as fetch(key, offset, length) and return bytes"));
         }
-        Ok(Fetched { fetch: Arc::new(fetch.unbind()), concurrency })
+        let direct = direct.map(|(store, prefix, converted)| Direct { store, prefix, converted });
+        Ok(Fetched { shared: Arc::new(Shared { fetch: fetch.unbind(), concurrency, direct }) })
     }
 }
 
 impl Fetched {
     /// The source for the core.
     pub fn source(&self) -> Remote {
-        Remote { fetch: self.fetch.clone(), concurrency: self.concurrency, cancelled: Arc::default() }
+        Remote { shared: self.shared.clone(), cancelled: Arc::default() }
     }
 }
 
-/// A source that reads through a Python function.
+/// A source that reads an object store, or through a Python function.
 pub struct Remote {
-    fetch: Arc<Py<PyAny>>,
-    concurrency: Option<usize>,
+    shared: Arc<Shared>,
     cancelled: Arc<AtomicBool>,
 }
 
 struct RemoteFile {
-    fetch: Arc<Py<PyAny>>,
-    key: String,
+    shared: Arc<Shared>,
     cancelled: Arc<AtomicBool>,
+    key: String,
 }
 
 impl Source for Remote {
@@ -219,8 +240,8 @@ impl Source for Remote {
         if let Err(what) = inside(key) {
             return Err(Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() });
         }
-        let (fetch, cancelled) = (self.fetch.clone(), self.cancelled.clone());
-        Ok(Box::new(RemoteFile { fetch, key: key.into(), cancelled }))
+        let (shared, cancelled) = (self.shared.clone(), self.cancelled.clone());
+        Ok(Box::new(RemoteFile { shared, cancelled, key: key.into() }))
     }
 
     fn reach(&self) -> Reach {
@@ -228,7 +249,7 @@ impl Source for Remote {
     }
 
     fn reads_at_once(&self) -> Option<usize> {
-        self.concurrency
+        self.shared.concurrency
     }
 
     fn cancel_reads(&self) {
@@ -236,11 +257,12 @@ impl Source for Remote {
     }
 }
 
-impl Blob for RemoteFile {
-    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
-        let fetched = Python::attach(|py| -> PyResult<usize> {
-            let bytes =
-                stores::cancelled_by(&self.cancelled, || self.fetch.bind(py).call1((&self.key, offset, length)))?;
+impl RemoteFile {
+    /// Reads through the Python function.
+    fn fetch(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> PyResult<usize> {
+        Python::attach(|py| {
+            let fetch = self.shared.fetch.bind(py);
+            let bytes = stores::cancelled_by(&self.cancelled, || fetch.call1((&self.key, offset, length)))?;
             let bytes = bytes.cast_into::<PyBytes>()?;
             let bytes = bytes.as_bytes();
             let count = usize::try_from(length).map_or(bytes.len(), |length| length.min(bytes.len()));
@@ -249,8 +271,34 @@ impl Blob for RemoteFile {
             }
             buffer[..count].copy_from_slice(&bytes[..count]);
             Ok(count)
-        });
+        })
+    }
+
+    /// Reads an object store.
+    fn read(&self, direct: &Direct, offset: u64, length: u64, buffer: &mut Vec<u8>) -> PyResult<usize> {
+        let key = format!("{}{}", direct.prefix, self.key);
+        match direct.store.get().read(&key, offset..offset.saturating_add(length), &self.cancelled) {
+            Ok(bytes) => {
+                *buffer = bytes;
+                Ok(buffer.len())
+            }
+            // The file ends before the range.
+            Err(error) if error.code == Code::Range => Ok(0),
+            Err(error) => Python::attach(|py| {
+                let error = stores::to_python(error).into_value(py);
+                Err(PyErr::from_value(direct.converted.bind(py).call1((error,))?))
+            }),
+        }
+    }
+}
+
+impl Blob for RemoteFile {
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        let read = match &self.shared.direct {
+            Some(direct) => self.read(direct, offset, length, buffer),
+            None => self.fetch(offset, length, buffer),
+        };
         // The Python exception is passed through the core.
-        fetched.map_err(|error| Error::Io { file: self.key.clone(), source: std::io::Error::other(error) })
+        read.map_err(|error| Error::Io { file: self.key.clone(), source: std::io::Error::other(error) })
     }
 }

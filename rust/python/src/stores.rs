@@ -15,7 +15,8 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use smdwidgets_stores::client::{Client, Condition, Entry, Page};
-use smdwidgets_stores::error::{Error, Result};
+use smdwidgets_stores::credentials::Credentials;
+use smdwidgets_stores::error::{Code, Error, Result};
 use smdwidgets_stores::store::{Arriving, Store};
 
 pyo3::create_exception!(
@@ -79,7 +80,7 @@ fn is_cancelled() -> bool {
     CANCELLED.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-fn to_python(error: Error) -> PyErr {
+pub fn to_python(error: Error) -> PyErr {
     StoreError::new_err((error.key, error.code.name(), error.message))
 }
 
@@ -104,12 +105,22 @@ pub struct ObjectStore {
 }
 
 impl ObjectStore {
+    /// Whether this thread must ask the callback for credentials.
+    fn claim(&self) -> Result<bool> {
+        Ok(self.credentials.is_some() && self.store.client()?.credentials().is_some_and(Credentials::claim))
+    }
+
     /// Asks the callback for credentials if that is due. It runs on the waiting thread, so that an interrupt reaches it,
     /// and no thread of the core ever enters Python.
     fn renew(&self, py: Python<'_>) -> PyResult<()> {
+        if self.claim().map_err(to_python)? { self.ask(py) } else { Ok(()) }
+    }
+
+    /// Asks the callback for credentials, after `claim`.
+    fn ask(&self, py: Python<'_>) -> PyResult<()> {
         let Some(callback) = &self.credentials else { return Ok(()) };
         let client = self.store.client().map_err(to_python)?;
-        let Some(credentials) = client.credentials().filter(|credentials| credentials.claim()) else { return Ok(()) };
+        let Some(credentials) = client.credentials() else { return Ok(()) };
         match callback.call0(py).and_then(|found| found.extract::<HashMap<String, Option<String>>>(py)) {
             Ok(found) => {
                 let present = |(name, value): (_, Option<_>)| value.map(|value| (name, value));
@@ -136,6 +147,26 @@ impl ObjectStore {
             py.check_signals()?;
             if ENDINGS.load(Ordering::Acquire) != endings || is_cancelled() {
                 return Err(to_python(Error::cancelled("")));
+            }
+        }
+    }
+
+    /// The bytes of a range that exist, for a thread that does not hold the GIL. Only new credentials need Python.
+    pub fn read(&self, key: &str, range: Range<u64>, cancelled: &AtomicBool) -> Result<Vec<u8>> {
+        let whole = key.to_owned();
+        let mut running = self.store.start(|client| async move { Ok(client.get_range(&whole, range, "").await?.0) })?;
+        let _waiting = Waiting::begin();
+        let endings = ENDINGS.load(Ordering::Acquire);
+        loop {
+            if self.claim()? {
+                Python::attach(|py| self.ask(py))
+                    .map_err(|error| Error::new(key, Code::Credentials, error.to_string()))?;
+            }
+            if let Some(result) = running.wait(TICK) {
+                return result;
+            }
+            if ENDINGS.load(Ordering::Acquire) != endings || cancelled.load(Ordering::Relaxed) {
+                return Err(Error::cancelled(key));
             }
         }
     }

@@ -16,20 +16,25 @@ use super::{Failed, Item, Options, Rows, run_with_progress};
 use crate::catalog::{Catalog, Kind};
 use crate::checked;
 use crate::error::{Error, Location, Result};
-use crate::source::{Blob, Source};
+use crate::source::{Blob, Reach, Source};
 use crate::statistics::{Statistics, statistics};
 use crate::tensor::{DType, Data, TensorView};
 
-/// The most and the fewest steps that a thread reads of one group before it takes the next, so that the step that is read
-/// twice costs little.
+/// The most steps that a thread reads of one group before it takes the next.
 const MOST_STEPS: usize = 64;
-const FEWEST_STEPS: usize = 16;
-/// The fewest if reads wait for the network. The storage keeps a small read for the second thread that wants it.
-const FEWEST_REMOTE_STEPS: usize = 4;
-/// Blocks for each thread, so that all end at about the same time.
-const BLOCKS: usize = 4;
-/// Bytes of a group at a step. Two steps of it stay in the second-level cache.
-const GROUP: u64 = 128 << 10;
+/// The fewest, since the step before them is read twice; and the number of such blocks for each thread, so that all threads
+/// end at about the same time.
+struct Cut {
+    fewest: usize,
+    blocks: usize,
+    /// Bytes of a group at a step.
+    group: u64,
+}
+
+/// Two steps of a group stay in the second-level cache.
+const LOCAL: Cut = Cut { fewest: 16, blocks: 4, group: 128 << 10 };
+/// Requests cost more than leaving the cache, and all take about the same time.
+const REMOTE: Cut = Cut { fewest: 4, blocks: 1, group: Reach::REMOTE.piece };
 /// Files that are kept open.
 const MAX_OPEN: usize = 256;
 
@@ -129,6 +134,7 @@ fn units<'c>(rows: &Rows, chains: &'c [Chain], readers: &Readers) -> Vec<Unit<'c
     for Chain(chain) in chains {
         groups.entry(chain.iter().map(|at| item(*at).file).collect()).or_default().push(chain);
     }
+    let cut = if readers.is_remote() { REMOTE } else { LOCAL };
     let mut whole: Vec<Unit<'c>> = Vec::new();
     for mut chains in groups.into_values() {
         let first = |chain: &&'c [usize]| chain.first().map(|at| item(*at));
@@ -137,7 +143,7 @@ fn units<'c>(rows: &Rows, chains: &'c [Chain], readers: &Readers) -> Vec<Unit<'c
         let (mut start, mut bytes) = (0, 0u64);
         for at in 0..chains.len() {
             bytes = bytes.saturating_add(size(&chains[at]));
-            let is_full = chains.get(at + 1).is_none_or(|next| bytes.saturating_add(size(next)) > GROUP);
+            let is_full = chains.get(at + 1).is_none_or(|next| bytes.saturating_add(size(next)) > cut.group);
             if is_full {
                 let group = &chains[start..=at];
                 whole.push(Unit { chains: group.to_vec(), part: 0..group[0].len(), bytes });
@@ -146,8 +152,9 @@ fn units<'c>(rows: &Rows, chains: &'c [Chain], readers: &Readers) -> Vec<Unit<'c
         }
     }
     let steps: usize = whole.iter().map(|unit| unit.part.len()).sum();
-    let fewest = if readers.is_remote() { FEWEST_REMOTE_STEPS } else { FEWEST_STEPS };
-    let block = steps.div_ceil(BLOCKS * readers.count()).clamp(fewest, MOST_STEPS);
+    let threads = readers.count();
+    let blocks = threads * cut.blocks.max(steps.div_ceil(threads * MOST_STEPS));
+    let block = steps.div_ceil(blocks).max(cut.fewest);
     let mut units: Vec<Unit<'c>> = Vec::new();
     for Unit { chains, part, bytes } in whole {
         let parts = part.clone().step_by(block).map(|start| start..part.end.min(start + block));
