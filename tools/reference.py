@@ -241,18 +241,10 @@ class Reference:
         return "\n\n".join(part for part in parts if part)
 
     def _members(self, cls: griffe.Class, entry: Entry, level: int) -> Iterator[str]:
-        bases = [base for base in cls.mro() if base.path.startswith(f"{PACKAGE}.")]
-        public = [self.homes[base.path] for base in bases if base.path in self.homes]
+        public = self._public_bases(cls)
         if public:
             yield f"Inherits from [`{public[0].module}.{public[0].name}`]({self._address(public[0])})."
-        hidden = [
-            base for base in bases if base.path not in self.homes and not any(base in p.target.mro() for p in public)
-        ]
-        members: dict[str, griffe.Object] = {}
-        for owner in [cls, *hidden]:
-            for name, member in owner.members.items():
-                if not name.startswith("_") and not member.is_alias and not member.is_class:
-                    members.setdefault(name, member)
+        members = self._described(cls)
         for name, member in members.items():
             if isinstance(member, griffe.Attribute) and "property" not in member.labels:
                 continue
@@ -271,6 +263,29 @@ class Reference:
             rows = [f"| `{m.name}` | {self._summary(m)} |" for m in plain if m.docstring]
         if rows:
             yield "\n".join(["| | |", "|---|---|", *rows])
+
+    def _public_bases(self, cls: griffe.Class) -> list[Entry]:
+        return [self.homes[base.path] for base in cls.mro() if base.path in self.homes]
+
+    def _described(self, cls: griffe.Class) -> dict[str, griffe.Object]:
+        """Return the members that the entry of a class describes.
+
+        They are its own, and those of bases without an entry.
+        """
+        public = self._public_bases(cls)
+        hidden = [
+            base
+            for base in cls.mro()
+            if base.path.startswith(f"{PACKAGE}.")
+            and base.path not in self.homes
+            and not any(base in entry.target.mro() for entry in public)
+        ]
+        members: dict[str, griffe.Object] = {}
+        for owner in [cls, *hidden]:
+            for name, member in owner.members.items():
+                if not name.startswith("_") and not member.is_alias and not member.is_class:
+                    members.setdefault(name, member)
+        return members
 
     def _signature(self, target: griffe.Object, name: str) -> str:
         if isinstance(target, griffe.Attribute):
@@ -387,7 +402,8 @@ class Reference:
         distinct = name.lower() != name or "_" in name or prefix or found[2]  # `run` may be an argument
         owner = self._hints.get(prefix)
         if owner is not None and name in owner.target.all_members:
-            member = owner.target.members.get(name)
+            target = owner.target
+            member = self._described(target).get(name) if isinstance(target, griffe.Class) else target.members.get(name)
             has_heading = isinstance(member, griffe.Function) or (member is not None and "property" in member.labels)
             return f"[{found[0]}]({self._address(owner, module)}{slug(name) if has_heading else ''})"
         entry = self._hints.get(name) if distinct and (not prefix or prefix.startswith(PACKAGE)) else None

@@ -65,14 +65,18 @@ class RefreshableTrial:
         self._refreshing = threading.RLock()
         self._refresh_base = True
         self._refresh_overrides: list[tuple[object, bool]] = []
-        self._memo: dict[object, tuple[object, Any]] = {}
         self._collection_workers: frozenset[str] = frozenset()
-        self._logged_problems: set[str] = set()
+        self._empty_caches()
         self._closed = False
         #: Whether nothing was read yet. The first query reads the run, also if refreshing is off.
         self._unread = lazy
         if not lazy:
             self._open(WAIT_FOR_COLLECTIONS if wait is None else wait, may_come=bool(wait))
+
+    def _empty_caches(self) -> None:
+        """Create what a snapshot of the trial does not share with it."""
+        self._memo: dict[object, tuple[object, Any]] = {}
+        self._logged_problems: set[str] = set()
 
     # ---------------------------------------------------------------------------------------------------- opening
 
@@ -340,7 +344,7 @@ class RefreshableTrial:
         trial.loaded_all_steps = ended
         trial._refreshing = threading.RLock()
         trial._refresh_base, trial._refresh_overrides = False, []
-        trial._memo, trial._logged_problems = {}, set()
+        trial._empty_caches()
         trial._unread = False
         return trial
 
