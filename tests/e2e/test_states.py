@@ -69,14 +69,14 @@ def _(lab: Jupyter, folder: Path) -> Notebook:
 @scene("loading")
 def _(lab: Jupyter, folder: Path) -> Notebook:
     slow = (
-        "import os, time\nfrom smdwidgets.widgets.request_handler import RequestHandler, FrameStream\n"
+        "import os, time\nfrom smdwidgets.widgets.tensor_requests import FrameStream, TensorRequests\n"
         "def slow(self, request, reply):\n"
         "    wanted = None\n"
         "    reply.part([FrameStream(self._view(request), self._about(request), wanted).plan()])\n"
         "    while not reply.cancelled.is_set():\n"
         "        reply.progress(0, 30)\n"
         "        time.sleep(0.2)\n"
-        "RequestHandler._frames = slow\n"
+        "TensorRequests._frames = slow\n"
     )
     notebook = lab.open(size=SIZE, cells=[slow + show(runs.write(folder / "run"))]).run(0)
     expect(Looking.at(notebook).panel("histogram")).to_contain_text("0 of 30")

@@ -70,3 +70,10 @@ class OpenRuns(Sequence["Trial"]):
 def opened(trials: Sequence[Trial]) -> list[tuple[int, Trial]]:
     """Return number and trial of each run of a widget that is open."""
     return trials.opened() if isinstance(trials, OpenRuns) else list(enumerate(trials))
+
+
+def run_at(trials: Sequence[Trial], number: int) -> Trial:
+    """Return a run of a widget by the number that a page uses."""
+    if not 0 <= number < len(trials):
+        raise ValueError(f"run index {number} is out of range")
+    return trials[number]

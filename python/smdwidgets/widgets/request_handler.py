@@ -5,34 +5,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.pictures import details, differences
-from smdwidgets.pictures.edges import Bins
-from smdwidgets.pictures.frames import Wanted
-from smdwidgets.pictures.overview import SHOWN_NAME, SentState, nothing_sent, overview, shown_name, status_packets
+from smdwidgets.pictures.overview import SentState, nothing_sent, overview, status_packets
 from smdwidgets.pictures.packet import LARGEST
-from smdwidgets.pictures.view import TensorView
-from smdwidgets.run_table.live import LiveTable
-from smdwidgets.trials.tensorboard import TensorBoardTrial
 from smdwidgets.trials.trial import Trial
-from smdwidgets.widgets.command_queue import CommandQueue
-from smdwidgets.widgets.lines import Line, Lines
+from smdwidgets.widgets.command_requests import CommandRequests
 from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
 from smdwidgets.widgets.live_survey import LiveSurvey
-from smdwidgets.widgets.open_runs import opened
+from smdwidgets.widgets.open_runs import opened, run_at
 from smdwidgets.widgets.poller import poller, workers
 from smdwidgets.widgets.protocol import check_request, check_version
 from smdwidgets.widgets.protocol import is_command as is_command_name
+from smdwidgets.widgets.reply import Cancelled, Handler, Reply, fitting, grouped
 from smdwidgets.widgets.rule_controller import RuleController
 from smdwidgets.widgets.runs_packets import RunsPackets
 from smdwidgets.widgets.send_queue import Send, SendQueue
-from smdwidgets.widgets.streaming import FrameStream, chosen_steps, nearest_first
+from smdwidgets.widgets.tensor_requests import TensorRequests
 from smdwidgets.widgets.thread_switch_interval import short_switch_interval
 
 logger = logging.getLogger("smdwidgets.widgets")
@@ -40,80 +33,10 @@ logger = logging.getLogger("smdwidgets.widgets")
 HEARTBEAT = 2.0
 WAIT_FOR_PAGE = 2.0
 """Seconds after which a displayed widget gets its first data without a request."""
-QUICK_STEPS = 2000
-"""Steps of a scalar that are read before a widget is displayed."""
-CACHED_BINS = 8
-"""Number of cached histogram bins. Repeated requests, and those of compared tensors, use the same bins."""
 PUSHED = "pushed-"
 """Prefix of the ids of replies without a request."""
-MOST_LIFE = 512
-"""Steps at which cells are read."""
 REMEMBERED_IDS = 1000
 """Number of latest request ids that are known. A page can send a request twice."""
-
-
-class Cancelled(Exception):
-    """The browser cancelled the request."""
-
-
-class Reply:
-    """The reply to one request."""
-
-    def __init__(self, queue: SendQueue, request_id: str, cancelled: threading.Event) -> None:
-        self._queue = queue
-        self.id = request_id
-        self.cancelled = cancelled
-
-    def part(self, packets: Sequence[bytes]) -> None:
-        """Send a part of the reply; raise :class:`Cancelled` if the request was cancelled."""
-        self.check()
-        for group in grouped(packets):
-            self._queue.post({"kind": "part", "id": self.id}, group)
-
-    def progress(self, done: int, total: int) -> None:
-        """Send the number of steps done and their total."""
-        self.check()
-        self._queue.post({"kind": "progress", "id": self.id, "done": done, "total": total})
-
-    def answer(self, packets: Sequence[bytes] = (), **fields: Any) -> None:
-        """Send the last part of the reply."""
-        groups = list(grouped(packets)) or [[]]
-        for group in groups[:-1]:
-            self._queue.post({"kind": "part", "id": self.id}, group)
-        self._queue.post({"kind": "answer", "id": self.id, **fields}, groups[-1])
-
-    def error(self, kind: str, message: str) -> None:
-        """Send an error as the last part of the reply."""
-        self._queue.post({"kind": "error", "id": self.id, "error": {"type": kind, "message": message}})
-
-    def check(self) -> None:
-        """Raise :class:`Cancelled` if the request was cancelled."""
-        if self.cancelled.is_set():
-            raise Cancelled
-
-
-def grouped(packets: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Group packets into messages of limited size.
-
-    >>> [len(group) for group in grouped([bytes(600_000), bytes(600_000), b""])]
-    [1, 2]
-    """
-    group: list[bytes] = []
-    size = 0
-    for packet in packets:
-        if group and size + len(packet) > LARGEST:
-            yield group
-            group, size = [], 0
-        group.append(packet)
-        size += len(packet)
-    if group:
-        yield group
-
-
-def fitting(packets: Sequence[bytes], room: int) -> list[bytes]:
-    """Return the first packets that have at most so many bytes together."""
-    sizes = accumulate(map(len, packets))
-    return [packet for packet, size in zip(packets, sizes, strict=True) if size <= room]
 
 
 class RequestHandler:
@@ -135,14 +58,12 @@ class RequestHandler:
         #: The table of runs, of which those that are used are open.
         self.runs = runs
         self._queue = SendQueue(send)
-        self._commands = CommandQueue(self._execute)
+        self._tensors = TensorRequests(trials)
+        self._commands = CommandRequests(trials, rules, survey, runs)
         self._lock = threading.Lock()
         self._pending: dict[str, threading.Event] = {}
         self._ids: dict[str, None] = {}
         self._sent = nothing_sent(opened(self.trials))
-        self._streams: dict[str, FrameStream] = {}
-        self._bins: dict[Any, Bins] = {}
-        self._lines = Lines([])
         #: `Trial.restarts` of the runs of which the pages know.
         self._restarts = {number: trial.restarts for number, trial in opened(trials)}
         self._last_update = 0.0
@@ -150,22 +71,14 @@ class RequestHandler:
         self._page_due = 0.0
         self._greeted = False
         self._closed = threading.Event()
-        self._handlers: dict[str, Callable[[dict[str, Any], Reply], None]] = {
+        self._handlers: dict[str, Handler] = {
+            **self._tensors.handlers,
+            **self._commands.handlers,
             "hello": self._hello,
-            "frames": self._frames,
-            "tile": self._tile,
-            "values": self._values,
-            "diff": self._diff,
-            "life": self._life,
-            "series": self._series,
             "survey": self._survey,
             "query": self._query,
             "open": self._open,
             "runs": self._runs,
-            "rule": self._rule,
-            "read_all": self._read_all,
-            "runs_work": self._runs_work,
-            "launch": self._launch,
             "firing": self._firing,
             "classes": self._classes,
         }
@@ -241,6 +154,8 @@ class RequestHandler:
                 check_version(request.get("protocol"))
             check_request(request)
             self._handlers[request["what"]](request, reply)
+            if is_command_name(request["what"]):
+                poller.add(self)  # it pushes what the command begins
         except Cancelled:
             reply.error("Cancelled", "superseded by a newer request")
         except SMDebugError as error:
@@ -279,104 +194,6 @@ class RequestHandler:
             reply.answer(rules, live=self._queue.push_mode, heartbeat=HEARTBEAT if live else 0)
         poller.add(self)
 
-    def _frames(self, request: dict[str, Any], reply: Reply) -> None:
-        role = "compare" if request.get("role") == "compare" else "main"
-        wanted = Wanted.from_json(request.get("want") or {})
-        stream = FrameStream(self._view(request), self._about(request), wanted, self._bins_of(request, wanted))
-        reply.part([stream.plan()])
-        stream.only = chosen_steps(stream.view.steps(), request)
-        if "steps" not in request:
-            with self._lock:
-                self._streams[role] = stream
-        for packet, done, total in stream.run(
-            int(request.get("near", -1)), request.get("after"), reply.cancelled.is_set
-        ):
-            reply.part([packet])
-            reply.progress(done, total)
-        if reply.cancelled.is_set():
-            raise Cancelled
-        reply.answer()
-
-    def _bins_of(self, request: dict[str, Any], wanted: Wanted) -> Bins | None:
-        """Return the bins shared by all steps of the tensor and of compared tensors."""
-        histogram = wanted.histogram
-        if histogram is None or histogram.edges != "shared":
-            return None
-        about = self._about(request)
-        places = histogram.over or ((about["run"], about["worker"], ""),)
-        named = [(run, worker, tensor or about["tensor"]) for run, worker, tensor in places]
-        key = (frozenset(named), histogram.scale, histogram.bins)
-        with self._lock:
-            found = self._bins.pop(key, None)
-            if found is None:
-                views = [self._view({"run": run, "worker": worker, "tensor": tensor}) for run, worker, tensor in named]
-                found = Bins(views, histogram.scale, histogram.bins)
-            self._bins[key] = found
-            while len(self._bins) > CACHED_BINS:
-                self._bins.pop(next(iter(self._bins)))
-        return found
-
-    def _tile(self, request: dict[str, Any], reply: Reply) -> None:
-        reply.answer([details.tile(self._view(request), int(request["step"]), request, self._about(request))])
-
-    def _values(self, request: dict[str, Any], reply: Reply) -> None:
-        reply.answer([details.values(self._view(request), int(request["step"]), request, self._about(request))])
-
-    def _diff(self, request: dict[str, Any], reply: Reply) -> None:
-        a, b = ({**self._about(request[name]), "step": int(request[name]["step"])} for name in "ab")
-        first = differences.saved(self._view(a), a["step"])
-        reply.progress(1, 2)
-        second = differences.saved(self._view(b), b["step"])
-        reply.progress(2, 2)
-        reply.answer([differences.difference(first, second, request["want"], {"a": a, "b": b})])
-
-    def _life(self, request: dict[str, Any], reply: Reply) -> None:
-        cells = differences.checked_cells(request["cells"])
-        view, near = self._view(request), int(request["near"])
-        chosen = chosen_steps(steps := view.steps(), {"most": MOST_LIFE, "near": near})
-        order = [step for step in nearest_first(steps, near) if chosen is None or step in chosen]
-        for packet, done in differences.lives(view, order, cells, self._about(request), reply.cancelled.is_set):
-            reply.part([packet])
-            reply.progress(done, len(order))
-        if reply.cancelled.is_set():
-            raise Cancelled
-        reply.answer()
-
-    def _series(self, request: dict[str, Any], reply: Reply) -> None:
-        requested = [line for line in request.get("lines", ()) if isinstance(line, dict)][:200]
-        clock = request.get("clock") is True
-        lines = Lines(
-            [
-                Line(
-                    self._view(line),
-                    str(line.get("stat", "value")),
-                    str(line.get("mode", "")),
-                    self._about(line),
-                    clock,
-                )
-                for line in requested
-            ]
-        )
-        failed = []
-        for number, (packet, wrong) in enumerate(lines.answer()):
-            if packet is None:
-                failed.append(wrong)
-            else:
-                reply.part([packet])
-            reply.progress(number + 1, len(lines))
-        # From now on, new steps of these curves are pushed.
-        with self._lock:
-            self._lines = lines
-        if failed and len(failed) == len(lines):
-            raise SMDebugError(failed[0])
-        reply.answer()
-
-    def _rule(self, request: dict[str, Any], reply: Reply) -> None:
-        self._commands.execute(reply.id, request)
-        with self.rules.in_order():
-            reply.answer(self.rules.updates())
-        poller.add(self)
-
     def _survey(self, request: dict[str, Any], reply: Reply) -> None:
         survey, sent = self._survey_and_names(request)
         reply.answer(survey.answer(request, sent))
@@ -396,9 +213,7 @@ class RequestHandler:
 
     def _open(self, request: dict[str, Any], reply: Reply) -> None:
         number = int(request["run"])
-        if not 0 <= number < len(self.trials):
-            raise ValueError(f"run index {number} is out of range")
-        trial = self.trials[number]
+        trial = run_at(self.trials, number)
         with self._lock:
             sent = self._sent[number]
         reply.part(overview(trial, sent))
@@ -424,72 +239,11 @@ class RequestHandler:
             reply.part([packet])
         reply.answer()
 
-    def _runs_work(self, request: dict[str, Any], reply: Reply) -> None:
-        self._commands.execute(reply.id, request)
-        reply.answer(self.runs.updates() if self.runs is not None else [])
-        poller.add(self)
-
-    def _read_all(self, request: dict[str, Any], reply: Reply) -> None:
-        self._commands.execute(reply.id, request)
-        reply.answer(self.survey.reading_packets() if self.survey is not None else [])
-        poller.add(self)
-
-    def _launch(self, request: dict[str, Any], reply: Reply) -> None:
-        self._commands.execute(reply.id, request)
-        reply.answer()
-        poller.add(self)  # pushes what the launch has
-
-    def _execute(self, command: dict[str, Any]) -> None:
-        if command["what"] == "rule":
-            self.rules.execute(command)
-        elif command["what"] == "launch":
-            self._select_launch(int(command["run"]), command["launch"])
-        elif command["what"] == "runs_work":
-            if self.runs is not None:
-                self._work_on_runs(self.runs.table, command)
-        elif self.survey is not None:
-            self.survey.read_all(int(command["run"]), str(command["do"]))
-
-    def _select_launch(self, number: int, launch: int | None) -> None:
-        if not 0 <= number < len(self.trials):
-            raise ValueError(f"run index {number} is out of range")
-        trial = self.trials[number]
-        if isinstance(trial, TensorBoardTrial):
-            trial.select_segment(launch)
-        elif launch is not None:
-            raise SMDebugError("cannot select a launch: the run is not a TensorBoard log")
-
-    @staticmethod
-    def _work_on_runs(table: LiveTable, command: dict[str, Any]) -> None:
-        if command["do"] == "diagnose":
-            table.diagnose(command["runs"])
-        elif command["do"] == "read":
-            table.resume()
-        else:
-            table.stop()
-
     def _firing(self, request: dict[str, Any], reply: Reply) -> None:
         reply.answer(firings=self.rules.firings_at(str(request.get("rule")), int(request.get("step", -1))))
 
     def _classes(self, request: dict[str, Any], reply: Reply) -> None:
         reply.answer(classes=self.rules.classes())
-
-    def _view(self, request: dict[str, Any]) -> TensorView:
-        number = int(request.get("run", 0) or 0)
-        if not 0 <= number < len(self.trials):
-            raise ValueError(f"run index {number} is out of range")
-        trial, name = self.trials[number], str(request.get("tensor", ""))
-        if len(name) == SHOWN_NAME and not trial.has_tensor(name):  # the browser has a shortened name
-            name = next((full for full in trial.tensor_names() if shown_name(full) == name), name)
-        return TensorView(trial, name, str(request.get("worker", "") or ""))
-
-    @staticmethod
-    def _about(request: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "run": int(request.get("run", 0) or 0),
-            "tensor": str(request.get("tensor", "")),
-            "worker": str(request.get("worker", "") or ""),
-        }
 
     # ------------------------------------------------------------------------------------------------------------- updates
 
@@ -548,21 +302,14 @@ class RequestHandler:
                 self._restarts[sent.run] = sent.restarts
                 self._start_over()
             yield from packets
-        with self._lock:
-            streams, lines = list(self._streams.values()), self._lines
-        try:
-            for stream in streams:
-                yield from stream.updates()
-            yield from lines.updates(last=all(trial.loaded_all_steps for _, trial in opened(self.trials)))
-        except Exception:  # the run's status packet contains the error, and must be sent
-            logger.debug("cannot update frames and curves", exc_info=True)
+        yield from self._tensors.updates()
 
     def _start_over(self) -> None:
         """Drop what was made of an earlier run; the page sends its requests again."""
         with self._lock:
             for cancelled in self._pending.values():
                 cancelled.set()
-            self._streams, self._bins, self._lines = {}, {}, Lines([])
+        self._tensors.start_over()
         self.rules.check_replaced()
 
     @staticmethod
@@ -600,17 +347,8 @@ class RequestHandler:
         if sum(map(len, packets)) > LARGEST:
             return []
         posters = self.survey.boot(sent) if self.survey is not None else []
-        more = [*packets, *posters, *(packet for line in lines for packet in self._quick_curve(line))]
+        more = [*packets, *posters, *(packet for line in lines for packet in self._tensors.quick_curve(line))]
         return more if sum(map(len, more)) <= LARGEST else packets
-
-    def _quick_curve(self, line: dict[str, Any]) -> list[bytes]:
-        view = self._view(line)
-        with suppress(SMDebugError, OSError):  # the page requests it, and shows the error
-            if not view.trial.loaded_all_steps:
-                return []  # the page requests it, so that it grows
-            if Path(str(view.trial.path)).is_absolute() and 0 < len(view.steps()) <= QUICK_STEPS:
-                return [details.series(view, line["stat"], line["mode"], self._about(line))]
-        return []
 
     def close(self) -> None:
         """Cancel all requests, and send no more messages."""
