@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule, regex_parameter
 from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Real
-from smdwidgets.rules.selector import Selector
 
 #: Larger tensors are subsampled evenly to these numbers of samples and units.
 MOST_SAMPLES, MOST_UNITS = 512, 512
 
 
-class ActivationCollapse(BuiltinRule):
+class ActivationCollapse(SelectingRule):
     """Detect layers whose output is nearly the same for every input.
 
     Treats a tensor as a matrix of samples (axis 0) by units (the other axes). Fires when the mean variance of the units
@@ -34,8 +33,8 @@ class ActivationCollapse(BuiltinRule):
     """
 
     sagemaker = False
+    needs_selector = False
 
-    collection_names = collections_parameter()
     tensor_regex = regex_parameter((r"(?i)^(?!gradient)(?!.*loss).*(_|/)outputs?([_/:]\d+)*$",))
     min_variance = Real(1e-6, "Relative variance over the samples at or below which the rule fires.", minimum=0.0)
     min_rank_percent = Real(
@@ -45,10 +44,6 @@ class ActivationCollapse(BuiltinRule):
         maximum=100.0,
         unit="%",
     )
-
-    @property
-    def selector(self) -> Selector:
-        return Selector(self.collection_names, self.tensor_regex)
 
     def judge(self, step: int) -> None:
         rows = self.rows(self.selector, step)

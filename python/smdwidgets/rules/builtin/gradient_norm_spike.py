@@ -7,14 +7,13 @@ from statistics import median
 
 import numpy as np
 
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule, collections_parameter
 from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Integer, Real
-from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
 
-class GradientNormSpike(BuiltinRule):
+class GradientNormSpike(SelectingRule):
     """Detect a sudden rise of the global gradient norm.
 
     The global norm is the square root of the sum of squares over all gradients. Fires when it is more than `threshold`
@@ -27,15 +26,15 @@ class GradientNormSpike(BuiltinRule):
 
     sagemaker = False
     collections = {"gradients": {"save_interval": "10"}}
+    needs_selector = False
 
     collection_names = collections_parameter(("gradients",))
-    tensor_regex = regex_parameter()
     threshold = Real(10.0, "Ratio to the median above which the rule fires.", minimum=1.0)
     window = Integer(20, "Number of previous saved steps for the median.", minimum=1)
     min_steps = Integer(5, "Minimum number of previous saved steps.", minimum=1)
 
     def needs(self) -> list[Need]:
-        return [Need(Selector(self.collection_names, self.tensor_regex), ("l2",))]
+        return [Need(self.selector, ("l2",))]
 
     def judge(self, step: int) -> None:
         need = self.needs()[0]

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule, regex_parameter
 from smdwidgets.rules.findings import number, step_text
 from smdwidgets.rules.losses import loss_need, losses_at
 from smdwidgets.rules.parameters import Choice, OptionalReal, Real
-from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
 #: Relative differences up to this are treated as rounding errors.
 ROUNDING = 1e-6
 
 
-class LearningRateSchedule(BuiltinRule):
+class LearningRateSchedule(SelectingRule):
     """Detect learning rates that are out of range or violate their schedule.
 
     Judges saved learning rates; save them with `hook.save_scalar("learning_rate", …)`. Fires when a rate is NaN,
@@ -29,8 +28,8 @@ class LearningRateSchedule(BuiltinRule):
     """
 
     sagemaker = False
+    needs_selector = False
 
-    collection_names = collections_parameter()
     tensor_regex = regex_parameter((r"(?i)learning_?rate", r"(?i)(^|[/_.])lr([/_.:\d]|$)"))
     max_rate = Real(10.0, "Rate above which the rule fires.", minimum=0.0)
     min_rate = OptionalReal(None, "Rate below which the rule fires.", minimum=0.0)
@@ -38,10 +37,6 @@ class LearningRateSchedule(BuiltinRule):
         10.0, "Ratio to the previous rate above which the rule fires. A previous rate of zero is ignored.", minimum=1.0
     )
     shape = Choice(None, "Required shape of the schedule.", choices=("constant", "decreasing", "warmup"))
-
-    @property
-    def selector(self) -> Selector:
-        return Selector(self.collection_names, self.tensor_regex)
 
     def needs(self) -> list[Need]:
         return [loss_need(self.selector)]

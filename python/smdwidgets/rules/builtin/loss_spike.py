@@ -9,13 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from smdwidgets.rules.builtin.base import (
-    BuiltinRule,
-    NothingToJudge,
-    collections_parameter,
-    no_tensor_message,
-    regex_parameter,
-)
+from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule, collections_parameter, no_tensor_message
 from smdwidgets.rules.findings import Finding, number
 from smdwidgets.rules.loss_columns import MOST_CELLS, LossColumns
 from smdwidgets.rules.losses import loss_need, losses_at
@@ -36,7 +30,7 @@ def _medians(windows: Column) -> Column:
     return np.asarray((ordered[:, middle - 1] + ordered[:, middle]) / 2 + 0.0)
 
 
-class LossSpike(BuiltinRule):
+class LossSpike(SelectingRule):
     """Detect a loss that rises suddenly or is not finite.
 
     Fires immediately when a loss is NaN or infinite. Otherwise compares the loss with the median m over its previous
@@ -53,19 +47,15 @@ class LossSpike(BuiltinRule):
 
     sagemaker = False
     collections = {"losses": {"save_interval": "10"}}
+    needs_selector = False
 
     collection_names = collections_parameter(("losses",))
-    tensor_regex = regex_parameter()
     threshold = Real(
         10.0, "Number of median absolute deviations above the median at which the rule fires.", minimum=0.0
     )
     min_rise = Real(0.5, "Minimum rise, as a share of the median.", minimum=0.0)
     window = Integer(20, "Number of previous saved steps for the median.", minimum=2)
     min_steps = Integer(5, "Minimum number of previous saved steps.", minimum=2)
-
-    @property
-    def selector(self) -> Selector:
-        return Selector(self.collection_names, self.tensor_regex)
 
     def needs(self) -> list[Need]:
         return [loss_need(self.selector)]

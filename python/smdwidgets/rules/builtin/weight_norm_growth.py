@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule, collections_parameter
 from smdwidgets.rules.findings import number, step_text
 from smdwidgets.rules.parameters import Real
-from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
 #: For each tensor and worker: the first nonzero norm, and its step.
 _Firsts = dict[tuple[str, str | None], tuple[float, int]]
 
 
-class WeightNormGrowth(BuiltinRule):
+class WeightNormGrowth(SelectingRule):
     """Detect weights whose norm grows without bound.
 
     Fires when the root mean square (RMS) of a tensor of collection `weights` is more than `threshold` times its first
@@ -27,14 +26,14 @@ class WeightNormGrowth(BuiltinRule):
 
     sagemaker = False
     collections = {"weights": {"save_interval": "500"}}
+    needs_selector = False
 
     collection_names = collections_parameter(("weights",))
-    tensor_regex = regex_parameter()
     threshold = Real(10.0, "Ratio to the first RMS above which the rule fires.", minimum=1.0)
     min_rms = Real(1.0, "RMS up to which growth is ignored.", minimum=0.0)
 
     def needs(self) -> list[Need]:
-        return [Need(Selector(self.collection_names, self.tensor_regex), ("l2", "size"))]
+        return [Need(self.selector, ("l2", "size"))]
 
     def judge(self, step: int) -> None:
         need = self.needs()[0]

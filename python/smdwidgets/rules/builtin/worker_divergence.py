@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule, collections_parameter
 from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Real
-from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
 
-class WorkerDivergence(BuiltinRule):
+class WorkerDivergence(SelectingRule):
     """Detect weights that differ between data-parallel workers.
 
     In data-parallel training, every worker ends each step with the same weights. Fires when any element of a tensor of
@@ -32,14 +31,14 @@ class WorkerDivergence(BuiltinRule):
 
     sagemaker = False
     collections = {"weights": {"save_interval": "500"}}
+    needs_selector = False
 
     collection_names = collections_parameter(("weights",))
-    tensor_regex = regex_parameter()
     rtol = Real(1e-5, "Tolerance relative to the tensor's largest magnitude.", minimum=0.0)
     atol = Real(1e-8, "Absolute tolerance.", minimum=0.0)
 
     def needs(self) -> list[Need]:
-        return [Need(Selector(self.collection_names, self.tensor_regex), ("min", "max", "l2"))]
+        return [Need(self.selector, ("min", "max", "l2"))]
 
     def judge(self, step: int) -> None:
         need = self.needs()[0]
