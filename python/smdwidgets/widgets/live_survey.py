@@ -221,12 +221,27 @@ class LiveSurvey:
 
         They are places among the names that were sent.
         """
-        run = self._run(int(request["run"]))
-        names = list(sent.names)
+        number, names = int(request["run"]), list(sent.names)
+        return self.found(number, names, request["text"], request["mode"], request["worker"], progress)
+
+    def found(
+        self, number: int, names: list[str], text: str, mode: str, worker: str, progress: Progress | None = None
+    ) -> list[int]:
+        """Return the indices of the names that a query finds, in its order.
+
+        Args:
+            number: the run.
+            names: names of its tensors.
+            text: the query.
+            mode: mode of the steps; empty for all.
+            worker: name of a worker; empty for all.
+            progress: called with the number of tensors read and their total.
+        """
+        run = self._run(number)
         with no_refresh(run.trial):
             members = collection_members(run.trial, names)
-        mode, worker = as_mode(request["mode"] or ModeKeys.GLOBAL), request["worker"] or None
-        return query_survey(run.survey, names, members, request["text"], mode, worker, progress)
+        mode_key = as_mode(mode or ModeKeys.GLOBAL)
+        return query_survey(run.survey, names, members, text, mode_key, worker or None, progress)
 
     def boot(self, sent: Mapping[int, SentState]) -> list[bytes]:
         """Return posters of the runs whose statistics are stored, without reading values."""

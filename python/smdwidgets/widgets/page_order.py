@@ -9,9 +9,6 @@ import numpy as np
 from smdwidgets._text import natural
 from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.modes import ModeKeys, as_mode
-from smdwidgets.pictures.overview import collection_members
-from smdwidgets.queries.survey import query_survey
 from smdwidgets.survey import MapFinding, Survey
 from smdwidgets.survey.bins import INFINITE, NAN, level_of
 from smdwidgets.trials import Trial
@@ -76,12 +73,10 @@ def _queried(widget: RunView) -> list[str]:
     """Return the tensors that the query of the widget finds, in its order."""
     if widget._survey is None or widget.table or not widget.query:
         return []
-    survey = widget._survey.of(widget.trials.index(widget.trial))[0]
-    names = survey.names()
+    number = widget.trials.index(widget.trial)
+    names = widget._survey.of(number)[0].names()
     try:
-        members = collection_members(survey.trial, names)
-        mode = as_mode(widget.mode or ModeKeys.GLOBAL)
-        return [names[at] for at in query_survey(survey, names, members, widget.query, mode, widget.worker or None)]
+        return [names[at] for at in widget._survey.found(number, names, widget.query, widget.mode, widget.worker)]
     except SMDebugError:  # the query may be invalid
         return []
 
