@@ -16,11 +16,9 @@ optimizers it is a forward pass. Tensor names are the same as in smdebug: ``Net_
 from __future__ import annotations
 
 import os
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -30,41 +28,25 @@ from torch.utils.weak import WeakIdKeyDictionary
 from smdwidgets._text import shown
 from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
-from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
-from smdwidgets.hooks import torch_graph
-from smdwidgets.hooks.arrays import TensorCopy
+from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
-from smdwidgets.hooks.save_spec import SaveSpec
-from smdwidgets.hooks.torch_callbacks import Callback, GraphCallback, ModuleCallback, PartCallback
+from smdwidgets.hooks.torch_callbacks import Callback, ModuleCallback
 from smdwidgets.hooks.torch_collection import Collection
-from smdwidgets.hooks.torch_copy import copy_from_torch
-from smdwidgets.hooks.torch_device import DeviceCopies
 from smdwidgets.hooks.torch_events import listen
-from smdwidgets.hooks.torch_modules import (
-    BUFFERS,
-    ModuleSelection,
-    NamedModule,
-    class_names,
-    is_called_in_parts,
-    persistent_buffers,
-)
-from smdwidgets.hooks.torch_names import class_name, plain_name, tensors_in, unwrapped_module, wrapped_by
-from smdwidgets.hooks.torch_optimizers import gradient_norm, unwrapped
-from smdwidgets.hooks.torch_reduce import can_reduce, reduce
-from smdwidgets.hooks.torch_shards import LocalShard, ShardFinder
-from smdwidgets.hooks.torch_taps import Taps
-from smdwidgets.hooks.torch_training import EVALUATIONS, ModelHook, TrainingLoop, is_passive
+from smdwidgets.hooks.torch_module_hook import ModuleHook
+from smdwidgets.hooks.torch_modules import BUFFERS, ModuleSelection, is_called_in_parts
+from smdwidgets.hooks.torch_names import tensors_in
+from smdwidgets.hooks.torch_optimizers import unwrapped
+from smdwidgets.hooks.torch_training import EVALUATIONS, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
 
 __all__ = ["Collection", "Hook", "record"]
 
 _T = TypeVar("_T")
-#: Of a module that is not a registered model: no model, and nothing is wanted.
-_NOT_TAPPED: tuple[Any, frozenset[str]] = (None, frozenset())
 
 
-class Hook(ModelHook):
+class Hook(ModuleHook):
     """Save tensors of PyTorch modules."""
 
     __doc__ += (
@@ -101,41 +83,8 @@ class Hook(ModelHook):
     collection_class: ClassVar[type[BaseCollection]] = Collection
 
     def __init__(self, *args: Any, step_on: str = "auto", clipped_gradients: bool = True, **options: Any) -> None:
-        # An open hook lives until the process ends. Weak references let models be freed before that.
-        self._names: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._input_taps: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._models: list[tuple[str, weakref.ref[nn.Module]]] = []
         self._handles: list[Any] = []
-        # By id of the parameter: the parameter, its gradient's name, the handle of its callback.
-        self._watched: dict[int, tuple[weakref.ref[nn.Parameter], str, Any]] = {}
-        self._loss_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._loop = TrainingLoop(self, step_on, bool(clipped_gradients))
-        self._tapped = False
-        self._shards = ShardFinder()
-        self._devices = DeviceCopies()
-        self._shards_sought = False
-        #: The registered modules with their wrappers.
-        self._outer: list[weakref.ref[nn.Module]] = []
-        self._tapped_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        #: By registered module: the model inside, and which of its inputs and outputs may be saved. The callbacks that follow its
-        #: calls take them, because graphs of torch.compile do not contain these.
-        self._tapped_roots: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._taps = Taps()
-        #: How many of these callbacks graphs of torch.compile contain.
-        self._graph_taps = 0
-        #: Whether a registered model was called with all callbacks of its submodules.
-        self._passed = False
-        #: Ids of the modules that had callbacks when a step began last.
-        self._seen_modules: tuple[int, ...] = ()
-        #: Callbacks on submodules, where the script calls them without calling the model.
-        self._parts: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        super().__init__(*args, **options)
-
-    @classmethod
-    def _worker(cls) -> tuple[str, int]:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return f"worker_{torch.distributed.get_rank()}", torch.distributed.get_world_size()
-        return super()._worker()
+        super().__init__(*args, step_on=step_on, clipped_gradients=clipped_gradients, **options)
 
     # -------------------------------------------------------------------------------------------------- registering
 
@@ -146,16 +95,7 @@ class Hook(ModelHook):
         """
         if not isinstance(module, nn.Module):
             raise SMDebugTypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
-        inner = unwrapped_module(module)
-        if inner in self._names:
-            raise SMDebugValueError(
-                f"this {type(inner).__name__}, or a module that contains it, is already registered; register a module once"
-            )
-        root = class_name(inner)
-        for name, part in inner.named_modules():
-            self._set_name(part, plain_name(name) or root)
-        self._models.append((root, weakref.ref(inner)))
-        self._outer.append(weakref.ref(module))
+        inner = self._models.add(module)
         self._shards_sought = False
         self._tapped = False
         if len(self._models) == 1:
@@ -187,19 +127,6 @@ class Hook(ModelHook):
             ),
         ]
 
-    def _follow_calls(self, module: nn.Module, kind: type[ModuleCallback]) -> list[Any]:
-        """Register callbacks for the beginning and the end of a module's forward pass.
-
-        They run before other callbacks, because that of FSDP gathers the parameters.
-        """
-        before, after = kind(self, Hook._before_forward), kind(self, Hook._after_forward)
-        if torch_graph.is_compiled_in_place(module):  # a graph contains the callbacks of such a module
-            return [torch_graph.around_compiled_calls(module, before, after)]
-        return [
-            module.register_forward_pre_hook(before, with_kwargs=True, prepend=True),
-            module.register_forward_hook(after, always_call=True),
-        ]
-
     def register_loss(self, loss_module: nn.Module) -> None:
         """Save the outputs of a loss module, such as ``nn.CrossEntropyLoss()``.
 
@@ -212,11 +139,11 @@ class Hook(ModelHook):
             )
         if loss_module in self._loss_modules:
             return
-        name = self._names.get(loss_module) or type(loss_module).__name__
+        name = self._models.names.get(loss_module) or type(loss_module).__name__
         self._loss_modules[loss_module] = name
         self._loop.losses_are_named()
-        if loss_module not in self._names:
-            self._set_name(loss_module, name)
+        if loss_module not in self._models.names:
+            self._models.names[loss_module] = name
             self._tap(loss_module, {"input": True})
         self._handles.append(loss_module.register_forward_hook(ModuleCallback(self, Hook._after_loss)))
 
@@ -334,18 +261,6 @@ class Hook(ModelHook):
         else:
             self._capture_all(tensor_name, "output", tensor_value)
 
-    def _set_name(self, module: nn.Module, name: str) -> None:
-        self._names[module] = name
-
-    @property
-    def _roots(self) -> Iterator[tuple[str, nn.Module]]:
-        """The registered models that still exist, with their names."""
-        return ((name, module) for name, model in self._models if (module := model()) is not None)
-
-    @property
-    def _number_of_models(self) -> int:
-        return len(self._models)
-
     # -------------------------------------------------------------------------------------------------------- steps
 
     def _prepare(self) -> None:
@@ -354,88 +269,35 @@ class Hook(ModelHook):
 
     def _select_tensors(self) -> None:
         """Resolve the collections' modules to names."""
-        modules = list(self._named_modules())
-        parameters = [(part, one) for name, one in self._parameters() for part in self._shards.names(name)]
+        modules = list(self._models.named_modules())
+        parameters = [(part, one) for name, one in self._models.parameters() for part in self._shards.names(name)]
         for collection in self.get_collections().values():
             if isinstance(collection, Collection):
-                collection.take_module_names(self._names.get)
+                collection.take_module_names(self._models.names.get)
                 collection.add_selected(modules, parameters)
         buffers = self.get_collection(BUFFERS)
-        for name, _ in self._buffers():
+        for name, _ in self._models.buffers():
             buffers.add_tensor_name(name)
-
-    def _named_modules(self) -> Iterator[NamedModule]:
-        """Yield the modules of the registered models.
-
-        Each has its name in tensor names and the prefix of its parameters' names.
-        """
-        for root, model in self._roots:
-            for path, module in model.named_modules():
-                name = plain_name(path)
-                yield name or root, f"{root}_{name}." if name else f"{root}_", module
-
-    def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
-        for root, model in self._roots:
-            for name, buffer in persistent_buffers(model):
-                yield f"{root}_{plain_name(name)}", buffer
-
-    def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
-        is_tapped = self._taps.active and module in self._input_taps
-        self._loop.enter(module)
-        becomes_tapped = not is_tapped and self._taps.active and module in self._input_taps
-        if becomes_tapped and not torch_graph.is_compiled_in_place(module):  # its callback comes too late for this call
-            self._before_call(module, inputs, named_inputs)
-        root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
-        if "input" in wanted:
-            self._before_call(root(), inputs, named_inputs)
-
-    def _after_forward(self, module: nn.Module, inputs: object, outputs: object) -> None:
-        root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
-        if "output" in wanted:
-            self._after_call(root(), inputs, outputs)
-        self._loop.leave(module)
-        self._passed = self._passed or self._taps.active
-
-    def _follow_parts(self) -> None:
-        """Listen to calls of submodules, because the script never calls the model.
-
-        An example is a ``training_step`` of Lightning. A compiled module is followed, its submodules are not: a callback would split its graph.
-        """
-        pending = [root for _, root in self._roots]
-        while pending:
-            module = pending.pop()
-            for part in module.children():
-                if part not in self._parts:
-                    self._parts[part] = self._follow_calls(part, PartCallback)
-                if not (hasattr(part, "_orig_mod") or part.__dict__.get("_compiled_call_impl")):
-                    pending.append(part)
-
-    def _follow_less(self, outermost: WeakIdKeyDictionary) -> None:
-        """Stop listening to submodules that other modules call."""
-        for part, handles in list(self._parts.items()):
-            if part not in outermost:
-                for handle in self._parts.pop(part, handles):
-                    handle.remove()
 
     def _begin_recording(self) -> None:
         """Begin a step: save the parameters, and register the callbacks that it needs."""
         if not self._shards_sought:
             self._seek_shards()
         saves = self._begin_step()
-        if saves:
-            self._name_new_modules()
+        if saves and self._models.name_new():
+            self._tapped = False
         if not self._tapped:
             self._tap_modules()
         self._follow_modules()
         if saves:
             watches = self._loop.watches_gradients
             with torch.no_grad():
-                for name, parameter in self._parameters():
+                for name, parameter in self._models.parameters():
                     if not is_lazy(parameter):
                         self._capture(name, parameter)
                     if watches and parameter.requires_grad:
                         self._watch(name, parameter)
-                for name, buffer in self._buffers():
+                for name, buffer in self._models.buffers():
                     if not is_lazy(buffer):
                         self._capture(name, buffer)
             if not watches:
@@ -447,113 +309,7 @@ class Hook(ModelHook):
         super()._resume_step()
         self._follow_modules()
 
-    def _follow_modules(self) -> None:
-        """Have the callbacks of submodules called at steps that are saved.
-
-        Graphs of torch.compile contain them, so they stay where anything is compiled.
-        """
-        if self._saving:
-            if self._taps.activate() and self._graph_taps and torch_graph.has_compiled():
-                torch_graph.forget()
-                self._say_compiled_again()
-        elif self._passed and not torch_graph.has_compiled():
-            self._taps.deactivate()
-
-    def _say_compiled_again(self) -> None:
-        self._warn_once(
-            "compiled",
-            "the model had been compiled before the hook saw it: torch.compile compiles it once more, with the hook's callbacks",
-        )
-
-    def _name_new_modules(self) -> None:
-        """Name modules that were added to a model since the last saved step."""
-        roots = list(self._roots)
-        seen = tuple(id(part) for _, root in roots for part in root.modules())
-        if seen == self._seen_modules:
-            return
-        self._seen_modules = seen
-        for root, module in roots:
-            for name, part in module.named_modules():
-                if part not in self._names:
-                    self._set_name(part, plain_name(name) or root)
-                    self._tapped = False
-
-    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield every parameter once, with its first name."""
-        seen: set[int] = set()
-        for root, module in self._roots:
-            for name, parameter in module.named_parameters():
-                if id(parameter) not in seen:
-                    seen.add(id(parameter))
-                    yield f"{root}_{plain_name(name)}", parameter
-
-    def _tap_modules(self) -> None:
-        """Register callbacks on the modules whose inputs or outputs may be saved.
-
-        Other modules get no callback, because each one costs time.
-        """
-        self._tapped = True
-        taps, graph_taps = len(self._taps), self._graph_taps
-        in_compiled = torch_graph.inside_compiled(self._outer_models())
-        outer = {id(root()): outer() for (_, root), outer in zip(self._models, self._outer, strict=True)}
-        for _, root in self._roots:
-            # A wrapper has the name of the module inside and is called once, also if the module is called again to recompute.
-            inside = {id(wrapped_by(module)) for module in root.modules()}
-            for module in root.modules():
-                name = self._names.get(module)
-                if name is not None and id(module) not in inside and module not in self._tapped_modules:
-                    self._tapped_modules[module] = True
-                    wanted = self._wanted_of(name, id(module) in in_compiled and module is not root)
-                    if module is not root:
-                        self._tap(module, wanted)
-                    elif (called := outer[id(root)]) is not None:
-                        self._tapped_roots[called] = weakref.ref(root), frozenset(wanted)
-                    if wanted:
-                        self.collection_manager.add_modules({name: class_names(module)})
-
-        if len(self._taps) > taps:
-            self._passed = False
-        if self._graph_taps > graph_taps and any(torch_graph.forget_compiled_code(one) for one in self._outer_models()):
-            self._say_compiled_again()
-
-    def _wanted_of(self, name: str, in_compiled: bool) -> dict[str, bool]:
-        """Return which of a module's inputs and outputs may be saved.
-
-        The values are whether graphs of torch.compile are to contain them: that costs part of what compiling gains, so only if the script
-        has chosen them.
-        """
-        wanted = {}
-        for kind in ("input", "output"):
-            prefix = f"{name}_{kind}_"
-            chosen = self._plan.wants_numbered(prefix, chosen=True)
-            if chosen or (not in_compiled and self._plan.wants_numbered(prefix)):
-                wanted[kind] = chosen
-        return wanted
-
-    def _tap(self, module: nn.Module, wanted: Mapping[str, bool]) -> None:
-        """Register callbacks on a module for what is wanted of it.
-
-        Inputs are copied before the call, which may change them in place.
-        """
-        if "input" in wanted:
-            self._input_taps[module] = True
-            self._taps.before(module, GraphCallback(self, Hook._before_call, module, False, wanted["input"]))
-        if "output" in wanted:
-            self._taps.after(module, GraphCallback(self, Hook._after_call, module, True, wanted["output"]))
-        self._graph_taps += sum(wanted.values())
-
-    def _before_call(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
-        if self._plan.saves_activations and self._loop.recorded and not is_passive():
-            self._capture_all(self._names[module], "input", (inputs, named_inputs))
-
-    def _after_call(self, module: nn.Module, _inputs: object, outputs: object) -> None:
-        if (
-            self._plan.saves_activations
-            and self._loop.recorded
-            and module not in self._loss_modules
-            and not is_passive()
-        ):
-            self._capture_all(self._names[module], "output", outputs)
+    # ------------------------------------------------------------------------------------------- losses and values
 
     def _after_loss(self, module: nn.Module, _inputs: object, outputs: object) -> None:
         if is_passive() or not self._loop.takes_losses:
@@ -562,43 +318,6 @@ class Hook(ModelHook):
         alone = list(self._loss_modules.values()).count(name) == 1
         for tensor in tensors_in(outputs):
             self._loop.loss(name, tensor, averages=alone)
-
-    def _capture_all(self, module: str, kind: str, value: object) -> None:
-        """Capture the tensors in a module's input or output.
-
-        Numbering continues if the module is called again in the same step.
-        """
-        prefix = f"{module}_{kind}_"
-        for tensor in tensors_in(value):
-            self._capture(f"{prefix}{self._loop.next_index(prefix)}", tensor)
-
-    # ---------------------------------------------------------------------------------------------------- gradients
-
-    def _watch(self, name: str, parameter: nn.Parameter) -> None:
-        """Register a callback for a parameter's gradient.
-
-        It is removed at the first step that is not saved.
-        """
-        known = self._watched.get(id(parameter))
-        if known is not None and known[0]() is parameter:
-            return
-        gradient = f"gradient/{name}"
-        if is_lazy(parameter):  # a lazy parameter has no shape before the first forward pass
-            return
-        if parameter.is_leaf and self._save_spec(gradient) is not None:
-            handle = parameter.register_post_accumulate_grad_hook(Callback(self, Hook._after_gradient))
-            self._watched[id(parameter)] = weakref.ref(parameter), gradient, handle
-
-    def _watch_none(self) -> None:
-        for _, _, handle in self._watched.values():
-            handle.remove()
-        self._watched.clear()
-
-    def _after_gradient(self, parameter: torch.Tensor) -> None:
-        if self._saving and parameter.grad is not None and self._loop.watches_gradients:
-            self._loop.gradient(self._watched[id(parameter)][1], parameter.grad)
-
-    # ---------------------------------------------------------------------------------------------------------- values
 
     def _wants_optimizer_state(self) -> bool:
         """Whether a collection of this step names the optimizer's state.
@@ -642,8 +361,8 @@ class Hook(ModelHook):
         if name == CollectionKeys.GRADIENTS:
             if not self._loop.steps.backwards:
                 return "no backward pass was seen"
-            if not any(parameter.requires_grad for _, parameter in self._parameters()) and any(
-                True for _ in self._roots
+            if not any(parameter.requires_grad for _, parameter in self._models.parameters()) and any(
+                True for _ in self._models.roots()
             ):
                 return "no parameter of the registered models requires gradients"
             return "no backward pass reached a parameter of a registered model, or no registered optimizer used its gradients"
@@ -656,110 +375,6 @@ class Hook(ModelHook):
             return "no optimizer of PyTorch updated a registered model, or it keeps no state"
         return super()._why_missing(name)
 
-    # ------------------------------------------------------------------------------------------------------ copying
-
-    def _copy(self, name: str, value: object) -> TensorCopy:
-        """Copy a tensor from its device directly into the write buffer."""
-        if isinstance(value, TensorCopy):
-            return value
-        if isinstance(value, LocalShard):
-            shard: LocalShard | None = value
-        elif isinstance(value, torch.Tensor):
-            shard = self._shards.find(name, value)
-        else:
-            return super()._copy(name, value)
-        if shard is None:
-            return copy_from_torch(name, value, self._write_queue.staging, self._devices)
-        copy = copy_from_torch(name, shard.local, self._write_queue.staging, self._devices)
-        copy.shard = shard.place.position
-        if shard.place.position is None:
-            self._report_failure(
-                "shard without position",
-                f"tensor {shown(name)} is sharded, and its position in the whole tensor is unknown: the shard of each worker "
-                'that saves is saved (include_workers="all": of every worker); read it with value(step, worker=...)',
-            )
-        return copy
-
-    def _copy_for(self, spec: SaveSpec, name: str, value: object) -> TensorCopy:
-        """Copy a tensor, or its reductions.
-
-        Of a tensor on an accelerator, reductions are enough if nothing else of it is needed.
-        """
-        more = spec.raw or spec.scalar or spec.statistics or spec.planned or spec.histogram is not None
-        if more or not isinstance(value, torch.Tensor) or self._write_queue.is_observed:
-            return self._copy(name, value)
-        on_device = self._devices.has(value) and not self._shards.find(name, value)
-        if not (on_device and spec.reductions and can_reduce(value, spec.reductions)):
-            return self._copy(name, value)
-        reduced = reduce(value, spec.reductions)
-        copy = copy_from_torch(name, reduced, self._write_queue.staging, self._devices)
-        copy.reductions, copy.dtype = spec.reductions, str(value.dtype).removeprefix("torch.")
-        return copy
-
-    def _capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:
-        contents = list(self._shards.contents(name, value))
-        copies = [
-            super(Hook, self)._capture(one, content, keep and len(contents) == 1)
-            for one, content in contents
-            if self._is_mine(one, content)
-        ]
-        return copies[0] if len(copies) == len(contents) == 1 else None
-
-    def _shard(self, name: str, value: torch.Tensor) -> LocalShard | None:
-        return self._shards.find(name, value)
-
-    def _norm(self, gradients: Sequence[tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]]) -> object:
-        if any(self._shards.has(name, parameter) for name, parameter, _ in gradients):
-            return self._shards.norm(gradients)
-        return gradient_norm([one for _, _, one in gradients if isinstance(one, torch.Tensor)])
-
-    def _is_mine(self, name: str, value: object) -> bool:
-        """Whether this worker saves a tensor.
-
-        A worker that saves only shards leaves other tensors to the first worker.
-        """
-        if not self._only_shards:
-            return True
-        shard = self._shards.find(name, value) if isinstance(value, torch.Tensor) else value
-        return isinstance(shard, LocalShard) and not (shard.place.replica or shard.place.position is None)
-
-    def _seek_shards(self) -> None:
-        """Find sharded parameters before the first step.
-
-        With ``include_workers="one"``, every worker saves its shards.
-        """
-        self._shards_sought = True
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            return
-        parameters = list(self._parameters())
-        self._shards.scan(self._all_modules(), parameters)
-        wanted = [
-            f"{prefix}{part}"
-            for name, one in parameters
-            if self._shards.has(name, one)
-            for part in self._shards.names(name)
-            for prefix in ("", "gradient/")
-        ]
-        if self.include_workers == "one" and wanted:
-            if not self._plan.prepared:
-                self._prepare()
-            if self._plan.wants_any(wanted):
-                ranks = self._shards.writers(parameters)
-                if torch.distributed.get_rank() in ranks | {0}:
-                    self._save_shards(len(ranks | {0}))
-
-    def _outer_models(self) -> Iterator[nn.Module]:
-        """The registered models with their wrappers, and the models inside."""
-        yield from (model for outer in self._outer if (model := outer()) is not None)
-        yield from (model for _, model in self._roots)
-
-    def _all_modules(self) -> Iterator[nn.Module]:
-        for model in self._outer_models():
-            yield from model.modules()
-
-    def _plain(self, value: object) -> object:
-        return np.empty(0) if isinstance(value, torch.Tensor) else value
-
     # ------------------------------------------------------------------------------------------------------ closing
 
     def _detach(self) -> None:
@@ -770,9 +385,8 @@ class Hook(ModelHook):
         self._taps.clear()
         self._parts = WeakIdKeyDictionary()
         self._watch_none()
-        self._outer.clear()
+        self._models.forget()
         self._shards.clear()
-        self._names = WeakIdKeyDictionary()
 
 
 def record(model: nn.Module, out_dir: str | os.PathLike[str], *optimizers: Any, **options: Any) -> Hook:

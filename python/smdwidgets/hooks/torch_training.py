@@ -6,7 +6,7 @@ The hook passes the events of PyTorch on; :class:`~smdwidgets.hooks.torch_steps.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from smdwidgets.hooks.torch_optimizers import (
     state_of,
     takes_closure,
 )
+from smdwidgets.hooks.torch_registered import RegisteredModels
 from smdwidgets.hooks.torch_shards import LocalShard
 from smdwidgets.hooks.torch_steps import Steps
 from smdwidgets.modes import ModeKeys
@@ -61,19 +62,10 @@ class ModelHook(Hook):
     #: Whether the script has set the mode.
     _mode_is_set = False
 
-    @property
-    @abstractmethod
-    def _roots(self) -> Iterator[tuple[str, nn.Module]]:
-        """The registered models that still exist, with their names."""
-
-    @property
-    @abstractmethod
-    def _number_of_models(self) -> int:
-        """How many models were registered."""
-
-    @abstractmethod
-    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield every parameter once, with its first name."""
+    def __init__(self, *args: Any, step_on: str, clipped_gradients: bool, **options: Any) -> None:
+        self._models = RegisteredModels()
+        self._loop = TrainingLoop(self, step_on, bool(clipped_gradients))
+        super().__init__(*args, **options)
 
     @abstractmethod
     def _begin_recording(self) -> None:
@@ -210,7 +202,7 @@ class TrainingLoop:
 
         Called only if none was registered and none has stepped.
         """
-        return exists_for(self._hook._parameters())
+        return exists_for(self._hook._models.parameters())
 
     def say(self, message: str) -> None:
         """Log a message once."""
@@ -246,7 +238,7 @@ class TrainingLoop:
         if hook._mode_is_set:
             training = hook.mode not in EVALUATIONS
         else:
-            training = any(root.training for _, root in hook._roots) or (self._trains_in_eval and gradients)
+            training = any(root.training for _, root in hook._models.roots()) or (self._trains_in_eval and gradients)
         self._backward_in_eval = False
         self.recorded = self.steps.forward(training, gradients, hook._mode_is_set)
         self._passes += 1
@@ -262,7 +254,10 @@ class TrainingLoop:
 
     def catch_up(self, roots: Any, unscaled: torch.Tensor | None) -> None:
         """Begin a step after its first backward pass."""
-        if self.steps.training is None and (root := next((model for _, model in self._hook._roots), None)) is not None:
+        if (
+            self.steps.training is None
+            and (root := next((model for _, model in self._hook._models.roots()), None)) is not None
+        ):
             self.enter(root)
             self.leave(root)
         if unscaled is not None and isinstance(roots, torch.Tensor):
@@ -413,7 +408,7 @@ class TrainingLoop:
         if not (hook._saving and self.steps.is_open):
             return
         ids = {id(one) for one in _tensors(parameters)}
-        clipped = [(name, one, one.grad) for name, one in hook._parameters() if id(one) in ids]
+        clipped = [(name, one, one.grad) for name, one in hook._models.parameters() if id(one) in ids]
         if any(hook._shard(name, one) is not None for name, one, _ in clipped):
             with torch.no_grad():
                 self._part_of_norm = (True, hook._norm(clipped) if hook._write_queue.writes else None)
@@ -447,7 +442,7 @@ class TrainingLoop:
 
     def register(self, optimizer: Optimizer) -> None:
         """The script names an optimizer."""
-        self._optimizers.updates(optimizer, self._hook._parameters(), self._hook._number_of_models)
+        self._optimizers.updates(optimizer, self._hook._models.parameters(), len(self._hook._models))
         self._optimizers.label(optimizer)
         self.steps.register(id(optimizer))
 
@@ -455,7 +450,7 @@ class TrainingLoop:
         for key in self._optimizers.deleted():
             self.steps.forget(key)
         hook = self._hook
-        return self._optimizers.updates(optimizer, hook._parameters(), hook._number_of_models)
+        return self._optimizers.updates(optimizer, hook._models.parameters(), len(hook._models))
 
     def before_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """``optimizer.step()`` is called."""
@@ -519,7 +514,7 @@ class TrainingLoop:
 
     def _names_of(self, optimizer: Optimizer) -> dict[int, str]:
         ids = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        return {id(parameter): name for name, parameter in self._hook._parameters() if id(parameter) in ids}
+        return {id(parameter): name for name, parameter in self._hook._models.parameters() if id(parameter) in ids}
 
     def _save_gradients(self, optimizer: Optimizer) -> None:
         """Save the gradients that the optimizer uses, and their norms."""
@@ -536,7 +531,7 @@ class TrainingLoop:
         gradients: list[tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]] = []
         copies: list[TensorCopy | None] = []
         with torch.no_grad():
-            for name, parameter in hook._parameters():
+            for name, parameter in hook._models.parameters():
                 if id(parameter) not in updated:
                     continue
                 gradient: torch.Tensor | LocalShard | None = parameter.grad

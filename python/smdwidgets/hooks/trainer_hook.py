@@ -100,7 +100,7 @@ class TrainerHook:
         """
         hook = self.open()
         hook._continue_at(ModeKeys.TRAIN, updates)
-        if unwrapped_module(model) not in hook._names:
+        if unwrapped_module(model) not in hook._models.names:
             hook.register_module(model)
             hook._loop.steps.awaits_values = awaits_values
             hook._loop.steps.expect_updates()

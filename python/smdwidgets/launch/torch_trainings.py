@@ -24,7 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from smdwidgets.hooks.torch_events import listen
 from smdwidgets.hooks.torch_names import unwrapped_module
-from smdwidgets.hooks.torch_training import is_passive
+from smdwidgets.hooks.torch_training import ModelHook, is_passive
 from smdwidgets.launch.recording import Recording
 from smdwidgets.launch.torch_models import described, living, models_of, parameters_of
 
@@ -144,7 +144,7 @@ class Trainings:
 
     def _is_recorded(self, models: list[nn.Module]) -> bool:
         """Whether a hook that a trainer's callback uses has these models."""
-        named = [hook._names for hook in self._recording.hooks if hasattr(hook, "_names")]
+        named = [hook._models.names for hook in self._recording.hooks if isinstance(hook, ModelHook)]
         return any(unwrapped_module(model) in names for model in models for names in named)
 
     def _open(self, models: list[nn.Module]) -> _Training:
