@@ -71,7 +71,7 @@ def runs(
     missing = [run for run in found if run.path not in summaries]
     if missing:
         summaries |= _read(missing, findings, index, path, progress)
-    table = RunTable(path, [Run(run, summaries[run.path]) for run in found])
+    table = RunTable(path, [Run(run, summaries[run.path]) for run in found], complete=True)
     chosen = [tags] if isinstance(tags, str) else tags
     return table if chosen is None else table.columns_of(*chosen)
 

@@ -16,7 +16,7 @@ from typing import Any
 from smdwidgets.run_table.discovery import FoundRun, find_runs
 from smdwidgets.run_table.index import RunIndex
 from smdwidgets.run_table.summary import Summary, findings_of, flat, summarize
-from smdwidgets.run_table.table import Run
+from smdwidgets.run_table.table import Run, RunTable
 from smdwidgets.trials import Trial, create_trial
 
 logger = logging.getLogger("smdwidgets.widgets")
@@ -152,6 +152,7 @@ class LiveTable:
         with self._lock:
             if self._busy or self._closed or self._paused or not self._is_due():
                 return
+            self._stop.clear()
             self._busy = True
         threading.Thread(target=self._work, name="smdwidgets-runs", daemon=True).start()
 
@@ -159,19 +160,22 @@ class LiveTable:
         return time.monotonic() >= self._next_look or any(map(_is_missing, self._state.rows))
 
     def stop(self) -> None:
-        """Stop reading and diagnosing. The rows that are known stay."""
+        """Stop reading and diagnosing. The rows that are known stay.
+
+        If no row is left to read, the table still follows its runs.
+        """
         with self._lock:
-            self._paused = True
             for row in self._state.rows:
                 row.asked = row.titles is not None
-            self._report("stopped" if any(row.summary is None for row in self._state.rows) else "")
-        self._stop.set()
+            self._paused = any(row.summary is None for row in self._state.rows)
+            self._report("stopped" if self._paused else "")
+            self._stop.set()
 
     def resume(self) -> None:
         """Continue reading."""
         with self._lock:
             self._paused = False
-        self._stop.clear()
+            self._stop.clear()
         self.check()
 
     def diagnose(self, numbers: Sequence[int]) -> None:
@@ -184,8 +188,9 @@ class LiveTable:
 
     def close(self) -> None:
         """Stop all work."""
-        self._closed = True
-        self._stop.set()
+        with self._lock:
+            self._closed = True
+            self._stop.set()
 
     @property
     def is_current(self) -> bool:
@@ -339,9 +344,16 @@ def _names(paths: Sequence[str]) -> list[str]:
     return list(paths)
 
 
-def live_table(rows: Sequence[Run], root: str, hparams: Mapping[str, Mapping[str, Any]] | None = None) -> LiveTable:
-    """Return the live rows of a table."""
-    known = [(row.found, row.summary) for row in rows]
+def live_table(table: RunTable, hparams: Mapping[str, Mapping[str, Any]] | None = None) -> LiveTable:
+    """Return the live rows of a table.
+
+    One of all runs below a directory gets those that appear later; a selection of them does not.
+    """
+    known = [(row.found, row.summary) for row in table]
     paths = {found.path for found, _ in known}
-    # A filtered table stays as it is: no new runs.
-    return LiveTable(root, known, lambda: [run for run in find_runs(root) if run.path in paths], hparams, RunIndex())
+    root, complete = table.root, table.complete
+
+    def find() -> list[FoundRun]:
+        return [run for run in find_runs(root) if complete or run.path in paths]
+
+    return LiveTable(root, known, find, hparams, RunIndex())

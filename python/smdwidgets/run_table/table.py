@@ -161,8 +161,12 @@ class RunTable(Sequence[Run]):
     >>> table[0].open().tensor("val_loss")                                # doctest: +SKIP
     """
 
-    def __init__(self, root: str, rows: Iterable[Run], tags: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, root: str, rows: Iterable[Run], tags: Sequence[str] | None = None, *, complete: bool = False
+    ) -> None:
         self.root = root
+        #: Whether these are all runs below the directory. An explorer adds those that appear later.
+        self.complete = complete
         self._rows = list(rows)
         self._tags = list(tags) if tags is not None else None
 
@@ -179,7 +183,7 @@ class RunTable(Sequence[Run]):
         present = [(value, row) for value, row in with_value if not _is_missing(value)]
         present.sort(key=lambda pair: _order(pair[0]), reverse=descending)
         missing = [row for value, row in with_value if _is_missing(value)]
-        return self._with([*(row for _, row in present), *missing])
+        return self._with([*(row for _, row in present), *missing], self.complete)
 
     def filter(self, expression: str) -> RunTable:
         """Return the runs for which an expression is true.
@@ -207,7 +211,7 @@ class RunTable(Sequence[Run]):
         for tag in tags:
             function, name = _parsed(tag)
             self._check_known(name, function)
-        return RunTable(self.root, self._rows, tags)
+        return RunTable(self.root, self._rows, tags, complete=self.complete)
 
     def group(self, by: str | Sequence[str] = (), *, pattern: str | None = None) -> RunGroups:
         """Group runs; return mean and standard deviation of every number.
@@ -228,9 +232,9 @@ class RunTable(Sequence[Run]):
             self._check_known(name, None)
         return group_rows(self._rows, names, pattern, ["steps", "duration", *self.columns[len(COLUMNS) :]])
 
-    def _with(self, rows: list[Run]) -> RunTable:
+    def _with(self, rows: list[Run], complete: bool = False) -> RunTable:
         # The columns stay, so that tables can be compared.
-        return RunTable(self.root, rows, self.tags)
+        return RunTable(self.root, rows, self.tags, complete=complete)
 
     # ------------------------------------------------------------------------------------------------------ columns
 

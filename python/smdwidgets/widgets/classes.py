@@ -177,7 +177,7 @@ def _live_rows(
     from smdwidgets.trials.tensor import Tensor
 
     if isinstance(runs, RunTable):
-        return live_table(runs, runs.root, _by_name(hparams, [run.name for run in runs]))
+        return live_table(runs, _by_name(hparams, [run.name for run in runs]))
     if isinstance(runs, str | os.PathLike | Trial | Tensor):
         return None
     given = list(runs)

@@ -19,6 +19,7 @@ from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.pictures import unpack
 from smdwidgets.run_table import curves, live
 from smdwidgets.run_table.live import LiveTable, given_runs
+from smdwidgets.run_table.table import RunTable
 from smdwidgets.widgets.runs_packets import RunsPackets
 
 
@@ -140,6 +141,53 @@ def test_a_run_that_grows_is_read_again_and_a_vanished_one_stays(table: LiveTabl
     assert len(table) == 6
 
 
+@pytest.mark.parametrize(
+    ("select", "added"),
+    [
+        (lambda table: table, True),
+        (lambda table: table.sort("name", descending=True).columns_of("loss"), True),
+        (lambda table: table.filter("hparams.lr < 1"), False),
+        (lambda table: table.query("lr < 1"), False),
+        (lambda table: table[:6], False),
+    ],
+)
+def test_later_runs_are_added_to_a_table_of_all_runs(
+    root: Path, select: Callable[[RunTable], RunTable], added: bool
+) -> None:
+    table = live.live_table(select(smdwidgets.runs(root, cache=False)))
+    packets = RunsPackets(table)
+    before = {name: number for number, name in enumerate(table.names())}
+    packets.all()
+    write(root / "lr_0.001" / "seed_0", [3.0, 0.001], lr=0.001, seed=0.0)
+    table._next_look = 0.0
+    read(table)
+    rows = [
+        (number, name)
+        for head in heads(packets.updates())
+        for number, name in zip(head["numbers"], head["name"], strict=True)
+    ]
+    assert rows == ([(6, "lr_0.001/seed_0")] if added else [])
+    assert {name: number for number, name in enumerate(table.names()) if number < 6} == before
+    table.close()
+
+
+def test_the_first_run_of_an_empty_directory_is_added(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    explorer = smdwidgets.explore(smdwidgets.runs(tmp_path / "logs", cache=False))
+    try:
+        rows = explorer._rows
+        assert rows is not None
+        packets = RunsPackets(rows)
+        packets.all()
+        write(tmp_path / "logs" / "first", [3.0, 0.5])
+        wait(lambda: rows.check() or len(rows.read_runs()) == 1)
+        [head] = [head for head in heads(packets.updates()) if head["numbers"]]
+        assert (head["tag"], head["name"], head["best"], head["append"]) == ("loss", ["first"], [0.5], False)
+        assert explorer.trials[0].name == "first"
+    finally:
+        explorer.close()
+
+
 def test_findings_when_asked(table: LiveTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "findings_of", lambda trial: ["The loss is bad."] if trial.name.endswith("0") else [])
     packets = RunsPackets(table)
@@ -176,6 +224,29 @@ def test_reading_can_be_stopped_and_continued(table: LiveTable, monkeypatch: pyt
     table.resume()
     wait(lambda: table.is_current)
     assert len(table.read_runs()) == 6
+
+
+def test_a_table_whose_diagnosis_was_stopped_follows_its_runs(
+    table: LiveTable, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diagnosed: list[str] = []
+
+    def stop(trial: Any) -> list[str]:
+        diagnosed.append(trial.name)
+        table.stop()
+        return []
+
+    monkeypatch.setattr(live, "findings_of", stop)
+    read(table)
+    table.diagnose(range(6))
+    wait(lambda: table.is_current)
+    assert len(diagnosed) == 1
+    write(root / "lr_0.1" / "seed_2", [3.0, 0.001], lr=0.1, seed=2.0)
+    table._next_look = 0.0
+    read(table)
+    row = table.run(5)
+    assert row is not None
+    assert row.statistic("loss", "best") == pytest.approx(0.001)
 
 
 def test_runs_that_cannot_be_read_say_why(tmp_path: Path) -> None:
