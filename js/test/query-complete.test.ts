@@ -1,16 +1,29 @@
 import { describe, expect, test } from "vitest";
-import { complete } from "../src/query/complete";
+import { complete, type Subject } from "../src/query/complete";
 import { withPart } from "../src/query/edit";
 import { parse } from "../src/query/parse";
-import { tensorWords } from "../src/query/tensors";
+import { tensorNote, tensorWords } from "../src/query/tensors";
 
 const names = ["layers.2.q_proj.weight", "layers.10.q_proj.weight", "layers.10.k_proj.bias", "a|b.c", "loss"];
 const words = tensorWords(["weights", "my layers"]);
-const counts = new Map([["weights", [0, 1]]]);
+const subject: Subject = { words, names, counts: new Map([["weights", [0, 1]]]), note: tensorNote };
+/** A table of columns, as one of runs. */
+const columns: Subject = {
+  words: {
+    keys: ["name", "lr", "val loss", "state", "opt.name", "steps"],
+    statistics: [],
+    views: [],
+    hasSteps: false,
+    collections: [],
+  },
+  names: ["lr_0.1/seed_0", "lr_0.1/seed_1"],
+  note: (key) => (key === "lr" ? "hyperparameter" : ""),
+  values: (key) => (key === "state" ? ["ended", "not read"] : key === "val loss" ? ["?"] : []),
+};
 /** The options at the "^" of a text, and the text after the first one is taken. */
-function at(marked: string): [options: string, taken: string] {
+function at(marked: string, of = subject): [options: string, taken: string] {
   const text = marked.replace("^", "");
-  const { start, end, options } = complete(text, marked.indexOf("^"), words, names, counts);
+  const { start, end, options } = complete(text, marked.indexOf("^"), of);
   const first = options[0];
   return [
     options.map(({ label }) => label).join(" "),
@@ -42,9 +55,39 @@ describe("completion", () => {
     expect(at(marked)).toEqual([options, taken]);
   });
 
+  test.each([
+    ["^", "name lr val loss state opt.name steps lr_0 1 seed_0 seed_1", "name "],
+    ["l^", "lr lr_0", "lr "],
+    ["v^", "val loss", '"val loss" '],
+    ["opt.^", "opt.name", "opt.name "],
+    ["lr_0.1/^", "seed_0 seed_1", "lr_0.1/seed_0"],
+    ["lr ^", "< <= > >= = != top sort name lr val loss state opt.name steps", "lr < "],
+    ["lr < 0.01 | st^", "state steps", "lr < 0.01 | state "],
+    ["| steps ^", "< <= > >= = !=", "| steps < "],
+    ["| state = ^", "ended not read", "| state = ended "],
+    ["state != n^", "not read", 'state != "not read" '],
+    ['"val loss" = ^', "?", '"val loss" = ? '],
+    ['"val loss" ^', "< <= > >= = != top sort name lr val loss state opt.name steps", '"val loss" < '],
+    ['"val loss^', "", '"val loss'],
+    ['"a<b^', "", '"a<b'],
+    ["| state < ^", "", "| state < "],
+    ["| lr = ^", "", "| lr = "],
+    ["| state = ended ^", "", "| state = ended "],
+    ["| top 3 by ^", "name lr val loss state opt.name steps", "| top 3 by name "],
+    ["| as ^", "", "| as "],
+  ])("of %s in a table of columns", (marked, options, taken) => {
+    expect(at(marked, columns)).toEqual([options, taken]);
+  });
+
+  test("of columns says what they are", () => {
+    expect(complete("lr", 1, columns).options[0]).toEqual({ insert: "lr ", label: "lr", note: "hyperparameter" });
+    expect(complete("| ch", 4, subject).options[0]?.note).toBe("largest / smallest size");
+    expect(complete("| steps", 6, columns).options[0]?.note).toBe("");
+  });
+
   test("every option of a stage leads to text without an unknown word", () => {
     for (const text of ["| ", "| top 3 by ", "| sort by "])
-      for (const { insert } of complete(text, text.length, words, names).options) {
+      for (const { insert } of complete(text, text.length, subject).options) {
         const taken = text + insert;
         try {
           parse(taken, words);
@@ -55,13 +98,13 @@ describe("completion", () => {
   });
 
   test("of an empty text counts name parts and lists collections", () => {
-    const { options } = complete("", 0, words, names, counts);
+    const { options } = complete("", 0, subject);
     expect(options[0]).toEqual({ insert: "layers", label: "layers", note: "3" });
     expect(options.at(-2)).toEqual({ insert: "@weights ", label: "@weights", note: "2" });
   });
 
   test("offers stages after the names", () => {
-    const { options, start } = complete("q_proj ", 7, words, names);
+    const { options, start } = complete("q_proj ", 7, subject);
     expect([start, options[0]?.insert]).toEqual([7, "| top 12 by "]);
   });
 });

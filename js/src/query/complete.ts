@@ -17,27 +17,26 @@ export interface Completion {
   options: Option[];
 }
 
+/** What a query is about. */
+export interface Subject {
+  words: Vocabulary;
+  names: readonly string[];
+  /** number of rows by collection */
+  counts?: ReadonlyMap<string, { length: number }>;
+  /** what a key is, in a few words */
+  note(key: string): string;
+  /** texts that a key has */
+  values?(key: string): readonly string[];
+}
+
 const MOST = 50;
 const NOTES: Record<string, string> = {
-  size: "root mean square",
-  l2: "L2 norm",
-  update: "update ratio",
-  zeros: "share of zeros",
-  nonfinite: "share of NaN and infinite",
-  surprise: "distance from the usual size",
-  mean: "mean",
-  std: "standard deviation",
-  min: "minimum",
-  max: "maximum",
-  change: "largest / smallest size",
-  worst: "farthest from the median",
-  first: "first value",
-  last: "last value",
-  name: "name, in natural order",
   top: "keep the first rows",
   sort: "order the rows",
   steps: "only these steps",
   as: "map, curves, histograms, table",
+};
+const VIEW_NOTES: Record<string, string> = {
   map: "colours over steps",
   curves: "one small curve each",
   histograms: "one small histogram each",
@@ -46,25 +45,19 @@ const NOTES: Record<string, string> = {
 /** Words after which more is to come. */
 const OPEN: Record<string, string> = { top: "top 12 by ", sort: "sort by ", steps: "steps ", as: "as " };
 
-const note = (word: string) => (Object.hasOwn(NOTES, word) ? (NOTES[word] as string) : "");
-const plain = (word: string): Option => ({ insert: `${word} `, label: word, note: note(word) });
-/** A key as it is written in a query. */
+const plain = (word: string): Option => ({ insert: `${word} `, label: word, note: "" });
+/** A word as it is written in a query. */
 const written = (word: string) => (/[\s|"<>=!]|\.\./.test(word) ? `"${word.replace(/["\\]/g, "\\$&")}"` : word);
+const keyOptions = (subject: Subject, keys: readonly string[]): Option[] =>
+  keys.map((key) => ({ insert: `${written(key)} `, label: key, note: subject.note(key) }));
 
-/** `counts`: number of rows by collection. */
-export function complete(
-  text: string,
-  caret: number,
-  words: Vocabulary,
-  names: readonly string[],
-  counts: ReadonlyMap<string, { length: number }> = new Map(),
-): Completion {
+export function complete(text: string, caret: number, subject: Subject): Completion {
   const before = text.slice(0, caret);
   const bar = lastBar(before);
   const part = before.slice(bar + 1);
   const start = bar + 1 + (part.length - part.trimStart().length);
-  const found = bar < 0 ? ofSelect(text, start, caret, words, names, counts) : undefined;
-  return found ?? ofStage(text, start, caret, words);
+  const found = bar < 0 ? ofSelect(text, start, caret, subject) : undefined;
+  return found ?? ofStage(text, start, caret, subject);
 }
 
 /** The last bar that ends a part; -1: none. */
@@ -88,32 +81,28 @@ function limited(typed: string, start: number, end: number, options: Option[]): 
   return { start, end, options: fits.slice(0, MOST) };
 }
 
-function ofSelect(
-  text: string,
-  start: number,
-  caret: number,
-  words: Vocabulary,
-  names: readonly string[],
-  counts: ReadonlyMap<string, { length: number }>,
-): Completion | undefined {
+function ofSelect(text: string, start: number, caret: number, subject: Subject): Completion | undefined {
+  const { words, names, counts } = subject;
   const typed = text.slice(start, caret);
   const end = caret + (/^[^|]*/.exec(text.slice(caret))?.[0] ?? "").trimEnd().length;
   const ofCollection = (name: string): Option => {
-    const size = counts.get(name)?.length;
-    const quoted = /[\s|"<>=!]|\.\./.test(name) ? written(name) : name;
-    return { insert: `@${quoted} `, label: `@${name}`, note: size === undefined ? "" : String(size) };
+    const size = counts?.get(name)?.length;
+    return { insert: `@${written(name)} `, label: `@${name}`, note: size === undefined ? "" : String(size) };
   };
   const collections = [...words.collections].map(ofCollection);
   if (typed.startsWith("@")) return limited(typed, start, end, collections);
-  if (/^["/]/.test(typed)) return { start, end, options: [] };
-  if (/[<>=!]/.test(typed)) return undefined;
-  // After a space comes a stage.
-  if (/\s$/.test(typed))
+  // Inside of quotes, and of a regular expression.
+  if (/^(\/|"(\\.|[^"\\])*$)/.test(typed)) return { start, end, options: [] };
+  if (/[<>=!]/.test(typed.replace(/^"(\\.|[^"\\])*"/, ""))) return undefined;
+  // After a space comes a stage; what is before it can be the key of one.
+  if (/\s$/.test(typed)) {
+    const next = stages(subject).map((each) => ({ ...each, insert: `| ${each.insert}` }));
     return {
       start: caret,
       end: caret,
-      options: stages(words).map((each) => ({ ...each, insert: `| ${each.insert}` })),
+      options: [...(keyOf(typed.trim(), words) ? OPERATORS.map(plain) : []), ...next],
     };
+  }
   // The last part of the names that match what was typed.
   const from = Math.max(...[".", "/", "*"].map((each) => typed.lastIndexOf(each))) + 1;
   const stem = typed.slice(from);
@@ -135,20 +124,29 @@ function ofSelect(
   }
   const found = [...parts].sort((a, b) => b[1] - a[1]).slice(0, MOST);
   const options = found.map(([each, n]) => ({ insert: escaped(each), label: each, note: String(n) }));
-  const keys = typed === "" ? [] : words.statistics.length ? [] : words.keys.map((each) => plain(written(each)));
-  return limited(stem, start + from, end, [...options, ...(typed ? keys : collections)]);
+  if (words.statistics.length) return limited(stem, start + from, end, [...options, ...(typed ? [] : collections)]);
+  // A table without statistics is asked for its columns more often than for names.
+  const keys = keyOptions(subject, words.keys);
+  const dotted = limited(typed, start, end, keys);
+  return from && dotted.options.length
+    ? dotted
+    : limited(stem, start + from, end, from ? options : [...keys, ...options]);
 }
 
 const escaped = (part: string) => part.replace(/[|*\\"@]/g, "\\$&");
 
-const stages = (words: Vocabulary): Option[] =>
-  [...new Set(stageWords(words))].map((word) => ({
-    insert: Object.hasOwn(OPEN, word) ? (OPEN[word] as string) : `${written(word)} `,
-    label: word,
-    note: note(word),
-  }));
+/** The key that is written as a word. */
+const keyOf = (word: string, { keys }: Vocabulary) => keys.find((key) => folded(written(key)) === folded(word));
 
-function ofStage(text: string, start: number, caret: number, words: Vocabulary): Completion {
+const stages = (subject: Subject): Option[] =>
+  [...new Set(stageWords(subject.words))].map((word) => {
+    const key = subject.words.keys.includes(word);
+    const insert = !key && Object.hasOwn(OPEN, word) ? (OPEN[word] as string) : `${written(word)} `;
+    return { insert, label: word, note: key ? subject.note(word) : (NOTES[word] ?? "") };
+  });
+
+function ofStage(text: string, start: number, caret: number, subject: Subject): Completion {
+  const { words } = subject;
   const tokens = text.slice(start, caret).match(/"(\\.|[^"\\])*"?|[<>=!]+|\.\.|((?!\.\.)[^\s"<>=!])+|\s+$/g) ?? [];
   const last = tokens.at(-1) ?? "";
   const typed = /^\s*$/.test(last) ? "" : last;
@@ -159,17 +157,22 @@ function ofStage(text: string, start: number, caret: number, words: Vocabulary):
   const from = caret - typed.length;
   const end = caret + (typed ? (/^[^\s|"<>=!]*/.exec(text.slice(caret))?.[0].length ?? 0) : 0);
   const list = (options: Option[]) => limited(typed, from, end, options);
-  const all = (each: readonly string[]) => list(each.map((word) => ({ ...plain(word), insert: `${written(word)} ` })));
   const [word, ...rest] = done;
-  const previous = done.at(-1);
-  if (word === undefined) return list(stages(words));
-  if (previous === "by") return all(words.keys);
-  if (word === "as") return all(rest.length ? [] : words.views);
-  if (word === "top" || word === "sort") {
-    const by = rest.indexOf("by");
-    if (by >= 0) return all(rest.length === by + 2 ? ["asc", "desc"] : []);
-    return all(word === "top" && !rest.length ? ["10", "12", "100"] : ["by"]);
+  if (word === undefined) return list(stages(subject));
+  if (done.at(-1) === "by") return list(keyOptions(subject, words.keys));
+  if (word === "as" && words.views.length) {
+    const views = rest.length ? [] : words.views;
+    return list(views.map((view) => ({ ...plain(view), note: VIEW_NOTES[view] ?? "" })));
   }
-  const known = words.keys.some((key) => folded(key) === word);
-  return list(known && !rest.length ? OPERATORS.map(plain) : []);
+  const by = rest.indexOf("by");
+  if (word === "top" || word === "sort") {
+    if (by >= 0) return list(rest.length === by + 2 ? ["asc", "desc"].map(plain) : []);
+    return list((word === "top" && !rest.length ? ["10", "12", "100"] : ["by"]).map(plain));
+  }
+  const key = keyOf(word, words);
+  if (key === undefined) return list([]);
+  if (!rest.length) return list(OPERATORS.map(plain));
+  // Texts can only be equal.
+  const values = rest.length === 1 && /^!?=$/.test(rest[0] as string) ? (subject.values?.(key) ?? []) : [];
+  return list(values.map((value) => ({ insert: `${written(value)} `, label: value, note: "" })));
 }

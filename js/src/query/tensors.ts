@@ -13,3 +13,23 @@ export const tensorWords = (collections: Iterable<string>): Vocabulary => ({
   hasSteps: true,
   collections,
 });
+
+const NOTES: Record<string, string> = {
+  size: "root mean square",
+  l2: "L2 norm",
+  update: "update ratio",
+  zeros: "share of zeros",
+  nonfinite: "share of NaN and infinite",
+  surprise: "distance from the usual size",
+  mean: "mean",
+  std: "standard deviation",
+  min: "minimum",
+  max: "maximum",
+  change: "largest / smallest size",
+  worst: "farthest from the median",
+  first: "first value",
+  last: "last value",
+  name: "name, in natural order",
+};
+
+export const tensorNote = (key: string): string => NOTES[key] ?? "";

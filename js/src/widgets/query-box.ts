@@ -1,17 +1,13 @@
 /** A text field for a query: a combobox that lists what can be typed next, and marks the part that is wrong. */
 import { h, setAttributes, setText, setVisible } from "../lib/dom";
-import { type Completion, complete, type Option } from "../query/complete";
-import type { QueryError, Vocabulary } from "../query/parse";
+import { type Completion, complete, type Option, type Subject } from "../query/complete";
+import type { QueryError } from "../query/parse";
 import type { Context } from "./part";
 
-/** What the box is about. */
-export interface QuerySource {
+/** What the box shows, and what it completes. */
+export interface QuerySource extends Subject {
   text: string;
   error: QueryError | undefined;
-  words: Vocabulary;
-  names: readonly string[];
-  /** number of rows by collection */
-  counts?: ReadonlyMap<string, { length: number }>;
 }
 
 let ids = 0;
@@ -34,6 +30,8 @@ export class QueryBox {
     label: string,
     placeholder: string,
     private readonly set: (text: string) => void,
+    /** Moves the focus to what the query found. Without it, the focus stays until Escape. */
+    private readonly leave?: () => void,
   ) {
     const { signal } = context;
     this.#list = h("ul", {
@@ -135,7 +133,10 @@ export class QueryBox {
       }
       case "Enter":
         if (this.#open && this.#active >= 0) this.#accept(options[this.#active] as Option);
-        else this.#suggest(false);
+        else {
+          this.#suggest(false);
+          this.leave?.();
+        }
         return true;
       case "Escape":
         if (this.#open) this.#suggest(false);
@@ -143,6 +144,7 @@ export class QueryBox {
           this.input.value = "";
           this.set("");
           this.input.blur();
+          this.leave?.();
         }
         return true;
     }
@@ -164,13 +166,12 @@ export class QueryBox {
   #suggest(open: boolean, active = -1) {
     const { input } = this;
     if (open && this.#source) {
-      const { words, names, counts } = this.#source;
       // A selected text is replaced by what is typed.
       const all = input.selectionStart === 0 && input.selectionEnd === input.value.length;
       const before = JSON.stringify(this.#completion);
       this.#completion = all
-        ? { ...complete("", 0, words, names, counts), end: input.value.length }
-        : complete(input.value, input.selectionStart ?? input.value.length, words, names, counts);
+        ? { ...complete("", 0, this.#source), end: input.value.length }
+        : complete(input.value, input.selectionStart ?? input.value.length, this.#source);
       if (before !== JSON.stringify(this.#completion)) this.#fill();
     }
     this.#open = open && this.#completion.options.length > 0;

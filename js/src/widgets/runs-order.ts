@@ -3,13 +3,25 @@
 import type { RunRow, Runs } from "../data/runs";
 import { compareNatural } from "../lib/natural-order";
 import type { RunsSort } from "../protocol/types";
+import type { Subject } from "../query/complete";
 import { type Cell, evaluate, KeyTable } from "../query/evaluate";
-import { parse, type Vocabulary } from "../query/parse";
+import { parse } from "../query/parse";
 
 type Value = Cell | boolean | null;
 
 /** Columns that every table has; hyperparameters follow. */
 export const COLUMNS = ["name", "best", "last", "steps", "findings", "state", "duration", "group"] as const;
+
+const NOTES: Record<(typeof COLUMNS)[number], string> = {
+  name: "name, in natural order",
+  best: "best value of the curve",
+  last: "last value of the curve",
+  steps: "number of steps",
+  findings: "number of findings",
+  state: "running, ended, \u2026",
+  duration: "seconds",
+  group: "equal hyperparameters",
+};
 
 /** The value of a run in a column. */
 export function cellOf(runs: Runs, row: RunRow, by: string): Value {
@@ -35,37 +47,74 @@ export function cellOf(runs: Runs, row: RunRow, by: string): Value {
 export const firstDown = (runs: Runs, by: string): boolean =>
   by === "best" || by === "last" ? Boolean(runs.head?.high) : by === "findings" || by === "duration";
 
-/** The table as queries see it: "loss" is the best value of the curve. */
-export function keyTable(runs: Runs, rows: readonly RunRow[]): KeyTable {
-  const { tag = "" } = runs.head ?? {};
+/** Runs by number, and the table of them that queries see: "loss" is the best value of the curve. */
+export interface RunsTable {
+  runs: Runs;
+  rows: readonly RunRow[];
+  keys: KeyTable;
+}
+
+export function tableOf(runs: Runs): RunsTable {
+  const rows = [...runs.rows.values()].sort((a, b) => a.run - b.run);
   const columns = new Map<string, Value[]>();
-  for (const by of [...COLUMNS, ...runs.hparams])
+  for (const by of COLUMNS)
     columns.set(
       by,
       rows.map((row) => cellOf(runs, row, by)),
     );
-  for (const by of runs.hparams) columns.set(`hparams.${by}`, columns.get(by) ?? []);
   columns.delete("name");
   const best = columns.get("best") ?? [];
-  for (const name of ["loss", tag, tag.split("/").at(-1) ?? ""])
-    if (name && !columns.has(name)) columns.set(name, best);
+  for (const name of curveNames(runs)) if (!columns.has(name) && !runs.hparams.includes(name)) columns.set(name, best);
+  for (const by of runs.hparams) {
+    const values = rows.map((row) => cellOf(runs, row, `hparams.${by}`));
+    if (!columns.has(by)) columns.set(by, values);
+    columns.set(`hparams.${by}`, values);
+  }
   const ascending = [...columns.keys()].filter((by) => columns.get(by) === best || by === "last");
-  return new KeyTable(
-    rows.map((row) => row.name),
-    columns,
-    runs.head?.high ? [] : ascending,
-  );
+  const names = rows.map((row) => row.name);
+  return { runs, rows, keys: new KeyTable(names, columns, runs.head?.high ? [] : ascending) };
+}
+
+/** Names of the best value of the curve. */
+function curveNames(runs: Runs): Set<string> {
+  const { tag = "" } = runs.head ?? {};
+  return new Set(["loss", tag, tag.split("/").at(-1) ?? ""].filter(Boolean));
+}
+
+/** What can be typed in a query of the table. */
+export function subjectOf({ runs, keys }: RunsTable): Subject {
+  const curves = curveNames(runs);
+  const hparams = new Set(runs.hparams);
+  const note = (key: string) =>
+    Object.hasOwn(NOTES, key)
+      ? NOTES[key as keyof typeof NOTES]
+      : hparams.has(key)
+        ? "hyperparameter"
+        : curves.has(key)
+          ? NOTES.best
+          : "";
+  // A hyperparameter is listed once.
+  const listed = keys.keys.filter((key) => !(key.startsWith("hparams.") && hparams.has(key.slice(8))));
+  return {
+    words: { ...keys, keys: listed },
+    names: keys.names,
+    note,
+    values: (key) => {
+      const texts = Array.from(keys.cells(key)).filter((cell) => typeof cell === "string");
+      return [...new Set(texts)].sort(compareNatural);
+    },
+  };
 }
 
 /** The rows that a query leaves, in the order of the keys, of the query, or the best first. Throws a QueryError. */
-export function select(runs: Runs, text: string, sort: readonly RunsSort[]): RunRow[] {
-  let rows = [...runs.rows.values()].sort((a, b) => a.run - b.run);
+export function select(table: RunsTable, text: string, sort: readonly RunsSort[]): RunRow[] {
+  const { runs } = table;
+  let rows = [...table.rows];
   let ordered = false;
   if (text.trim()) {
-    const table = keyTable(runs, rows);
-    const query = parse(text, table as Vocabulary);
+    const query = parse(text, table.keys);
     ordered = query.stages.some((stage) => stage.kind !== "filter");
-    rows = evaluate(table, query).map((at) => rows[at] as RunRow);
+    rows = evaluate(table.keys, query).map((at) => rows[at] as RunRow);
   }
   const best = { by: "best", down: Boolean(runs.head?.high) };
   const keys = ordered ? sort : [...sort, best];

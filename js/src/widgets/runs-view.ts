@@ -4,13 +4,15 @@ import { series } from "../lib/colour";
 import { h, Select, setAttributes, setText, setVisible, textButton } from "../lib/dom";
 import { count, plural, truncate } from "../lib/format";
 import type { RunsSort } from "../protocol/types";
+import type { Subject } from "../query/complete";
 import { QueryError } from "../query/parse";
 import type { Scene } from "../session/session";
 import type { Context, Part } from "./part";
+import { QueryBox } from "./query-box";
 import { lastParts } from "./run-line";
 import { MOST_LINES, RunsChart } from "./runs-chart";
 import { RunsGrid } from "./runs-grid";
-import { select } from "./runs-order";
+import { type RunsTable, select, subjectOf, tableOf } from "./runs-order";
 
 /** Runs that are drawn before any is checked. */
 const FIRST = 5;
@@ -25,13 +27,16 @@ export class RunsView implements Part {
   readonly #bar = h("progress", { class: "smdw-runs-progress", "aria-label": "Progress" });
   readonly #work: HTMLButtonElement;
   readonly #tag: Select;
-  readonly #query: HTMLInputElement;
-  readonly #error = h("span", { class: "smdw-error smdw-runs-error", role: "status", id: "" });
+  readonly #query: QueryBox;
   readonly #uncheck: HTMLButtonElement;
   readonly #failure = h("span", { class: "smdw-note smdw-error", role: "status" });
   /** the rows of the last query without an error */
   #rows: readonly RunRow[] = [];
   #key: unknown[] = [];
+  #error: QueryError | undefined;
+  /** the rows as queries see them, of one version */
+  #made: { version: number; table: RunsTable; subject: Subject } | undefined;
+  /** why a run is not opened */
   #message = "";
   #best: { version: number; rows: readonly RunRow[] } = { version: -1, rows: [] };
   readonly #colours = new Map<number, number>();
@@ -48,15 +53,13 @@ export class RunsView implements Part {
     this.#tag = new Select("Curve", (tag) => this.#choose(tag), signal);
     this.#work = textButton("Diagnose", () => this.#press(), signal);
     this.#uncheck = textButton("Uncheck all", () => state.set({ checked: [] }), signal);
-    this.#query = h("input", {
-      type: "search",
-      class: "smdw-runs-query",
-      "aria-label": "Query",
-      placeholder: "lr < 0.01 | state = ended | top 20 by loss",
-      spellcheck: "false",
-      autocomplete: "off",
-    });
-    this.#query.addEventListener("input", () => state.set({ runs_query: this.#query.value }), { signal });
+    this.#query = new QueryBox(
+      context,
+      "Query",
+      "Query: lr < 0.01 | state = ended | top 20 by loss",
+      (runs_query) => state.set({ runs_query }),
+      () => this.#grid.focus(),
+    );
     this.el = h(
       "div",
       { class: "smdw-explorer smdw-runs", tabindex: -1 },
@@ -72,9 +75,8 @@ export class RunsView implements Part {
       ),
       h(
         "div",
-        { class: "smdw-runs-bar" },
-        this.#query,
-        this.#error,
+        { class: "smdw-toolbar smdw-runs-bar" },
+        this.#query.el,
         h("span", { class: "smdw-space" }),
         this.#uncheck,
         this.#tag.el,
@@ -103,7 +105,7 @@ export class RunsView implements Part {
     const { head } = rows;
     const height = traits.height > 0 ? Math.max(420, traits.height) : HEIGHT;
     this.el.style.setProperty("--smdw-height", `${height}px`);
-    this.#select(rows, traits.runs_query, traits.runs_sort);
+    const subject = this.#select(rows, traits.runs_query, traits.runs_sort);
     setText(this.#root, head ? truncate(lastParts(head.root), 80) : "");
     this.#root.title = truncate(head?.root ?? "", 500);
     setText(this.#facts, facts(rows, this.#rows.length));
@@ -122,14 +124,11 @@ export class RunsView implements Part {
       head?.tag ?? "",
     );
     if (session.exported) setAttributes(this.#tag.el, { disabled: true, title: "Not in this file" });
-    if (this.#query.value !== traits.runs_query) this.#query.value = traits.runs_query;
-    setAttributes(this.#query, { "aria-invalid": this.#message ? "true" : undefined });
-    setText(this.#error, this.#message);
-    this.#error.title = this.#message;
+    this.#query.update({ ...subject, text: traits.runs_query, error: this.#error });
     const failed =
       [...session.requests].find(([slot, status]) => slot.startsWith("open/") && status.error)?.[1].error ?? "";
     const hello = session.requests.get("hello")?.error ?? "";
-    setText(this.#failure, truncate(failed || hello || session.store.packetError, 300));
+    setText(this.#failure, truncate(failed || hello || session.store.packetError || this.#message, 300));
     const checked = this.#checked(rows, scene);
     const colours = this.#colour(checked, runs.size);
     setVisible(this.#uncheck, checked.length > 0);
@@ -141,25 +140,40 @@ export class RunsView implements Part {
     this.#grid.focus();
   }
 
-  #select(rows: Runs, query: string, sort: readonly RunsSort[]) {
+  #table(runs: Runs): { table: RunsTable; subject: Subject } {
+    if (this.#made?.version !== runs.version) {
+      const table = tableOf(runs);
+      this.#made = { version: runs.version, table, subject: subjectOf(table) };
+    }
+    return this.#made;
+  }
+
+  /** Selects the rows, and returns what a query can have. */
+  #select(rows: Runs, query: string, sort: readonly RunsSort[]): Subject {
+    const { table, subject } = this.#table(rows);
     const key = [rows.version, query, JSON.stringify(sort)];
-    if (key.every((each, i) => each === this.#key[i])) return;
+    if (key.every((each, i) => each === this.#key[i])) return subject;
     this.#key = key;
+    this.#message = "";
+    this.#error = undefined;
     try {
-      this.#rows = select(rows, query, sort);
-      this.#message = "";
+      this.#rows = select(table, query, sort);
     } catch (error) {
+      if (!(error instanceof QueryError)) throw error;
       // The last good result stays, with new data of its rows.
-      this.#message = error instanceof QueryError ? error.text : String(error);
+      this.#error = error;
       this.#rows = this.#rows.flatMap((row) => rows.rows.get(row.run) ?? []);
     }
+    return subject;
   }
 
   /** Checked runs in the order of the rows; before any is checked, the best ones. */
   #checked(runs: Runs, { traits }: Scene): RunRow[] {
     if (traits.checked === null) {
       if (this.#best.version !== runs.version) {
-        const best = select(runs, "", []).filter((row) => row.curve.lo.length && !Number.isNaN(row.best));
+        const best = select(this.#table(runs).table, "", []).filter(
+          (row) => row.curve.lo.length && !Number.isNaN(row.best),
+        );
         this.#best = { version: runs.version, rows: best.slice(0, FIRST) };
       }
       return [...this.#best.rows];
@@ -220,14 +234,8 @@ export class RunsView implements Part {
   }
 
   #keyed(event: KeyboardEvent): boolean {
-    const inQuery = event.composedPath()[0] === this.#query;
-    if (inQuery && (event.key === "Escape" || event.key === "Enter" || event.key === "ArrowDown")) {
-      this.#grid.focus();
-      return true;
-    }
-    if (inQuery || event.key !== "/") return false;
+    if (event.key !== "/" || event.composedPath()[0] === this.#query.input) return false;
     this.#query.focus();
-    this.#query.select();
     return true;
   }
 }

@@ -4,7 +4,7 @@ import { legendOf } from "../draw/map";
 import { h, Select, setAttributes, setText, setVisible, textButton } from "../lib/dom";
 import { modulesOf } from "../lib/map-rows";
 import type { MapOrder, MapStat, Traits } from "../protocol/types";
-import { tensorWords, type ViewName } from "../query/tensors";
+import { tensorNote, tensorWords, type ViewName } from "../query/tensors";
 import type { QueryResults } from "../session/query-results";
 import { viewOf, withStat, withView } from "../session/query-view";
 import type { Scene } from "../session/session";
@@ -111,13 +111,13 @@ export class Toolbar {
     });
     this.#found.classList.toggle("smdw-error", results.failure !== "");
     const { collections = new Map<string, number[]>(), names = [] } = run ?? {};
-    const words = tensorWords([...collections.keys()]);
     this.#query.update({
       text: this.context.session.state.get("query"),
       error: query.error,
-      words,
+      words: tensorWords([...collections.keys()]),
       names,
       counts: collections,
+      note: tensorNote,
     });
     this.#shown.update(SHOWN, viewOf(query));
     this.#stat.update(STATS, traits.map_stat);
