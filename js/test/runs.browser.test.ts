@@ -80,11 +80,18 @@ const cell = (row: Element, name: string) => $(row, `.smdw-runs-${name}`).textCo
 const rowOf = (el: Element, name: string) =>
   rows(el).find((row) => $(row, ".smdw-runs-name .smdw-sr").textContent === name) as HTMLElement;
 const title = (el: Element) => $(el, ".smdw-runs-chart-title").textContent;
+const input = (el: Element) => $<HTMLInputElement>(el, "input[role=combobox]");
 const type = (el: Element, text: string) => {
-  const input = $<HTMLInputElement>(el, ".smdw-runs-query");
-  input.value = text;
-  input.dispatchEvent(new Event("input"));
+  const box = input(el);
+  box.focus();
+  box.value = text;
+  box.setSelectionRange(text.length, text.length);
+  box.dispatchEvent(new Event("input"));
 };
+const options = (el: Element) =>
+  [...el.querySelectorAll("[role=listbox][aria-label=Suggestions] [role=option]")].map(
+    (each) => each.firstChild?.textContent,
+  );
 
 /** A packet of rows; what is not given is the same for all. */
 function runsPacket(
@@ -194,28 +201,91 @@ describe("rows", () => {
     ]);
   });
 
-  test("the filter leaves the rows that match; Escape returns to the rows", async () => {
-    const { el } = await open();
+  test("the query leaves the rows that match; Enter goes to the rows, Escape clears it", async () => {
+    const { el, session } = await open();
     key(grid(el), "/");
-    expect(document.activeElement).toBe($(el, ".smdw-runs-query"));
+    expect(document.activeElement).toBe(input(el));
     type(el, "seed_2");
     await until(() => rows(el).length === 3);
     expect($(el, ".smdw-runs-facts").textContent).toBe("3 of 13 runs");
-    key($(el, ".smdw-runs-query"), "Escape");
+    key(input(el), "Enter");
     expect(document.activeElement).toBe(grid(el));
     type(el, "nothing has this name");
     await until(() => $(el, ".smdw-runs-empty").textContent === "No run matches the query");
+    key(input(el), "Escape");
+    expect([session.state.get("runs_query"), document.activeElement]).toEqual(["", grid(el)]);
+    await until(() => rows(el).length > 3);
   });
 
   test("columns are keys of the query; an error is said, and the last good rows stay", async () => {
     const { el } = await open({ runs_query: "| lr < 0.05 | state = ended | top 2 by loss" });
     expect(names(el)).toEqual(["lr_0.001/seed_1", "lr_0.01/seed_1"]);
     type(el, "| tpo 2 by loss");
-    await until(() => $(el, ".smdw-runs-error").textContent?.includes("Did you mean 'top'?"));
+    await until(() => $(el, ".smdw-query-error").textContent?.includes("Did you mean 'top'?"));
+    expect($(el, ".smdw-query-error").checkVisibility()).toBe(true);
+    expect($(el, ".smdw-query-marks u").textContent).toBe("tpo");
     expect(rows(el)).toHaveLength(2);
-    type(el, "| seed > 2 | sort by lr");
-    await until(() => rows(el).length === 3 && $(el, ".smdw-runs-error").textContent === "");
+    type(el, "| seed > 2 | sort by lr ");
+    await until(() => rows(el).length === 3 && !$(el, ".smdw-query-error").checkVisibility());
     expect(names(el)[0]).toBe("lr_0.1/seed_3");
+  });
+
+  test("columns, operators, texts and stages are suggested, by keyboard alone", async () => {
+    const { el, session } = await open();
+    key(grid(el), "/");
+    expect(input(el).getAttribute("aria-expanded")).toBe("true");
+    // What a table has, each name once.
+    expect(options(el).slice(0, 12)).toEqual([
+      "name",
+      "best",
+      "last",
+      "steps",
+      "findings",
+      "state",
+      "duration",
+      "group",
+      "loss",
+      "train/loss",
+      "lr",
+      "seed",
+    ]);
+    const { violations } = await axe.run(el, { rules: { region: { enabled: false } } });
+    expect(violations.map(({ id, nodes }) => [id, nodes.map((node) => node.html)])).toEqual([]);
+    // The list is over the rows, inside of the widget.
+    const list = $(el, "[role=listbox][aria-label=Suggestions]");
+    const { left, top, bottom } = list.getBoundingClientRect();
+    expect(list.contains(document.elementFromPoint(left + 20, top + 30))).toBe(true);
+    expect(bottom).toBeLessThanOrEqual(el.getBoundingClientRect().bottom);
+    const write = (text: string) => {
+      const at = input(el).value.length;
+      input(el).setRangeText(text, at, at, "end");
+      input(el).dispatchEvent(new Event("input"));
+    };
+    write("opt");
+    expect(options(el)).toEqual(["optimizer"]);
+    key(input(el), "Tab");
+    expect(options(el).slice(0, 6)).toEqual(["<", "<=", ">", ">=", "=", "!="]);
+    for (let i = 0; i < 5; i++) key(input(el), "ArrowDown");
+    expect(input(el).getAttribute("aria-activedescendant")).toBe($(el, "[role=option][aria-selected=true]").id);
+    key(input(el), "Enter");
+    expect(input(el).value).toBe("optimizer = ");
+    expect(options(el)).toEqual(["adam"]);
+    key(input(el), "ArrowDown");
+    key(input(el), "Enter");
+    await until(() => session.state.get("runs_query") === "optimizer = adam ");
+    write("| to");
+    key(input(el), "Tab");
+    expect(input(el).value).toBe("optimizer = adam | top 12 by ");
+    key(input(el), "ArrowDown");
+    key(input(el), "ArrowDown");
+    key(input(el), "Enter");
+    expect(input(el).value).toBe("optimizer = adam | top 12 by best ");
+    const found = [...session.store.table.rows.values()].filter(({ hparams }) => hparams.get("optimizer") === "adam");
+    await until(() => rows(el).length === Math.min(12, found.length));
+    // The list is closed first, then the focus goes to the rows.
+    if (options(el).length && input(el).getAttribute("aria-expanded") === "true") key(input(el), "Escape");
+    key(input(el), "Enter");
+    expect(document.activeElement).toBe(grid(el));
   });
 
   test("a finding of the diagnosis and a run that grows appear in place", async () => {
@@ -237,6 +307,50 @@ describe("rows", () => {
     await until(() => session.store.table.head?.tag === "val/acc");
     await until(() => cell(rows(el)[0] as HTMLElement, "best") === "0.9953");
     expect(session.state.get("runs_tag")).toBe("val/acc");
+  });
+});
+
+describe("runs that appear later", () => {
+  const many = Array.from({ length: 60 }, (_, i) => ({
+    name: `run_${i}`,
+    best: i + 1,
+    hparams: { lr: i % 7, seed: i },
+  }));
+  const offset = (el: Element, name: string) =>
+    rowOf(el, name).getBoundingClientRect().top - grid(el).getBoundingClientRect().top;
+
+  test("do not move the rows in view, nor change the row that keys move from, the order and what is checked", async () => {
+    const { el, session } = await open({ checked: [{ run: 3 }] }, { boot: [runsPacket(many)] });
+    button(el, "Best loss").click();
+    await until(() => el.querySelector("[aria-sort=ascending]"));
+    for (let i = 0; i < 39; i++) key(grid(el), "ArrowDown");
+    const row = await until(() => rowOf(el, "run_39"));
+    await until(() => grid(el).getAttribute("aria-activedescendant") === row.id);
+    const [place, scroll] = [offset(el, "run_36"), grid(el).scrollTop];
+    expect(scroll).toBeGreaterThan(100);
+    // A better run, one in view that is the best now, and one that is worse.
+    const changed = many.map((each, i) => (i === 38 ? { ...each, best: 0.2 } : each));
+    const more = [...changed, { name: "better", best: 0.5 }, { name: "worse", best: 100 }];
+    session.store.addPackets([runsPacket(more, more.length)]);
+    await until(() => $(el, ".smdw-runs-facts").textContent === "62 runs");
+    expect([offset(el, "run_36"), grid(el).scrollTop]).toEqual([place, scroll + 48]);
+    expect(grid(el).getAttribute("aria-activedescendant")).toBe(rowOf(el, "run_39").id);
+    expect(session.state.get("checked")).toEqual([{ run: 3 }]);
+    expect(session.state.get("runs_sort")).toEqual([{ by: "best", down: false }]);
+    key(grid(el), "Home");
+    await until(() => names(el)[0] === "run_38" && names(el)[1] === "better");
+  });
+
+  test("are seen at the top while the first row is in view; a query that they match shows them", async () => {
+    const { el, session } = await open({}, { boot: [runsPacket(many.slice(0, 30))] });
+    const more = [...many.slice(0, 30), { name: "better", best: 0.5 }];
+    session.store.addPackets([runsPacket(more)]);
+    await until(() => names(el)[0] === "better");
+    expect(grid(el).scrollTop).toBe(0);
+    type(el, "best < 0.5");
+    await until(() => rows(el).length === 0);
+    session.store.addPackets([runsPacket([...more, { name: "best", best: 0.1 }])]);
+    await until(() => names(el).join() === "best");
   });
 });
 

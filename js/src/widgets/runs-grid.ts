@@ -59,6 +59,8 @@ export class RunsGrid {
   #runs: Runs | undefined;
   #active = 0;
   #scroll = 0;
+  /** what the user chose to see, in which order */
+  #order = "";
   #checked = new Map<number, string>();
   #compared = -1;
 
@@ -103,6 +105,11 @@ export class RunsGrid {
   /** `checked`: colour by run. */
   update(scene: Scene, runs: Runs, rows: readonly RunRow[], checked: ReadonlyMap<number, string>, empty: string): void {
     const active = this.active?.run;
+    const before = this.#rows;
+    const { runs_query, runs_sort } = scene.traits;
+    const order = JSON.stringify([runs_query, runs_sort]);
+    const ordered = order !== this.#order;
+    this.#order = order;
     this.#runs = runs;
     if (rows !== this.#rows) {
       this.#rows = rows;
@@ -111,11 +118,12 @@ export class RunsGrid {
     }
     this.#checked = new Map(checked);
     this.#compared = scene.traits.compare.run ?? -1;
-    this.#setColumns(runs, scene.traits.runs_sort);
+    this.#setColumns(runs, runs_sort);
     setText(this.#empty, rows.length ? "" : empty);
     this.#empty.hidden = rows.length > 0;
     setAttributes(this.el, { "aria-rowcount": rows.length + 1, "aria-colcount": this.#columns.length + 1 });
     this.#place();
+    if (rows !== before && !ordered) this.#keepInPlace(before);
   }
 
   focus(): void {
@@ -262,6 +270,28 @@ export class RunsGrid {
     setAttributes(this.el, {
       "aria-activedescendant": active && used.has(active.run) ? this.#rowId(active.run) : undefined,
     });
+  }
+
+  /**
+   * Keeps most rows in sight where they are when others come above them, or when one of them gets a better value. If the
+   * first row is in sight, it stays so, and a new best one is seen.
+   */
+  #keepInPlace(before: readonly RunRow[]) {
+    const first = Math.floor(this.el.scrollTop / ROW);
+    if (!first) return;
+    const places = new Map(this.#rows.map(({ run }, at) => [run, at]));
+    const end = Math.ceil((this.el.scrollTop + this.el.clientHeight - HEAD) / ROW);
+    const moved = before
+      .slice(first, end)
+      .flatMap(({ run }, i) => {
+        const at = places.get(run);
+        return at === undefined ? [] : [at - first - i];
+      })
+      .sort((a, b) => a - b);
+    const by = moved[moved.length >> 1] ?? 0;
+    if (!by) return;
+    this.el.scrollTop += by * ROW;
+    this.#place();
   }
 
   #rowId = (run: number) => `${this.#id}-${run}`;
