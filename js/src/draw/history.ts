@@ -92,11 +92,17 @@ export function stripPixels(picture: HistoryPicture, layout: HistoryLayout): Pix
   return { data, width, height };
 }
 
+/** The largest count of a bin, at least 1. */
+function largest({ counts }: Histogram): number {
+  let most = 1;
+  for (let b = 0; b < counts.length; b++) most = Math.max(most, counts[b] as number);
+  return most;
+}
+
 /** Largest count of the bins that touch each pixel row, relative to the largest bin. */
 function densities(hist: Histogram, y: Scale, top: number, height: number): Float64Array {
   const out = new Float64Array(height);
-  let most = 1;
-  for (let b = 0; b < hist.counts.length; b++) most = Math.max(most, hist.counts[b] as number);
+  const most = largest(hist);
   for (let b = 0; b < hist.counts.length; b++) {
     const count = hist.counts[b] as number;
     if (!count) continue;
@@ -203,8 +209,7 @@ export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPi
       const hist = frame.histograms.get(picture.key);
       if (!hist) continue;
       const base = y(frame.step);
-      let most = 1;
-      for (let b = 0; b < hist.counts.length; b++) most = Math.max(most, hist.counts[b] as number);
+      const most = largest(hist);
       const points = [x(hist.edges[0] as number), base];
       for (let b = 0; b < hist.counts.length; b++) {
         const middle = (x(hist.edges[b] as number) + x(hist.edges[b + 1] as number)) / 2;

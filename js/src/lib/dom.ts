@@ -151,6 +151,9 @@ export function field(label: string, control: HTMLElement): HTMLElement {
   return h("label", { class: "smdw-field" }, h("span", {}, label), control);
 }
 
+/** The element with the focus in the same document or shadow tree. */
+export const focusedNear = (el: Element): Element | null => (el.getRootNode() as Document | ShadowRoot).activeElement;
+
 /** Sends the following events of a pointer to an element, also when it leaves the element. */
 export function capturePointer(el: Element, { pointerId }: PointerEvent): void {
   try {

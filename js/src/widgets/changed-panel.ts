@@ -2,7 +2,7 @@
 import { type Difference, differenceStatistic, type Life, lifeKey, valueRef } from "../data/difference";
 import { type Matrix, matrixOf } from "../data/matrix";
 import { notFiniteColour } from "../draw/not-finite";
-import { h, setAttributes, setText, setVisible, textButton } from "../lib/dom";
+import { focusedNear, h, setAttributes, setText, setVisible, textButton } from "../lib/dom";
 import { bytes, count, num } from "../lib/format";
 import { IdleTimer } from "../lib/idle-timer";
 import type { Scene } from "../session/session";
@@ -114,9 +114,7 @@ export class ChangedPanel extends Panel {
         h("span", { role: "columnheader", title: text }, text),
       ),
     );
-    const focused = [...this.#rows.children].indexOf(
-      (this.el.getRootNode() as Document | ShadowRoot).activeElement as Element,
-    );
+    const focused = [...this.#rows.children].indexOf(focusedNear(this.el) as Element);
     this.#rows.replaceChildren(
       ...(found?.changed ?? []).map(({ index, a, b }, i) => {
         const value = (x: number) => h("span", { role: "cell", class: Number.isFinite(x) ? "" : "smdw-bad" }, num(x));

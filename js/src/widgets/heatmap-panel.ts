@@ -3,7 +3,7 @@ import { finiteness } from "../data/frames";
 import { matrixOf, tileImage } from "../data/matrix";
 import { BESIDE, drawHeatmap, type HeatmapPicture, type Layer, layoutHeatmap, MARGINS } from "../draw/heatmap";
 import { PALETTES } from "../lib/colour";
-import { field, h, iconButton, Select, setVisible, Toggle, textButton } from "../lib/dom";
+import { field, focusedNear, h, iconButton, Select, setVisible, Toggle, textButton } from "../lib/dom";
 import { count, num, truncate } from "../lib/format";
 import type { Pool } from "../protocol/types";
 import { pythonValue, sliceText } from "../session/python-code";
@@ -129,7 +129,7 @@ export class HeatmapPanel extends PicturePanel {
       traits.palette,
     );
     this.#over.update(traits.scale_over === "steps");
-    if (this.el.contains((this.el.getRootNode() as Document | ShadowRoot).activeElement)) return;
+    if (this.el.contains(focusedNear(this.el))) return;
     this.#lo.value = traits.clip.length ? String(traits.clip[0]) : "";
     this.#hi.value = traits.clip.length ? String(traits.clip[1]) : "";
   }

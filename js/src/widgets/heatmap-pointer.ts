@@ -2,6 +2,7 @@
 import type { CellWindow } from "../data/matrix";
 import type { Box } from "../draw/axes";
 import { cellAt, clampWindow, zoomWindow } from "../draw/heatmap";
+import { focusedNear } from "../lib/dom";
 import { jsonEqual } from "../lib/json-equal";
 import type { Figure } from "./figure";
 import { type HeatmapContent, windowOf } from "./heatmap-content";
@@ -104,8 +105,7 @@ export class HeatmapPointer {
   /** The wheel zooms with Ctrl (or a pinch) or if the figure has the focus; otherwise the page scrolls. */
   #wheel(event: WheelEvent) {
     const { canvas } = this.figure;
-    const focused = (canvas.getRootNode() as Document | ShadowRoot).activeElement === canvas;
-    if (!event.ctrlKey && !focused) return;
+    if (!event.ctrlKey && focusedNear(canvas) !== canvas) return;
     event.preventDefault();
     this.zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) / 150));
   }

@@ -18,7 +18,6 @@ export class HistoryPanel extends PicturePanel {
   #picture: HistoryPicture | undefined;
   #ridge = false;
   #scene: Scene | undefined;
-  #hover: number | undefined;
   readonly #history: HistogramHistory;
   #pixels: Pixels | undefined;
   #pixelsKey = "";
@@ -52,25 +51,7 @@ export class HistoryPanel extends PicturePanel {
       );
       return this.#history.frames[at]?.step;
     };
-    this.figure.gestures(
-      {
-        move: (at) => {
-          const hover = at && step(at.x, at.y);
-          if (hover === this.#hover) return;
-          this.#hover = hover;
-          context.redraw();
-        },
-        down: (start) => {
-          const go = (x: number, y: number) => {
-            const to = step(x, y);
-            if (to !== undefined) session.state.set({ step: to, follow: false });
-          };
-          go(start.x, start.y);
-          return (at) => go(at.x, at.y);
-        },
-      },
-      signal,
-    );
+    this.goesToSteps(step);
   }
 
   update(scene: Scene): void {
@@ -110,7 +91,7 @@ export class HistoryPanel extends PicturePanel {
         ridge ? drawRidge(pen, size, paint, picture) : drawStrip(pen, size, paint, picture, pixels),
       colours,
     );
-    const shown = this.#hover === undefined ? undefined : main?.frames.frames.get(this.#hover);
+    const shown = this.hovered === undefined ? undefined : main?.frames.frames.get(this.hovered);
     this.readout(shown ? `step ${count(shown.step)}   ${range(shown)}` : this.#loaded(main?.frames.steps.length ?? 0));
     const first = this.#history.frames[0];
     const last = this.#history.frames.at(-1);

@@ -1,5 +1,5 @@
 /** An explorer of many runs: their table, and in its place the map of the run that was opened. */
-import { h, setVisible } from "../lib/dom";
+import { focusedNear, h, setVisible } from "../lib/dom";
 import type { Scene } from "../session/session";
 import { Explorer } from "./explorer";
 import type { Context, Part } from "./part";
@@ -28,9 +28,9 @@ export class ManyRuns implements Part {
     else this.#explorer?.update(scene);
     if (this.#shown === table) return;
     // The focus follows, unless it is elsewhere in the page.
-    const moved = this.#shown !== undefined && this.el.contains((this.el.getRootNode() as Document).activeElement);
-    const lost = this.#shown !== undefined && (this.el.getRootNode() as Document).activeElement === document.body;
+    const focused = focusedNear(this.el);
+    const follows = this.#shown !== undefined && (this.el.contains(focused) || focused === document.body);
     this.#shown = table;
-    if (moved || lost) table ? this.#table.focus() : this.#explorer?.el.focus({ preventScroll: true });
+    if (follows) table ? this.#table.focus() : this.#explorer?.el.focus({ preventScroll: true });
   }
 }

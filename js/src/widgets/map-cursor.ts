@@ -1,7 +1,7 @@
 /** The cell of the Run Map that keys move from, which is also what a screen reader reads. */
 import { nearestIndex } from "../data/frames";
 import type { Survey } from "../data/survey";
-import { h, setAttributes, setText, setVisible } from "../lib/dom";
+import { focusedNear, h, setAttributes, setText, setVisible } from "../lib/dom";
 import type { MapRow } from "../lib/map-rows";
 import { lowerIndex } from "../lib/sorted";
 import type { Scene } from "../session/session";
@@ -48,7 +48,7 @@ export class MapCursor {
 
   /** Whether the map has the focus. */
   get focused(): boolean {
-    return (this.grid.getRootNode() as Document | ShadowRoot).activeElement === this.grid;
+    return focusedNear(this.grid) === this.grid;
   }
 
   /** Without a step, it stays at its own. */

@@ -1,5 +1,5 @@
 /** The names of the rows in sight, with their badges, beside the Run Map. */
-import { h, setAttributes } from "../lib/dom";
+import { focusedNear, h, setAttributes } from "../lib/dom";
 import { count } from "../lib/format";
 import type { MapRow } from "../lib/map-rows";
 import type { Traits } from "../protocol/types";
@@ -27,7 +27,7 @@ export class MapNames {
     const { rows, rowHeight, version } = this.list;
     const { top, height } = this.scroll;
     const fit = rowHeight < ROW;
-    const key = [rows, version, rowHeight, top, height, tensor, active, document.activeElement];
+    const key = [rows, version, rowHeight, top, height, tensor, active, focusedNear(this.el)];
     if (key.every((each, i) => each === this.#key[i])) return;
     this.#key = key;
     const [first, last] = this.scroll.range();

@@ -197,9 +197,36 @@ export abstract class Panel implements Part {
 /** A panel with one figure. */
 export abstract class PicturePanel extends Panel {
   protected readonly figure: Figure;
+  /** the step under the pointer */
+  protected hovered: number | undefined;
+
   constructor(name: string, title: string, context: Context) {
     super(name, title, context);
     this.figure = new Figure(name, context);
     this.body.append(this.figure.el);
+  }
+
+  /** The pointer marks the step that it is over; a press or a drag goes to it. */
+  protected goesToSteps(stepAt: (x: number, y: number) => number | undefined): void {
+    const { session, signal, redraw } = this.context;
+    const go = ({ x, y }: { x: number; y: number }) => {
+      const step = stepAt(x, y);
+      if (step !== undefined) session.state.set({ step, follow: false });
+    };
+    this.figure.gestures(
+      {
+        move: (at) => {
+          const hovered = at && stepAt(at.x, at.y);
+          if (hovered === this.hovered) return;
+          this.hovered = hovered;
+          redraw();
+        },
+        down: (start) => {
+          go(start);
+          return go;
+        },
+      },
+      signal,
+    );
   }
 }

@@ -1,7 +1,7 @@
 /** The table of runs as a grid of rows, of which only those in sight have elements. */
 import { envelope } from "../data/run-curves";
 import type { RunRow, Runs } from "../data/runs";
-import { h, setAttributes, setText } from "../lib/dom";
+import { focusedNear, h, setAttributes, setText } from "../lib/dom";
 import { count, num, truncate } from "../lib/format";
 import { visibleRange } from "../lib/virtual-rows";
 import type { RunsSort } from "../protocol/types";
@@ -148,9 +148,8 @@ export class RunsGrid {
     this.el.style.setProperty("--smdw-runs-columns", ["30px", ...widths].join(" "));
     const least = columns.reduce((sum, { width }) => sum + width, 30);
     this.el.style.setProperty("--smdw-runs-width", `${least}px`);
-    const focused = this.#head.contains(this.el.ownerDocument.activeElement)
-      ? (this.el.ownerDocument.activeElement as HTMLElement).dataset.by
-      : undefined;
+    const at = focusedNear(this.el) as HTMLElement | null;
+    const focused = this.#head.contains(at) ? at?.dataset.by : undefined;
     this.#head.replaceChildren(
       h(
         "span",

@@ -30,7 +30,6 @@ export class StatisticsPanel extends PicturePanel {
   readonly #all: HTMLButtonElement;
   #scene: Scene | undefined;
   #curves = new Map<string, { key: string; curve: Curve }>();
-  #hover: number | undefined;
   #picture: StatisticsPicture | undefined;
 
   constructor(context: Context) {
@@ -70,25 +69,7 @@ export class StatisticsPanel extends PicturePanel {
       const i = steps && scale ? nearestIndex(steps, scale.invert(x)) : -1;
       return i < 0 ? undefined : steps?.[i];
     };
-    this.figure.gestures(
-      {
-        move: (at) => {
-          const hover = at && step(at.x);
-          if (hover === this.#hover) return;
-          this.#hover = hover;
-          context.redraw();
-        },
-        down: (start) => {
-          const go = (x: number) => {
-            const to = step(x);
-            if (to !== undefined) session.state.set({ step: to, follow: false });
-          };
-          go(start.x);
-          return (at) => go(at.x);
-        },
-      },
-      signal,
-    );
+    this.goesToSteps(step);
   }
 
   update(scene: Scene): void {
@@ -136,14 +117,14 @@ export class StatisticsPanel extends PicturePanel {
       emptyMessage: emptyReason(scene, "statistic"),
     };
     this.#picture = picture;
-    const at = this.#hover ?? scene.step;
+    const at = this.hovered ?? scene.step;
     const frame = main?.frames.frameAt(at);
     const words = stats.map((name) => `${label(name)} ${written(name, statistic(frame, name), 4, frame)}`);
     this.figure.paint((pen, size, paint) => drawStatistics(pen, size, paint, picture), colours);
     this.readout(
-      this.#hover === undefined
+      this.hovered === undefined
         ? `${plural(loaded, "step")} loaded`
-        : `step ${count(this.#hover)}   ${words.join("   ")}`,
+        : `step ${count(this.hovered)}   ${words.join("   ")}`,
     );
     const description = `Statistics of ${truncate(traits.tensor, 80)} at step ${scene.step}: ${words.join(", ")}.`;
     this.figure.describe(description);
