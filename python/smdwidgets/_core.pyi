@@ -653,9 +653,9 @@ class Files:
 
 @final
 class Fetched:
-    """Event files that a Python function reads, or that lie in an object store; accepted instead of `Files`.
+    """Event files that a function reads, or in an object store.
 
-    `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called from several threads. A sweep
+    Accepted instead of `Files`. `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called from several threads. A sweep
     reads `concurrency` times at once; by default as often as it has threads. With `direct`, the core reads the objects of a
     store below a prefix without Python; the function converts errors."""
 

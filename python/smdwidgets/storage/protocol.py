@@ -67,6 +67,6 @@ def beginning(storage: Storage, key: str, length: int) -> bytes:
 
 
 def reads_at_once(storage: Storage) -> int | None:
-    """Return how many reads of a storage wait at the same time; None if waiting is short."""
+    """Return how many reads may wait at the same time; None for local files."""
     found: int | None = getattr(storage, "reads_at_once", None)
     return found
