@@ -33,14 +33,15 @@ interface Opened {
 
 async function open(
   traits: Partial<Traits> = {},
-  { width = 1000, dark = false, boot = [] as ArrayBuffer[] } = {},
+  { width = 1000, dark = false, shadow = false, boot = [] as ArrayBuffer[] } = {},
 ): Promise<Opened> {
   const host = document.createElement("div");
   host.style.width = `${width}px`;
   host.style.background = dark ? "#14171b" : "#ffffff";
-  host.append(Object.assign(document.createElement("style"), { textContent: css }));
+  const root = shadow ? host.attachShadow({ mode: "open" }) : host;
+  root.append(Object.assign(document.createElement("style"), { textContent: css }));
   const el = document.createElement("div");
-  host.append(el);
+  root.append(el);
   document.body.append(host);
   const control = new AbortController();
   close = () => {
@@ -199,6 +200,15 @@ describe("rows", () => {
       { by: "lr", down: true },
       { by: "seed", down: false },
     ]);
+  });
+
+  test("the header that was clicked keeps the focus, in a shadow tree too", async () => {
+    const { el } = await open({}, { shadow: true });
+    const focused = () => (el.getRootNode() as ShadowRoot).activeElement;
+    button(el, "lr").focus();
+    button(el, "lr").click();
+    await until(() => el.querySelector("[aria-sort=ascending]"));
+    expect(focused()).toBe(button(el, "lr"));
   });
 
   test("the query leaves the rows that match; Enter goes to the rows, Escape clears it", async () => {
