@@ -13,7 +13,7 @@ All derive from :class:`SMDebugError`.
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
     ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
     ├── a record      DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
-    ├── a process     ExecutorError, VersionMismatch
+    ├── a process     ExecutorError, VersionMismatch, CompactionSuperseded
     ├── a regex       RegexTooSlow
     ├── a query       QueryError
     └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
@@ -38,6 +38,7 @@ from smdwidgets.modes import ModeKeys
 
 __all__ = [
     "CollectionFileError",
+    "CompactionSuperseded",
     "CorruptDataError",
     "DataError",
     "ExecutorError",
@@ -466,6 +467,30 @@ class IndexReaderException(SMDebugError):
 
 class VersionMismatch(SMDebugRuntimeError):
     """Two processes that work on one run have different versions of smdwidgets."""
+
+
+class CompactionSuperseded(SMDebugRuntimeError):
+    """Another process wrote or deleted the compacted index during a compaction.
+
+    Its result is kept. Call :func:`smdwidgets.compact` again to compact what is still missing.
+
+    >>> print(CompactionSuperseded("runs/mlp", by_compaction=True))
+    runs/mlp: another compaction was faster, and its result is kept
+    """
+
+    def __init__(self, run: str, by_compaction: bool) -> None:
+        super().__init__(run, by_compaction)
+        self.run = run
+        #: Whether another compaction was faster; else a hook continued or overwrote the run.
+        self.by_compaction = by_compaction
+
+    def _message(self) -> str:
+        if self.by_compaction:
+            return f"{visible(self.run, 400)}: another compaction was faster, and its result is kept"
+        return (
+            f"{visible(self.run, 400)}: a hook continued or overwrote the run meanwhile, so its index was not compacted; "
+            "compact it again"
+        )
 
 
 class UFuncTypeError(SMDebugTypeError):

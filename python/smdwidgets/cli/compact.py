@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 
 from smdwidgets._text import byte_size
 from smdwidgets.cli._run import check_not_empty, plain
+from smdwidgets.exceptions import CompactionSuperseded
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Compacted, compact
 
@@ -15,17 +17,23 @@ from smdwidgets.trials import Compacted, compact
 def run(args: argparse.Namespace) -> int:
     """Compact the runs and print a line for each."""
     done: list[Compacted] = []
+    superseded = False
     for path in args.runs:
         check_not_empty(path)
-        with Progress("compact") as progress:
-            done.append(
-                compact(path, progress=lambda folders, of, show=progress.update: show(folders, of, "folders"))  # type: ignore[misc]
-            )
+        try:
+            with Progress("compact") as progress:
+                done.append(
+                    compact(path, progress=lambda folders, of, show=progress.update: show(folders, of, "folders"))  # type: ignore[misc]
+                )
+        except CompactionSuperseded as error:
+            superseded = True
+            print(plain(f"superseded: {error}", 8000), file=sys.stderr)
+            continue
         if not args.json:
             print(_text(done[-1]))
     if args.json:
         print(json.dumps([asdict(each) for each in done], indent=2))
-    return 1 if any(each.why for each in done) else 0
+    return 3 if superseded else 1 if any(each.why for each in done) else 0
 
 
 def _text(done: Compacted) -> str:

@@ -64,7 +64,10 @@ class Bucket:
         self._storage.delete([*keys, END_FILE])
 
     def forget_compacted(self) -> None:
-        """Delete the compacted index, because its index objects are about to change."""
+        """Delete the compacted index, because its index objects change.
+
+        A compaction in progress fails, because the root object is not the one that it found.
+        """
         self._storage.delete(list(self._storage.list(OWN_PREFIX)))
 
     def resume(self) -> _core.Catalog:

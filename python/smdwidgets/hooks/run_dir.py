@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from smdwidgets import _core
+from smdwidgets._atomic import temporary_sibling
 from smdwidgets._text import listed
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
@@ -129,18 +130,29 @@ class RunDirectory:
         if not overwrite and resume is False and (found := self._used()):
             raise _holds_a_run(str(self.path), found)
         self._forget_compacted()
+        resumed = Resumed()
         if overwrite:
             self._delete()
         elif resume is not False:
             with suppress(FileNotFoundError):
                 (self.path / END_FILE).unlink()
             clear_stop(self.path)
-            return self._last_steps(None if resume is True else int(resume))
-        return Resumed()
+            resumed = self._last_steps(None if resume is True else int(resume))
+        # A compaction that began meanwhile may have listed files that are deleted now.
+        self._forget_compacted()
+        return resumed
 
     def _forget_compacted(self) -> None:
-        """Delete the compacted index, because its index files are about to change."""
-        shutil.rmtree(self.path / OWN_PREFIX, ignore_errors=True)
+        """Delete the compacted index, because its index files change.
+
+        A compaction in progress fails, because the directory that it writes to is renamed first.
+        """
+        own = self.path / OWN_PREFIX
+        away = temporary_sibling(own)
+        with suppress(OSError):
+            own.rename(away)
+            own = away
+        shutil.rmtree(own, ignore_errors=True)
 
     def _enter_bucket(self, overwrite: bool, resume: bool | int) -> Resumed:
         assert self.bucket is not None
@@ -148,6 +160,7 @@ class RunDirectory:
         if earlier and not overwrite and resume is False:
             raise _holds_a_run(self.url, earlier)
         self.bucket.forget_compacted()
+        resumed = Resumed()
         if overwrite:
             self.bucket.delete(earlier)
         elif resume is not False:
@@ -155,8 +168,11 @@ class RunDirectory:
             if next_step is not None:
                 steps = {key: _STEP_FILE.match(key.rpartition("/")[2]) for key in earlier}
                 self.bucket.delete(key for key, name in steps.items() if name and int(name[1]) >= next_step)
-            return _resumed(self.bucket.resume(), next_step)
-        return Resumed()
+            resumed = _resumed(self.bucket.resume(), next_step)
+        if overwrite or resume is not False:
+            # A compaction that began meanwhile may have listed objects that are deleted now.
+            self.bucket.forget_compacted()
+        return resumed
 
     def _take_claim(self) -> None:
         me = json.dumps(

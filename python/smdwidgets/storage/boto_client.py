@@ -178,11 +178,14 @@ class BotoObjects:
                     answers[place] = answer[0][at : at + length], answer[1]
         return [answers[place] for place in range(len(ranges))]
 
-    def put(self, key: str, content: bytes) -> str:
-        """Write an object."""
-        if len(content) >= _PUT_PART:
+    def put(self, key: str, content: bytes, if_match: str | None = None) -> str:
+        """Write an object, with a condition in one part only."""
+        condition = {} if if_match is None else {"IfMatch": _quoted(if_match)} if if_match else {"IfNoneMatch": "*"}
+        if len(content) >= _PUT_PART and not condition:
             return self._upload(key, lambda how: self._client.upload_fileobj(BytesIO(content), *how[0], **how[1]))
-        put = self._send("puts", key, lambda: self._client.put_object(Bucket=self._bucket, Key=key, Body=content))
+        put = self._send(
+            "puts", key, lambda: self._client.put_object(Bucket=self._bucket, Key=key, Body=content, **condition)
+        )
         return _bare(put.get("ETag"))
 
     def put_file(self, key: str, path: str) -> str:

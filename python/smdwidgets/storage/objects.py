@@ -33,8 +33,11 @@ class Objects(Protocol):
     def get_ranges(self, ranges: Sequence[tuple[str, int, int]]) -> Sequence[tuple[bytes, str] | Exception]:
         """Return parts of objects with ETags; close ones are read together."""
 
-    def put(self, key: str, content: bytes) -> str:
-        """Write an object and return its ETag."""
+    def put(self, key: str, content: bytes, if_match: str | None = None) -> str:
+        """Write an object and return its ETag.
+
+        With an ETag as ``if_match``, only over the object that has it; with ``""``, only if there is none.
+        """
 
     def put_file(self, key: str, path: str) -> str:
         """Write an object from a file, a large one in parts."""

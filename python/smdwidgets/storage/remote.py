@@ -209,14 +209,15 @@ class RemoteStorage:
 
     def exists(self, key: str) -> bool:
         """Return whether an object exists."""
-        return self._head(key) is not None
+        return self.head(key) is not None
 
     def age(self, key: str) -> float | None:
         """Return the seconds since an object was written, or None if it does not exist."""
-        head = self._head(key)
+        head = self.head(key)
         return None if head is None else max(0.0, time.time() - head[1])
 
-    def _head(self, key: str) -> tuple[int, float, str] | None:
+    def head(self, key: str) -> tuple[int, float, str] | None:
+        """Return size, time of the last write and ETag; None if there is no object."""
         full = self._full(key)
         return self._ask(lambda objects: objects.head(full))
 
@@ -358,13 +359,17 @@ class RemoteStorage:
 
     # ------------------------------------------------------------------------------------------------------ writing
 
-    def put(self, key: str, data: bytes | bytearray | memoryview | Path) -> None:
-        """Write an object atomically. Large files use multipart uploads."""
+    def put(self, key: str, data: bytes | bytearray | memoryview | Path, if_match: str | None = None) -> None:
+        """Write an object atomically. Large files use multipart uploads.
+
+        With an ETag as ``if_match``, only over the object that has it; with ``""``, only if there is none. Otherwise
+        :class:`~smdwidgets.storage.ObjectChanged` is raised, unless the server ignores conditions.
+        """
         full = self._full(key)
         if isinstance(data, Path):
             self._ask(lambda objects: objects.put_file(full, str(data)))
         else:
-            self._ask(lambda objects: objects.put(full, bytes(data)))
+            self._ask(lambda objects: objects.put(full, bytes(data), if_match))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; ignore missing ones."""

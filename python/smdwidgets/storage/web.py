@@ -50,7 +50,7 @@ class WebObjects:
             if found:
                 yield found
 
-    def put(self, key: str, content: bytes) -> str:
+    def put(self, key: str, content: bytes, if_match: str | None = None) -> str:
         """Raise an error: the server is read only."""
         raise _core.StoreError(key, "other", "a web server can only be read")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets import _core
-from smdwidgets._atomic import replace_file
 from smdwidgets._text import shown
 from smdwidgets.exceptions import DataError, RunNotFound
 from smdwidgets.run_end import END_FILE
@@ -20,7 +19,6 @@ from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import local_path
 from smdwidgets.trials.local import LocalRun
 from smdwidgets.trials.manifest import (
-    ROOT,
     FolderEntry,
     Manifest,
     Stamp,
@@ -29,6 +27,7 @@ from smdwidgets.trials.manifest import (
     local_stamps,
     plain_etag,
 )
+from smdwidgets.trials.manifest_files import BucketFiles, LocalFiles
 from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.trial import Trial
 
@@ -87,6 +86,7 @@ def compact(
 
     Raises:
         RunNotFound: there is no run of a hook at the path.
+        smdwidgets.exceptions.CompactionSuperseded: another compaction was faster, or a hook continued or overwrote the run meanwhile.
 
     >>> import tempfile
     >>> from smdwidgets.numpy import Hook
@@ -123,21 +123,24 @@ class _Compaction:
         self.run = run
         self.is_local = isinstance(run, LocalRun)
         self.why = ""
+        self._files = LocalFiles(run.storage, run.path) if isinstance(run, LocalRun) else BucketFiles(run.storage)
 
     def write(self, progress: Callable[[int, int], object] | None) -> Compacted:
         """Write what is new."""
+        # A hook that changes index files later deletes the file that is noted here, so that this compaction fails.
+        self._files.begin()
         # The end marker is looked for first: steps that are listed after it are complete.
         ended = self.run.storage.exists(END_FILE)
         folders = list(by_folder(self._stamps()))
         sealed = list(self._sealed(folders, ended))
-        known = self._known()
+        known, intact = self._known()
         written: list[tuple[FolderEntry, list[str]]] = []
         new = 0
         for done, (number, some) in enumerate(sealed):
             if progress is not None:
                 progress(done, len(sealed))
             entry = known.get(number)
-            if entry is None or digest(some) != (entry.times if self.is_local else entry.etags):
+            if entry is None or number not in intact or digest(some) != (entry.times if self.is_local else entry.etags):
                 entry = self._write_folder(number, some)
                 if entry is None:
                     break
@@ -145,7 +148,10 @@ class _Compaction:
             written.append((entry, [one.key for one in some]))
         root = _core.manifest_root(written) if written else b""
         if written and (new or len(written) != len(known)):
-            self._put(ROOT, root)
+            named = {entry.key for entry, _ in written}
+            self._files.end(root, [folder.key for folder in known.values() if folder.key not in named])
+        elif self.why:
+            self._files.check()
         if progress is not None:
             progress(len(sealed), len(sealed))
         return _summary(
@@ -176,12 +182,12 @@ class _Compaction:
                     return
             yield number, some
 
-    def _known(self) -> dict[int, FolderEntry]:
-        """Return the folders that are compacted already, if their files are intact."""
+    def _known(self) -> tuple[dict[int, FolderEntry], set[int]]:
+        """Return the folders that are compacted already, and which files are intact."""
         manifest = Manifest(self.run.storage)
-        if not manifest.read_root():
-            return {}
-        return {folder.number: folder for folder in manifest.folders if manifest.content_of(folder) is not None}
+        manifest.read_root()
+        intact = {folder.number for folder in manifest.folders if manifest.content_of(folder) is not None}
+        return {folder.number: folder for folder in manifest.folders}, intact
 
     def _write_folder(self, number: int, some: Sequence[Stamp]) -> FolderEntry | None:
         contents = dict(self.run.storage.read_many([one.key for one in some]))
@@ -201,14 +207,8 @@ class _Compaction:
         else:
             etags, times = list(some), None
         entry = FolderEntry(number, len(content), hashlib.sha256(content).digest(), digest(etags), times)
-        self._put(entry.key, content)
+        self._files.add(entry, content)
         return entry
-
-    def _put(self, key: str, content: bytes) -> None:
-        if isinstance(self.run, LocalRun):
-            replace_file(Path(self.run.path, key), content)
-        else:
-            self.run.storage.put(key, content)
 
 
 def compacted(trial: Trial) -> Compacted | None:

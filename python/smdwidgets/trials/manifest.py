@@ -25,6 +25,8 @@ logger = logging.getLogger("smdwidgets")
 
 MANIFEST_PREFIX: Final = OWN_PREFIX + "index-v1/"
 ROOT: Final = MANIFEST_PREFIX + "root.bin"
+#: Begins the file in the place of the root file while the first compaction of a run is in progress.
+PLACEHOLDER: Final = b"smdwopen"
 #: Runs with fewer new index files are read without a look for a compacted index, which costs a request.
 WORTHWHILE = 256
 #: Maximum size of the root file.
@@ -60,8 +62,8 @@ class FolderEntry(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the folder file."""
-        return f"{MANIFEST_PREFIX}{self.number:09d}.bin"
+        """The key of the folder file: a file of another content has another key."""
+        return f"{MANIFEST_PREFIX}{self.number:09d}-{self.content[:8].hex()}.bin"
 
 
 def as_trust(trust: str) -> Trust:
@@ -132,6 +134,8 @@ class Manifest:
         self._root: _core.ManifestRoot | None = None
         #: Size of the root file in bytes.
         self.root_size = 0
+        #: Whether there is a placeholder instead of a root file.
+        self.is_being_written = False
         #: All folders of the root file.
         self.folders: list[FolderEntry] = []
         #: Folders that can be loaded, and are not loaded yet.
@@ -143,6 +147,9 @@ class Manifest:
         """Read the root file; return whether there is a valid one."""
         try:
             content = beginning(self._storage, ROOT, LARGEST_ROOT)
+            self.is_being_written = content.startswith(PLACEHOLDER)
+            if self.is_being_written:
+                return False
             self.root_size = len(content)
             self._root = _core.ManifestRoot(ROOT, content)
         except RunIOError as error:

@@ -9,6 +9,7 @@ import pytest
 import smdwidgets
 from python.trials.test_manifest import index_path, write_index, write_run
 from smdwidgets.cli.verify import check
+from smdwidgets.exceptions import CompactionSuperseded
 from smdwidgets.numpy import Hook
 from smdwidgets.run_end import END_FILE
 from smdwidgets.storage import Connection
@@ -122,11 +123,20 @@ def test_a_locally_compacted_run_can_be_uploaded(storage, address, run, raw, buc
     assert opened(storage)[1] <= 5
 
 
-@pytest.mark.parametrize("damaged", [ROOT, MANIFEST_PREFIX + "000000001.bin"])
+def test_conditions_of_a_client_of_the_caller(storage, address, raw):
+    with pytest.raises(CompactionSuperseded, match="another compaction was faster"):
+        smdwidgets.compact(
+            address, client=raw, progress=lambda done, of: done or smdwidgets.compact(address, client=raw)
+        )
+    assert opened(storage, "root")[1] <= 5
+
+
+@pytest.mark.parametrize("damaged", ["root", "000000001-"])
 def test_damaged_files_are_not_used(storage, address, raw, bucket, damaged):
     before, _, _ = opened(storage, "none")
     smdwidgets.compact(address)
-    key = f"{PREFIX}/{damaged}"
+    [key] = [key for key in storage.list(MANIFEST_PREFIX) if key.startswith(MANIFEST_PREFIX + damaged)]
+    key = f"{PREFIX}/{key}"
     data = raw.get_object(Bucket=bucket, Key=key)["Body"].read()
     for body in (None, data[:-5], b"", bytes(len(data))):
         if body is None:

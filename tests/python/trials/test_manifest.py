@@ -14,11 +14,18 @@ import pytest
 import smdwidgets
 from smdwidgets import _core, cli
 from smdwidgets.cli.verify import check
-from smdwidgets.exceptions import CorruptDataError, RunNotFound, SMDebugValueError, TruncatedDataError
+from smdwidgets.exceptions import (
+    CompactionSuperseded,
+    CorruptDataError,
+    RunNotFound,
+    SMDebugValueError,
+    TruncatedDataError,
+)
 from smdwidgets.numpy import Hook
 from smdwidgets.run_end import END_FILE
+from smdwidgets.trials.compaction import compacted
 from smdwidgets.trials.local import LocalRun
-from smdwidgets.trials.manifest import LARGEST_ROOT, MANIFEST_PREFIX, ROOT, FolderEntry
+from smdwidgets.trials.manifest import LARGEST_ROOT, MANIFEST_PREFIX, PLACEHOLDER, ROOT, FolderEntry
 
 STEPS = range(0, 3000, 10)
 
@@ -34,6 +41,11 @@ def write_index(root, step, worker="worker_0", tensors=3, **more):
     events = f"events/{step:012d}/{step:012d}_{worker}.tfevents"
     meta = {"mode": "TRAIN", "mode_step": step, "event_file_name": events}
     path.write_text(json.dumps({"meta": meta, "tensor_payload": entries, "shape_payload": [], **more}))
+
+
+def folder_file(root, number):
+    [path] = (root / MANIFEST_PREFIX).glob(f"{number:09d}-*.bin")
+    return path
 
 
 def write_run(root, steps=STEPS, workers=("worker_0",), ended=True):
@@ -170,7 +182,7 @@ def test_malformed_and_foreign_files_are_read_by_themselves(run):
     assert check(str(run))["faults"]
 
 
-def damage_root(content, folder):
+def damage_root(content):
     yield b""
     yield content[:30]
     yield content[:-1]
@@ -184,8 +196,8 @@ def damage_root(content, folder):
 def test_a_damaged_root_file_is_reported_and_not_used(run, caplog):
     before = read(run)[:2]
     smdwidgets.compact(run)
-    root, folder = run / ROOT, (run / MANIFEST_PREFIX / "000000000.bin").read_bytes()
-    for content in damage_root(root.read_bytes(), folder):
+    root = run / ROOT
+    for content in damage_root(root.read_bytes()):
         root.write_bytes(content)
         caplog.clear()
         found, problems, [(key, _)] = read(run, "root")
@@ -199,15 +211,15 @@ def test_a_damaged_root_file_is_reported_and_not_used(run, caplog):
 def test_a_damaged_folder_file_is_reported_and_not_used(run):
     before = read(run)[:2]
     smdwidgets.compact(run)
-    folder = run / MANIFEST_PREFIX / "000000001.bin"
-    content, other = folder.read_bytes(), (run / MANIFEST_PREFIX / "000000000.bin").read_bytes()
+    folder = folder_file(run, 1)
+    content, other = folder.read_bytes(), folder_file(run, 0).read_bytes()
     for damaged in (b"", content[:50], content[:-1] + b"x", other, content + b"x"):
         folder.write_bytes(damaged)
         found, problems, reported = read(run, "root")
         assert (found, problems) == before
         # What follows the size in the root file is not read.
         assert [key for key, _ in reported] == (
-            [] if damaged == content + b"x" else [f"{MANIFEST_PREFIX}000000001.bin"]
+            [] if damaged == content + b"x" else [f"{MANIFEST_PREFIX}{folder.name}"]
         )
     folder.unlink()
     assert read(run, "root")[:2] == before
@@ -228,8 +240,8 @@ def test_a_hostile_folder_file_with_the_right_hash_is_not_used(run):
         b"\x00\x00\x00\x00\x00\x7f" + bytes(8),
     ):
         hostile = repack(body, b"smdwfold")
-        (run / folders[0].key).write_bytes(hostile)
         named = folders[0]._replace(size=len(hostile), content=hashlib.sha256(hostile).digest())
+        (run / named.key).write_bytes(hostile)
         entries = [(tuple(each), root.keys(at)) for at, each in enumerate([named, *folders[1:]])]
         (run / ROOT).write_bytes(_core.manifest_root(entries))
         found, problems, [(key, message)] = read(run, "root")
@@ -340,6 +352,94 @@ def test_verify_and_inspect_know_the_compacted_index(tmp_path, capsys):
     assert fault["file"] == key
     (run / ROOT).write_bytes(b"damaged")
     assert ROOT in [fault["file"] for fault in check(str(run))["faults"]]
+
+
+def while_compacting(run, work):
+    """Compact a run; do some work when its first folder is about to be written."""
+    todo = [work]
+    return smdwidgets.compact(run, progress=lambda done, of: todo and todo.pop()())
+
+
+def names_of(run):
+    return {path.name for path in (run / MANIFEST_PREFIX).iterdir()}
+
+
+def test_the_later_of_two_compactions_says_so_and_leaves_nothing(run):
+    def other():
+        write_index(run, 5, tensors=4)
+        assert smdwidgets.compact(run).files == 301
+
+    with pytest.raises(CompactionSuperseded, match="another compaction was faster, and its result is kept"):
+        while_compacting(run, other)
+    assert len(names_of(run)) == 4
+    assert read(run, "root") == read(run)
+    # A run that has a compacted index.
+    write_index(run, 15, tensors=2)
+
+    def again():
+        write_index(run, 1005, tensors=5)
+        assert smdwidgets.compact(run).written == 2
+
+    with pytest.raises(CompactionSuperseded) as raised:
+        while_compacting(run, again)
+    assert (raised.value.run, raised.value.by_compaction) == (str(run), True)
+    assert len(names_of(run)) == 4
+    assert read(run, "root") == read(run)
+    assert smdwidgets.compact(run).written == 0
+
+
+@pytest.mark.parametrize("options", [{"overwrite": True}, {"resume": True}, {"resume": 5}])
+@pytest.mark.parametrize("has_index", [False, True])
+def test_a_hook_that_changes_a_run_wins_over_a_compaction(tmp_path, options, has_index):
+    run = tmp_path / "run"
+    with Hook(run) as hook:
+        for _ in range(20):
+            hook.save_scalar("loss", 0.5)
+            hook.step()
+    if has_index:
+        smdwidgets.compact(run)
+        write_index(run, 3, tensors=1)
+
+    def change():
+        with Hook(run, **options) as hook:
+            hook.save_scalar("other", 0.5)
+
+    with pytest.raises(CompactionSuperseded, match="a hook continued or overwrote the run meanwhile") as raised:
+        while_compacting(run, change)
+    assert not raised.value.by_compaction
+    assert not (run / MANIFEST_PREFIX).exists()
+    assert read(run, "root") == read(run)
+    assert not list(run.rglob("*.tmp*"))
+    smdwidgets.compact(run)
+    assert read(run, "root") == read(run)
+
+
+def test_a_compaction_that_was_killed_leaves_a_placeholder(tmp_path, caplog):
+    run = write_run(tmp_path / "run")
+    before = read(run)
+    with pytest.raises(KeyboardInterrupt):
+        while_compacting(run, interrupt)
+    assert (run / ROOT).read_bytes().startswith(PLACEHOLDER)
+    assert read(run, "root") == before
+    assert compacted(smdwidgets.create_trial(run)) is None
+    assert not caplog.records
+    assert smdwidgets.compact(run).written == 3
+    assert len(names_of(run)) == 4
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_command_of_the_later_compaction(run, capsys, monkeypatch):
+    def superseded(path, progress):
+        return while_compacting(path, lambda: smdwidgets.compact(path))
+
+    monkeypatch.setattr("smdwidgets.cli.compact.compact", superseded)
+    assert cli.main(["compact", str(run), "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert json.loads(out) == []
+    assert err == f"superseded: {run}: another compaction was faster, and its result is kept\n"
 
 
 def test_command(run, tmp_path, capsys):

@@ -7,7 +7,11 @@ Examples:
   smdwidgets compact runs/mlp
   smdwidgets compact s3://bucket/jobs/mnist runs/mlp --json
 
-Exit codes: 0 success, 1 some complete steps could not be compacted, 2 a run could not be opened or written
+If two compactions of a run overlap, the first one to finish is kept. The other one writes "another compaction was faster" to standard
+error and exits with code 3, as does a compaction while a hook continues or overwrites the run.
+
+Exit codes: 0 success, 1 some complete steps could not be compacted, 2 a run could not be opened or written, 3 another compaction was
+faster, or a hook continued or overwrote a run meanwhile
 """
 
 from __future__ import annotations
