@@ -1215,6 +1215,10 @@ class ObjectStore:
         """Yield the same by pages of up to 1,000, each requested when it is needed.
 
         A page may be empty."""
+    def folder(self, folder: str) -> tuple[Sequence[str], Sequence[tuple[str, int, float, str]]]:
+        """Return the folders in a folder, and its objects as `list` does.
+
+        Its name ends with a slash; that of the root is empty. The folders' names do not."""
     def head(self, key: str) -> tuple[int, float, str] | None:
         """Return (size, seconds since 1970, ETag) of an object, or None."""
     def get(self, key: str, limit: int) -> tuple[bytes, str]:

@@ -9,16 +9,17 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 from smdwidgets._text import shown
-from smdwidgets.exceptions import RunNotFound, SMDebugValueError
+from smdwidgets.exceptions import RunNotFound
 from smdwidgets.rules.progress import Progress
-from smdwidgets.run_table.discovery import FoundRun, find_runs
+from smdwidgets.run_table.discovery import FoundRun, find_remote_runs, find_runs
 from smdwidgets.run_table.groups import RunGroup, RunGroups, Spread
 from smdwidgets.run_table.index import RunIndex
 from smdwidgets.run_table.summary import Summary, summarize
 from smdwidgets.run_table.table import Run, RunTable
-from smdwidgets.storage.address import is_address
+from smdwidgets.storage.address import is_address, parse
 from smdwidgets.storage.local import local_path
 
 __all__ = ["Run", "RunGroup", "RunGroups", "RunTable", "Spread", "runs"]
@@ -34,33 +35,27 @@ def runs(
     findings: bool = False,
     cache: bool | str | os.PathLike[str] = True,
     progress: Callable[[int, int], object] | None = None,
+    **connection: Any,
 ) -> RunTable:
-    """Return the table of all runs below a directory.
+    """Return the table of all runs below a directory or the address of a store.
 
     TensorBoard logs and runs that hooks saved are found with one walk, and read in parallel. What the table shows is kept in
-    the user's cache directory. A later call reads only runs whose files have changed.
+    the user's cache directory. A later call reads only runs whose files have changed. In a store, each folder is listed once, and a run
+    that has ended is read again only if an object directly in its folder has changed.
 
     Args:
-        root: the directory.
+        root: the directory, or an address such as ``s3://bucket/prefix``.
         tags: curves that are columns: tags, or ``min(tag)`` and similar. None: up to four losses and metrics.
         findings: diagnose each run; the column ``findings`` has the number of findings.
         cache: whether to use the cache, or the file of the cache.
         progress: called with the number of runs that were read and their total. None: a progress bar if it takes long.
+        **connection: for a store, the fields of :class:`~smdwidgets.storage.Connection`.
 
     >>> table = smdwidgets.runs("logs")                            # doctest: +SKIP
     >>> table.sort("min(val_loss)")[:10]                           # doctest: +SKIP
     >>> table.group("hparams.lr").to_pandas()                      # doctest: +SKIP
     """
-    text = os.fspath(root)
-    if is_address(text):
-        raise SMDebugValueError(
-            f"runs() reads local directories, got {shown(text)}; open the runs of a bucket with "
-            "smdwidgets.create_trials(...) and pass a list of them to smdwidgets.explore"
-        )
-    path = local_path(root)
-    if not os.path.isdir(path):
-        raise RunNotFound(path)
-    found = find_runs(path)
+    path, found = _found(root, connection)
     index = None if cache is False else RunIndex(None if cache is True else cache)
     known = {} if index is None else index.read(path)
     summaries: dict[str, Summary] = {}
@@ -74,6 +69,21 @@ def runs(
     table = RunTable(path, [Run(run, summaries[run.path]) for run in found], complete=True)
     chosen = [tags] if isinstance(tags, str) else tags
     return table if chosen is None else table.columns_of(*chosen)
+
+
+def _found(root: str | os.PathLike[str], connection: dict[str, Any]) -> tuple[str, list[FoundRun]]:
+    """Return the path or address in its usual form, and the runs below it."""
+    text = os.fspath(root)
+    if is_address(text):
+        address = parse(text).url.rstrip("/")
+        with Progress("folders") as bar:
+            return address, find_remote_runs(address, connection, bar.update)
+    if connection:
+        raise TypeError(f"{min(connection)} requires the address of a store, got {shown(text, 400)}")
+    path = local_path(root)
+    if not os.path.isdir(path):
+        raise RunNotFound(path)
+    return path, find_runs(path)
 
 
 def _read(

@@ -1,19 +1,25 @@
-"""Find the runs below a directory, with one walk over it."""
+"""Find the runs below a directory or an address, with one walk over it."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from smdwidgets.sources import Tree
 from smdwidgets.trials import Trial
 from smdwidgets.trials.discovery import RunFiles, runs_in
 from smdwidgets.trials.tensorboard_layout import is_event_file
-from smdwidgets.trials.utils import open_run
+from smdwidgets.trials.utils import open_remote_run, open_run, refuse_other_formats
+
+if TYPE_CHECKING:
+    from smdwidgets.storage.remote import Listed
 
 #: Name of the state file that says that a run in smdebug's format has ended.
 _END = "training_job_end.ts"
@@ -23,7 +29,7 @@ HPARAMS = "hparams.json"
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run below a directory: what identifies its content, and how to open it."""
+    """A run that was found: what identifies its content, and how to open it."""
 
     name: str
     path: str
@@ -71,6 +77,74 @@ def find_runs(root: str) -> list[FoundRun]:
             )
         )
     return found
+
+
+def find_remote_runs(
+    address: str, connection: Mapping[str, Any], progress: Callable[[int, int], object] | None = None
+) -> list[FoundRun]:
+    """Return the runs below an address of a store, in natural order of their names.
+
+    Args:
+        address: the address.
+        connection: fields of :class:`~smdwidgets.storage.Connection`.
+        progress: called with the number of listed folders and of the folders known so far.
+    """
+    from smdwidgets.storage.connection import Connection  # imported for stores only
+    from smdwidgets.trials.remote_discovery import last_write, newest, runs_below, walk
+
+    with closing(Connection(**connection).storage(address)) as storage:
+        tree = walk(storage, progress)
+        runs = runs_below(storage, tree)
+        hooks = [run for run, files in runs.items() if files.of_hook]
+        with ThreadPoolExecutor(storage.concurrency) as pool:
+            try:
+                changing = dict(
+                    zip(hooks, pool.map(lambda run: last_write(storage, run, tree.hooks[run]), hooks), strict=True)
+                )
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+    if not runs:
+        refuse_other_formats(address, tree.files)
+    events: dict[str, list[Listed]] = {}
+    for key in tree.event_files():
+        events.setdefault(key.rpartition("/")[0], []).append(tree.files[key])
+    root = address.rstrip("/")
+    found = []
+    for run, files in runs.items():
+        seen = changing[run] if files.of_hook else [one for part in files.layout for one in events.get(part.path, ())]
+        layout = [(one.path, one.worker, one.mode.value, one.suffix) for one in files.layout]
+        name = run or root.rpartition("/")[2]
+        path = f"{root}/{run}" if run else root
+        versions = sorted((one.key, one.size, one.written, one.etag) for one in seen)
+        signature = _digest([files.kind, layout, versions])
+        found.append(
+            FoundRun(name, path, files.kind, signature, newest(seen), RemoteOpener(root, run, files, name, connection))
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class RemoteOpener:
+    """Opens a run below an address, also in another process, unless it needs secrets."""
+
+    root: str
+    run: str
+    files: RunFiles
+    name: str
+    connection: Mapping[str, Any] = field(repr=False)
+
+    def __call__(self) -> Trial:
+        """Return the run, which is read at its first query."""
+        # As with local runs, a run that has not ended may lack files.
+        own = {"skip_bad_index": True, "wait": 0.0} if self.files.of_hook else {}
+        options = {**self.connection, **own, "lazy": None if self.files.of_hook else True}
+        return open_remote_run(self.root, self.run, self.files, self.name, None, options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        from smdwidgets.storage.connection import check_picklable  # imported for stores only
+
+        check_picklable(self.connection)
+        return vars(self)
 
 
 def _open(root: str, run: str, files: RunFiles, name: str) -> Trial:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,9 @@ from smdwidgets.diagnosis import diagnose
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.run_table.curves import bin_curve
 from smdwidgets.run_table.discovery import HPARAMS, FoundRun
+from smdwidgets.storage.address import is_address
+from smdwidgets.storage.local import LocalStorage
+from smdwidgets.storage.protocol import Storage, beginning
 from smdwidgets.trials import TensorBoardTrial, Trial
 
 #: Version of the summaries; entries of other versions are made again.
@@ -71,7 +74,7 @@ def _summary(trial: Trial, found: FoundRun) -> Summary:
         if len(values) and len(tags) < _MOST_CURVES:
             tags[name] = _statistics(at, values)
     if not math.isfinite(began):
-        began, ended = _times_of_files(found)
+        began, ended = _times_of_files(trial, found)
     end = trial.run_end()
     return {
         "steps": len(steps),
@@ -80,7 +83,7 @@ def _summary(trial: Trial, found: FoundRun) -> Summary:
         "duration": ended - began if math.isfinite(began) else None,
         "end": None if end is None or isinstance(trial, TensorBoardTrial) else end.how,
         "tags": tags,
-        "hparams": trial.hparams() or _hparams_beside(found),
+        "hparams": trial.hparams() or _hparams_beside(trial, found),
         "damaged": len(trial.problems()),
     }
 
@@ -140,16 +143,24 @@ def _statistics(steps: NDArray[np.int64], values: Floats) -> dict[str, Any]:
     return found
 
 
-def _hparams_beside(found: FoundRun) -> dict[str, Any]:
+def _hparams_beside(trial: Trial, found: FoundRun) -> dict[str, Any]:
     """Return the hyperparameters of ``hparams.json`` in the run."""
-    path = Path(found.path, HPARAMS)
+    storage, folder = _files_of(trial, found)
     try:
-        if path.stat().st_size > _LARGEST_HPARAMS:
-            return {}
-        read = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content = beginning(storage, folder + HPARAMS, _LARGEST_HPARAMS + 1)
+        read = json.loads(content) if len(content) <= _LARGEST_HPARAMS else None
+    except (SMDebugError, OSError, ValueError, RecursionError):
         return {}
     return flat(read) if isinstance(read, dict) else {}
+
+
+def _files_of(trial: Trial, found: FoundRun) -> tuple[Storage, str]:
+    """Return where the files of a run are, and the prefix of their keys."""
+    if is_address(found.path):
+        run = getattr(trial, "run", "")
+        storage: Storage = trial._run.storage  # type: ignore[attr-defined]  # all runs in stores have one
+        return storage, f"{run}/" if run else ""
+    return LocalStorage(found.path), ""
 
 
 def flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -174,10 +185,13 @@ def _plain(value: float) -> float | str:
     return float(value) if math.isfinite(value) else str(float(value))
 
 
-def _times_of_files(found: FoundRun) -> tuple[float, float]:
+def _times_of_files(trial: Trial, found: FoundRun) -> tuple[float, float]:
     """Return when the run began and was last written, by the times of its files."""
+    storage, folder = _files_of(trial, found)
     try:
-        times = [file.stat().st_mtime for file in Path(found.path, "collections").rglob("*.json")]
-    except OSError:
-        times = []
-    return (min(times), max(found.written, min(times))) if times else (math.inf, -math.inf)
+        keys = [key for key in storage.list(f"{folder}collections/") if key.endswith(".json")]
+        ages = [age for key in keys if (age := storage.age(key)) is not None]
+    except (SMDebugError, OSError):
+        ages = []
+    began = time.time() - max(ages, default=math.nan)
+    return (began, max(found.written, began)) if ages else (math.inf, -math.inf)

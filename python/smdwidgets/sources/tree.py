@@ -34,17 +34,34 @@ def of_hook(name: str) -> bool:
     return name in _OF_HOOKS or name.endswith(".smd")
 
 
-def _is_of_hook(entries: Iterable[os.DirEntry[str]]) -> bool:
-    """Return whether a hook wrote these entries.
+def holds_steps(names: Iterable[str]) -> bool:
+    """Return whether a directory with these entries can be one of a hook.
 
     Other programs have directories named ``index``, too.
+
+    >>> holds_steps(["000000000"]), holds_steps(["page.html"])
+    (True, False)
     """
+    return any(map(_STEPS.fullmatch, names))
+
+
+def is_searched(name: str) -> bool:
+    """Return whether runs are looked for in a directory of this name.
+
+    >>> is_searched("run"), is_searched(".git")
+    (True, False)
+    """
+    return bool(name) and not name.startswith(".") and name != "__pycache__"
+
+
+def _is_of_hook(entries: Iterable[os.DirEntry[str]]) -> bool:
+    """Return whether a hook wrote these entries."""
     for entry in entries:
         if of_hook(entry.name):
             if entry.name not in ("collections", "index"):
                 return True
             with suppress(OSError), os.scandir(entry.path) as below:
-                if any(_STEPS.fullmatch(one.name) for one in below):
+                if holds_steps(one.name for one in below):
                     return True
     return False
 
@@ -109,7 +126,7 @@ class Tree:
                     continue
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        if not entry.name.startswith(".") and entry.name != "__pycache__":
+                        if is_searched(entry.name):
                             below.append((entry.path, base + entry.name + "/"))
                     elif entry.is_file(follow_symlinks=False) or self._is_link_inside(entry):
                         found.append(base + entry.name)

@@ -122,12 +122,25 @@ class BotoObjects:
 
     def pages(self, prefix: str, start_after: str = "") -> Iterator[list[Entry]]:
         """Yield the objects whose keys begin with ``prefix``, in the order of keys."""
-        arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": prefix, "MaxKeys": _PAGE}
-        if start_after:
-            arguments["StartAfter"] = start_after
+        arguments = {"StartAfter": start_after} if start_after else {}
+        for page in self._listed(prefix, arguments):
+            yield [_entry(found) for found in page.get("Contents", ())]
+
+    def folder(self, folder: str) -> tuple[list[str], list[Entry]]:
+        """Return the folders and the objects that are directly in a folder."""
+        folders: list[str] = []
+        entries: list[Entry] = []
+        for page in self._listed(folder, {"Delimiter": "/"}):
+            folders += [found["Prefix"].removesuffix("/") for found in page.get("CommonPrefixes", ())]
+            entries += [_entry(found) for found in page.get("Contents", ())]
+        return folders, entries
+
+    def _listed(self, prefix: str, options: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """Yield the answers of a listing."""
+        arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": prefix, "MaxKeys": _PAGE, **options}
         while True:
             page = self._send("lists", prefix, lambda: self._client.list_objects_v2(**arguments))
-            yield [_entry(found) for found in page.get("Contents", ())]
+            yield page
             if not page.get("IsTruncated"):
                 return
             token = page.get("NextContinuationToken")

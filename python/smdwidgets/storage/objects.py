@@ -18,6 +18,12 @@ class Objects(Protocol):
     def pages(self, prefix: str, start_after: str = "") -> Iterator[list[Entry]]:
         """Yield the objects whose keys begin with ``prefix``, in the order of keys."""
 
+    def folder(self, folder: str) -> tuple[Sequence[str], Sequence[Entry]]:
+        """Return the folders and the objects that are directly in a folder.
+
+        Its name ends with a slash, unless it is empty. Those of the folders in it do not.
+        """
+
     def head(self, key: str) -> tuple[int, float, str] | None:
         """Return size, time of the last write and ETag; None if there is no object."""
 

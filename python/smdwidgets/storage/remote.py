@@ -204,6 +204,21 @@ class RemoteStorage:
                     self._versions[_stem(key) if key.startswith("index/") else key] = f"{etag} {written}"
                 yield Listed(key, None if size < 0 else size, written or None, etag)
 
+    def folder(self, folder: str) -> tuple[Sequence[str], Sequence[Listed]]:
+        """Return the keys of the folders and the objects directly in a folder.
+
+        It is a key that ends with a slash, or empty for the prefix. The keys of the folders in it do not end with one. A folder of
+        up to 1,000 entries takes one request.
+        """
+        below, skip = self._full(folder, is_prefix=True), len(self.address.below(""))
+        folders, entries = self._ask(lambda objects: objects.folder(below))
+        return [key[skip:] for key in folders if not _CONTROL.search(key)], [
+            Listed(key[skip:], None if size < 0 else size, written or None, etag)
+            for key, size, written, etag in entries
+            # Some programs create an empty object for a folder.
+            if not _CONTROL.search(key) and key != below
+        ]
+
     def _version_of(self, key: str) -> str:
         return self._versions.get(key) or self._versions.get(_stem(key), "")
 

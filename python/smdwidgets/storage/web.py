@@ -50,6 +50,20 @@ class WebObjects:
             if found:
                 yield found
 
+    def folder(self, folder: str) -> tuple[list[str], list[Entry]]:
+        """Return the folders and the files that are directly in a folder."""
+        listed = self._listing_file()
+        if listed is None:
+            links = self._links(folder.rstrip("/"), is_first=folder.rstrip("/") == self._prefix)
+            return [key for key, is_folder in links if is_folder], [
+                (key, -1, 0.0, "") for key, is_folder in links if not is_folder
+            ]
+        inside = [entry for entry in listed if entry[0].startswith(folder)]
+        names = {entry[0][len(folder) :].partition("/")[0] for entry in inside if "/" in entry[0][len(folder) :]}
+        return sorted(folder + name for name in names), [
+            entry for entry in inside if "/" not in entry[0][len(folder) :]
+        ]
+
     def put(self, key: str, content: bytes, if_match: str | None = None) -> str:
         """Raise an error: the server is read only."""
         raise _core.StoreError(key, "other", "a web server can only be read")

@@ -56,7 +56,15 @@ def runs_in(tree: Tree) -> dict[str, RunFiles]:
     joined = logs_of_sources(logs, sources)
     for run, files in sources.items():
         found[run] = RunFiles(sources=files, layout=logs.pop(joined[run]) if run in joined else ())
-    found |= {run: RunFiles(layout=layout) for run, layout in logs.items()}
+    return in_natural_order(found | {run: RunFiles(layout=layout) for run, layout in logs.items()})
+
+
+def in_natural_order(found: Mapping[str, RunFiles]) -> dict[str, RunFiles]:
+    """Return runs in the natural order of their directories.
+
+    >>> list(in_natural_order({"run10": RunFiles(), "run9": RunFiles()}))
+    ['run9', 'run10']
+    """
     return {
         run: found[run] for run in sorted(found, key=lambda run: [(natural(part), part) for part in run.split("/")])
     }

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import did_you_mean, listed, shown
 from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDebugValueError
 from smdwidgets.storage.address import FORMS, is_address, parse
 from smdwidgets.storage.local import local_path
-from smdwidgets.storage.protocol import Storage
 from smdwidgets.trials.discovery import RunFiles, chosen_run, find_runs
 from smdwidgets.trials.local import LocalTrial
 from smdwidgets.trials.sources import SourceTrial
-from smdwidgets.trials.tensorboard import TensorBoardTrial, runs_in
+from smdwidgets.trials.tensorboard import TensorBoardTrial
 from smdwidgets.trials.tensorboard_layout import Directory
 from smdwidgets.trials.trial import Trial
+
+if TYPE_CHECKING:
+    from smdwidgets.storage.remote import RemoteStorage
 
 #: Arguments of smdebug that have no effect, since reading is always parallel.
 _WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "output_dir"})
@@ -91,12 +93,12 @@ def create_trial(
     if is_address(text):
         try:
             return _open_remote(text, name, range_steps, options)
-        except RunNotFound as missing:
-            try:
-                return _open_log(text, name, range_steps, options)
-            except RunNotFound:
-                _refuse_other_formats(text, options)
-                raise missing from None
+        except RunNotFound:
+            found = remote_runs(text, options)
+            if not found:
+                raise
+            chosen = chosen_run(text, found)
+            return open_remote_run(text, chosen, found[chosen], name, range_steps, options)
     root, run = _in_store(local_path(text))
     runs = _runs_for(options, find_runs(root))
     if run and runs and run not in runs:
@@ -184,7 +186,7 @@ def create_trials(
     Takes the arguments of :func:`create_trial`. The name of a run is its directory relative to ``path``; a path that is
     itself a run is named after its last part.
 
-    The directory is listed once, and each run is read at its first query. With ``lazy=False``, all runs are read now, in
+    The directory is listed once, in a store each folder once, and each run is read at its first query. With ``lazy=False``, all runs are read now, in
     parallel.
 
     >>> trials = create_trials("runs")                                 # doctest: +SKIP
@@ -197,13 +199,8 @@ def create_trials(
             trial: Trial = _open_remote(text, None, range_steps, options)
             return {trial.name: trial}
         except RunNotFound:
-            storage = _storage(text, options)
-            try:
-                runs = {run: RunFiles(layout=layout) for run, layout in runs_in(storage).items()}
-            finally:
-                storage.close()
+            runs = remote_runs(text, options)
             if not runs:
-                _refuse_other_formats(text, options)
                 raise
     else:
         runs = _runs_for(options, find_runs(root))
@@ -216,7 +213,7 @@ def create_trials(
     for run, files in runs.items():
         name = None if len(runs) == 1 or not run else run
         if is_address(text):
-            trial = _open_log(text, name, range_steps, lazy, run, files.layout)
+            trial = open_remote_run(text, run, files, name, range_steps, lazy)
         else:
             trial = open_run(root, run, files, name, range_steps, lazy)
         opened[run or trial.name] = trial
@@ -227,26 +224,40 @@ def create_trials(
 
 
 def _open_remote(
-    text: str, name: str | None, range_steps: tuple[int | None, int | None] | None, options: dict[str, Any]
+    text: str, name: str | None, range_steps: tuple[int | None, int | None] | None, options: Mapping[str, Any]
 ) -> Trial:
     from smdwidgets.trials.remote import RemoteTrial  # imported for stores only
 
     return RemoteTrial(name, text, range_steps, **_without(options, _FOR_LOGS))
 
 
-def _storage(text: str, options: dict[str, Any]) -> Storage:
+def _storage(text: str, options: Mapping[str, Any]) -> RemoteStorage:
     from smdwidgets.storage.connection import SETTINGS, Connection  # imported for stores only
 
     return Connection(**{key: options[key] for key in options.keys() & SETTINGS}).storage(text)
 
 
-def _refuse_other_formats(text: str, options: dict[str, Any]) -> None:
-    """Raise an error if there are files of formats that are read locally only."""
+def remote_runs(text: str, options: Mapping[str, Any]) -> dict[str, RunFiles]:
+    """Return the runs below an address by folder.
+
+    Raises an error if there are none, but files of formats that are read locally only.
+    """
+    from smdwidgets.trials.remote_discovery import runs_below, walk  # imported for stores only
+
     storage = _storage(text, options)
     try:
-        found = next((key for key in storage.list("") if key.endswith(_LOCAL_ONLY)), None)
+        tree = walk(storage)
+        found = _runs_for(options, runs_below(storage, tree))
     finally:
         storage.close()
+    if not found:
+        refuse_other_formats(text, tree.files)
+    return found
+
+
+def refuse_other_formats(text: str, keys: Iterable[str]) -> None:
+    """Raise an error if there are files of formats that are read locally only."""
+    found = next((key for key in keys if key.endswith(_LOCAL_ONLY)), None)
     if found is not None:
         raise SMDebugNotImplementedError(
             f"{shown(text, 400)} has no run of a hook and no TensorBoard log, but {shown(found, 400)}; such files are read from a "
@@ -254,13 +265,29 @@ def _refuse_other_formats(text: str, options: dict[str, Any]) -> None:
         )
 
 
+def open_remote_run(
+    text: str,
+    run: str,
+    files: RunFiles,
+    name: str | None,
+    range_steps: tuple[int | None, int | None] | None,
+    options: Mapping[str, Any],
+) -> Trial:
+    """Open a run below an address."""
+    if not files.of_hook:
+        return _open_log(text, name, range_steps, options, run, files.layout)
+    # A run that is found by a listing is read at its first query, like one in a directory.
+    unread = {"unread": options.get("lazy") is True}
+    return _open_remote(f"{text.rstrip('/')}/{run}", name, range_steps, {**options, **unread})
+
+
 def _open_log(
     text: str,
     name: str | None,
     range_steps: tuple[int | None, int | None] | None,
-    options: dict[str, Any],
-    run: str | None = None,
-    layout: Sequence[Directory] | None = None,
+    options: Mapping[str, Any],
+    run: str,
+    layout: Sequence[Directory],
 ) -> TensorBoardTrial:
     log_options: dict[str, Any] = {key: options[key] for key in options.keys() & _FOR_LOGS}
     log_options |= {"run": run, "layout": layout, "lazy": options.get("lazy") is True}

@@ -303,6 +303,20 @@ impl ObjectStore {
         self.run(py, |client| async move { client.delete(keys).await })
     }
 
+    fn folder(&self, py: Python<'_>, folder: &str) -> PyResult<(Vec<String>, Vec<Listed>)> {
+        let (mut folders, mut entries, mut token) = (Vec::new(), Vec::new(), None);
+        loop {
+            let of = folder.to_owned();
+            let page = self.run(py, |client| async move { client.folder(&of, token.as_deref()).await })?;
+            folders.extend(page.folders);
+            entries.extend(page.entries.into_iter().map(listed));
+            token = page.next;
+            if token.is_none() {
+                return Ok((folders, entries));
+            }
+        }
+    }
+
     fn requests(&self) -> (u64, u64, u64, u64, u64, u64, u64) {
         self.store.requests().into()
     }

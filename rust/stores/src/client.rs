@@ -50,6 +50,8 @@ pub struct Entry {
 pub struct Page {
     /// Its objects.
     pub entries: Vec<Entry>,
+    /// The folders in a folder, without the slashes at their ends.
+    pub folders: Vec<String>,
     /// Asks for the next page; `None` after the last one.
     pub next: Option<String>,
 }
@@ -163,15 +165,25 @@ impl Client {
 
     /// A page of the objects whose keys begin with `prefix` and are above `start_after`.
     pub async fn page(&self, prefix: &str, start_after: &str, token: Option<&str>) -> Result<Page> {
-        let Some(pages) = &self.bucket.pages else {
-            return Err(Error::new(prefix, Code::Other, "a plain web server has no list of objects"));
-        };
         let options = PaginatedListOptions {
             offset: (token.is_none() && !start_after.is_empty()).then(|| start_after.to_owned()),
-            max_keys: Some(PAGE),
             page_token: token.map(str::to_owned),
             ..PaginatedListOptions::default()
         };
+        self.listed(prefix, start_after, options).await
+    }
+
+    /// A page of the objects and folders directly in a folder, whose name ends with a slash; the root's is empty.
+    pub async fn folder(&self, folder: &str, token: Option<&str>) -> Result<Page> {
+        let (delimiter, page_token) = (Some("/".into()), token.map(str::to_owned));
+        self.listed(folder, "", PaginatedListOptions { delimiter, page_token, ..Default::default() }).await
+    }
+
+    async fn listed(&self, prefix: &str, start_after: &str, options: PaginatedListOptions) -> Result<Page> {
+        let Some(pages) = &self.bucket.pages else {
+            return Err(Error::new(prefix, Code::Other, "a plain web server has no list of objects"));
+        };
+        let options = PaginatedListOptions { max_keys: Some(PAGE), ..options };
         let found = self.repeat(Kind::List, prefix, || {
             let (pages, options) = (pages.clone(), options.clone());
             async move { Ok(pages.list_paginated(Some(prefix).filter(|prefix| !prefix.is_empty()), options).await?) }
@@ -186,7 +198,12 @@ impl Client {
         let entries = found.result.objects.into_iter().map(entry);
         // Some servers ignore the start.
         let entries = entries.filter(|entry| entry.key.starts_with(prefix) && entry.key.as_str() > start_after);
-        Ok(Page { entries: entries.collect(), next: found.page_token })
+        let folder = |path| {
+            let key = keys::decode(path);
+            key.strip_suffix('/').map_or(key.clone(), str::to_owned)
+        };
+        let folders = found.result.common_prefixes.iter().map(folder).collect();
+        Ok(Page { entries: entries.collect(), folders, next: found.page_token })
     }
 
     /// The size, the time and the ETag of an object, or `None` if there is none.

@@ -7,8 +7,8 @@ use object_store::path::{Path, PathPart};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use quick_xml::escape::unescape;
 
-/// Elements of listings that hold a key: of S3 and Google Cloud Storage, and of Azure.
-const ELEMENTS: [(&str, &str); 2] = [("<Key>", "</Key>"), ("<Name>", "</Name>")];
+/// Elements of listings that hold the key of an object or a folder: of S3 and Google Cloud Storage, and of Azure.
+const ELEMENTS: [(&str, &str); 3] = [("<Key>", "</Key>"), ("<Prefix>", "</Prefix>"), ("<Name>", "</Name>")];
 /// Begins an encoded key, so that none is empty or `..`.
 const MARK: char = 'k';
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');

@@ -286,11 +286,6 @@ def test_a_directory_without_runs_and_a_missing_one(tmp_path: Path) -> None:
         runs(tmp_path / "missing")
 
 
-def test_a_bucket_is_refused_with_what_to_do() -> None:
-    with pytest.raises(SMDebugValueError, match="create_trials"):
-        runs("s3://bucket/logs")
-
-
 def test_an_unreadable_run_is_a_row(root: Path, cache: Path) -> None:
     (root / "broken" / "index" / "000000000").mkdir(parents=True)
     (root / "broken" / "collections").write_text("no directory")

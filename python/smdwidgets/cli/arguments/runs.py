@@ -9,11 +9,12 @@ Examples:
   smdwidgets runs logs --query 'lr < 0.01 | state = ended | top 20 by loss'
   smdwidgets runs logs --group hparams.lr
   smdwidgets runs logs --group-pattern 'seed_[0-9]+'
+  smdwidgets runs s3://bucket/jobs --sort 'min(loss)'
 
 In a filter, a name is a column, a hyperparameter or the last value of a curve; min(name), max, best, first and count are other
 values of a curve; `~` matches a regular expression.
 
-Exit codes: 0 success, 2 the directory does not exist or an argument is invalid
+Exit codes: 0 success, 2 the directory or bucket does not exist or an argument is invalid
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ SHOWN = 100
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("root", metavar="ROOT", help="a directory with runs below it")
+    parser.add_argument(
+        "root", metavar="ROOT", help="a directory or an address such as s3://bucket/prefix, with runs below it"
+    )
     parser.add_argument(
         "--tags", metavar="A,B", help="curves that are columns (default: up to four losses and metrics)"
     )

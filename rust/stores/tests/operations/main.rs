@@ -308,6 +308,24 @@ fn listings_hold_the_keys_as_they_are() {
 }
 
 #[test]
+fn folders_have_their_names_as_they_are() {
+    let server = Server::start(|_, _| {
+        let folders = ["dir/k/", "dir/a%20b/", "dir/x &amp; y/", "dir//", "dir/../"];
+        let prefix = |name: &str| format!("<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>");
+        let folders: String = folders.into_iter().map(prefix).collect();
+        let about = "<LastModified>2026-11-23T03:00:00.500Z</LastModified><ETag>&quot;e&quot;</ETag><Size>7</Size>";
+        let file = format!("<Contents><Key>dir/file</Key>{about}</Contents>");
+        let page =
+            format!("<ListBucketResult><Name>bucket</Name><Prefix>dir/</Prefix>{file}{folders}</ListBucketResult>");
+        Reply::Answer(answer("200 OK", "", page.as_bytes()))
+    });
+    let page = run(&store(&server), |client| async move { client.folder("dir/", None).await }).unwrap();
+    assert_eq!(page.folders, ["dir/k", "dir/a%20b", "dir/x & y", "dir/", "dir/.."]);
+    assert_eq!(page.entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["dir/file"]);
+    assert!(server.requests()[0].line.contains("delimiter=%2F"));
+}
+
+#[test]
 fn a_page_that_is_cut_is_asked_for_again() {
     let server = Server::start(|number, _| {
         let page: &[u8] = b"<ListBucketResult><Name>bucket</Name></ListBucketResult>";
