@@ -88,8 +88,9 @@ UNNOTICED = ("a changed byte", "other values")
 #: What happens to an event object, and the errors of its two records.
 CHANGES = {
     "deleted": (RunFileMissing, RunFileMissing),
-    "empty": (RunIOError, RunIOError),
-    "shorter": (TruncatedDataError, TruncatedDataError),
+    "empty": ((TruncatedDataError, RunIOError), (TruncatedDataError, RunIOError)),
+    # The second record is beyond the end.
+    "shorter": (TruncatedDataError, (TruncatedDataError, RunIOError)),
     "longer": (CorruptDataError, CorruptDataError),
     "another step": (CorruptDataError, CorruptDataError),
     "other names": (CorruptDataError, CorruptDataError),
@@ -111,7 +112,7 @@ def change(run, raw, bucket, tmp_path):
         before = raw.get_object(Bucket=bucket, Key=key)["Body"].read()
         after = {
             "empty": lambda: b"",
-            "shorter": lambda: before[: len(before) // 2],
+            "shorter": lambda: before[: len(before) // 4],
             "longer": lambda: b"x" * 7 + before,
             "another step": lambda: raw.get_object(Bucket=bucket, Key=f"run/{event_key(step + 1)}")["Body"].read(),
             "other names": lambda: other_event(tmp_path, step, values(step, 1, ("b", "a"))),
