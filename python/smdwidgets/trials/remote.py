@@ -37,7 +37,7 @@ LOOK_BACK = 200
 UPLOADS_SETTLE = 60.0
 #: Maximum bytes of the cache of a run that another process reads: a sweep reads each object once, and a worker of a cluster
 #: has little memory.
-WORKER_CACHE = 64 << 20
+WORKER_CACHE = 32 << 20
 #: Seconds between checks of the collection files, which rarely change.
 _COLLECTIONS_EVERY = 60.0
 #: Seconds between two checks for another run in the same place, each of which is a request.

@@ -50,7 +50,7 @@ def test_values(url, endpoint, verify):
     opened = list(shipping._opened._runs.values())
     assert len(opened) == 1
     assert opened[0].requests.lists == 0
-    assert opened[0].cache_info().limit == 64 << 20  # a worker has little memory
+    assert opened[0].cache_info().limit == 32 << 20  # a worker has little memory
 
 
 def test_processes(url, endpoint):

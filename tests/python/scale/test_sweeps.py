@@ -6,18 +6,16 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import smdwidgets
 from python.scale import runs
 from python.scale.same import assert_same
 from smdwidgets.exceptions import ExecutorError, VersionMismatch
 from smdwidgets.executors import ProcessExecutor, Task, current, executor_of
-from smdwidgets.trials import plans
 
 pytestmark = pytest.mark.usefixtures("many_parts")
 
@@ -271,23 +269,3 @@ def test_error_of_a_task_is_raised(client):
 
 def _divide(number: int, *, cancel) -> float:
     return 1 / number
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc is missing")
-def test_worker_memory_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(plans, "LEAST", 0.05)
-    root = runs.write_run(tmp_path / "run", steps=24, size=1_000_000)  # 290 MB, each tensor 4 or 8 MB
-    trial = smdwidgets.create_trial(root)
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        trial.statistics(cache=False, client=client)
-        peaks = client.run(_peak_memory).values()
-    assert max(peaks) < 256 << 20, peaks
-
-
-def _peak_memory() -> int:
-    # `ru_maxrss` of a process begins with that of the process that started it.
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
