@@ -14,6 +14,8 @@ from smdwidgets._text import shown
 from smdwidgets.dask.arrays import listed_steps
 from smdwidgets.dask.packages import package
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.executors import using
+from smdwidgets.executors.scope import HERE
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.shipping import Shipment, pack
@@ -114,7 +116,8 @@ class Query:
         trial = part.shipment.open()
         names = part.chosen(trial)
         columns = [name for name in self.columns if name not in KEYS]
-        table = trial.statistics(names, part.steps, columns, self.mode, self.worker, cache=False)
+        with using(HERE):
+            table = trial.statistics(names, part.steps, columns, self.mode, self.worker, cache=False)
         if table.errors and self.errors == "raise":
             raise table.errors[0].error
         keep = np.ones(table.num_rows, bool)
@@ -134,7 +137,7 @@ def _parts(
     trial: Trial, names: list[str] | None, steps: list[int] | None, mode: ModeKeys, by: str, rows: int
 ) -> list[Part]:
     known = names if names is not None else trial._names(None, mode)
-    every = sorted(steps) if steps is not None else trial._complete_steps(mode)
+    every = sorted(steps) if steps is not None else trial.steps(mode, show_incomplete_steps=True)
     chosen = None if names is None else tuple(names)
     if by == "steps":
         groups = _groups(every, rows, len(known))

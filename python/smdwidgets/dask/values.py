@@ -72,16 +72,17 @@ class Values:
 
     def _read(self, steps: list[int], rows: slice) -> NDArray[Any]:
         """Return the rows of each step."""
-        trial = self.shipment.open()
-        tensor = trial.tensor(self.name).passing()
         inner = self.shape[1:] if rows == slice(None) else (rows.stop - rows.start, *self.shape[2:])
         present = [(at, step) for at, step in enumerate(steps) if step != MISSING]
         part = rows != slice(None) and inner != self.shape[1:]
         size = math.prod(self.shape[1:]) * self.dtype.itemsize
         found: Sequence[NDArray[Any]] | NDArray[Any] = []
+        if not present:
+            return np.full((len(steps), *inner), np.nan if steps else 0, self.dtype)
+        tensor = self.shipment.open().tensor(self.name).passing()
         if part and (self.verify == "none" or size > _WHOLE_UP_TO):
             found = self._parts(tensor, [step for _, step in present], rows)
-        elif present:
+        else:
             found = self._wholes(tensor, [step for _, step in present], rows)
             if isinstance(found, np.ndarray) and len(present) == len(steps):
                 return found

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from smdwidgets.exceptions import ExecutorError
+from smdwidgets.executors.calls import dumps
 from smdwidgets.executors.frames import read_frame, write_frame
 from smdwidgets.executors.protocol import Task
 
@@ -156,7 +157,7 @@ class _Process:
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
         """Return whether the call raised, and the exception or the result."""
-        write_frame(self._stdin, _dumps((function, arguments)))
+        write_frame(self._stdin, dumps((function, arguments)))
         answer: tuple[bool, Any] = pickle.loads(read_frame(self._process.stdout))  # type: ignore[arg-type]
         return answer
 
@@ -178,13 +179,3 @@ sys.path[:] = pickle.loads(sys.stdin.buffer.read(size))
 from smdwidgets.executors.worker import main
 main()
 """
-
-
-def _dumps(call: Any) -> bytes:
-    """Pickle a call. Classes of a notebook or script need cloudpickle."""
-    try:
-        import cloudpickle
-    except ImportError:
-        return pickle.dumps(call)
-    content: bytes = cloudpickle.dumps(call)
-    return content

@@ -5,18 +5,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
 
 from smdwidgets.exceptions import ExecutorError, SMDebugTypeError
 from smdwidgets.executors.dask_client import DaskExecutor
 from smdwidgets.executors.protocol import Executor
+from smdwidgets.executors.scope import HERE, of_call
 
 #: The executor of the process, as set by `use`; threads share it.
 _default: Executor | None = None
-#: The executor of one call.
-_of_call: ContextVar[Executor | None] = ContextVar("smdwidgets_executor", default=None)
 _of_client: weakref.WeakKeyDictionary[Any, DaskExecutor] = weakref.WeakKeyDictionary()
 
 
@@ -61,12 +59,15 @@ def current() -> Executor | None:
     >>> current() is None
     True
     """
-    return _of_call.get() or _default
+    chosen = of_call.get()
+    return None if chosen is HERE else chosen or _default
 
 
 @contextmanager
 def using(client: Any) -> Iterator[Executor | None]:
-    """Use a client in this thread within the block; None changes nothing.
+    """Use a client in this thread within the block.
+
+    None changes nothing, HERE selects this process.
 
     >>> with using(None) as executor:
     ...     executor is None
@@ -75,11 +76,11 @@ def using(client: Any) -> Iterator[Executor | None]:
     if client is None:
         yield current()
         return
-    token = _of_call.set(executor_of(client))
+    token = of_call.set(HERE if client is HERE else executor_of(client))
     try:
-        yield _of_call.get()
+        yield current()
     finally:
-        _of_call.reset(token)
+        of_call.reset(token)
 
 
 def executor_of(client: Any) -> Executor | None:

@@ -1,34 +1,21 @@
-"""What runs on a worker: one task, which checks the version and can be cancelled."""
+"""A task on a worker of Dask, which checks the version and can be cancelled."""
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from smdwidgets import _core
 from smdwidgets.exceptions import VersionMismatch
+from smdwidgets.executors.calls import call
+from smdwidgets.executors.gc_lock import repair
 
-#: Sweeps whose cancellation is remembered, so that a task that starts late is cancelled, too.
-_REMEMBERED = 256
-
-_lock = threading.Lock()
-_flags: OrderedDict[str, _core.Cancel] = OrderedDict()
-
-
-def _flag(sweep: str) -> _core.Cancel:
-    with _lock:
-        flag = _flags.setdefault(sweep, _core.Cancel())
-        _flags.move_to_end(sweep)
-        while len(_flags) > _REMEMBERED:
-            _flags.popitem(last=False)
-        return flag
-
-
-def cancel_sweep(sweep: str) -> None:
-    """Cancel the running and later tasks of a sweep in this process."""
-    _flag(sweep).set()
+#: Seconds between two looks at the state of a running task.
+_POLL = 0.1
 
 
 def check_version(expected: str) -> None:
@@ -39,7 +26,46 @@ def check_version(expected: str) -> None:
         )
 
 
-def run_task(version: str, sweep: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def run_task(version: str, content: bytes) -> Any:
     """Call the function of a sweep for one task."""
     check_version(version)
-    return function(*arguments, cancel=_flag(sweep))
+    repair()
+    with _cancellation() as cancel:
+        return call(content, cancel)
+
+
+@contextmanager
+def _cancellation() -> Iterator[_core.Cancel]:
+    """A flag that is set when nobody wants the result of this thread's task any more.
+
+    The scheduler tells the worker when a client cancels a task, is closed, or is lost. Dask drops tasks that wait, and marks
+    those that run. No message is needed for each poll.
+    """
+    import distributed
+
+    worker = distributed.get_worker()
+    key, cancel, ended = worker.get_current_task(), _core.Cancel(), False
+
+    async def watch() -> None:
+        while not ended and not cancel.is_set():
+            task = worker.state.tasks.get(key)
+            if task is None or task.state == "cancelled":
+                cancel.set()
+            await asyncio.sleep(_POLL)
+
+    if worker.nanny is not None:
+        worker.loop.add_callback(_ignore_interrupts)
+    worker.loop.add_callback(watch)
+    try:
+        yield cancel
+    finally:
+        ended = True
+
+
+def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C in this worker process, which its nanny ends when it should end.
+
+    Ctrl-C in a terminal or a notebook reaches the workers of a LocalCluster, too. They would end, and would not be started again.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -9,6 +9,7 @@ from typing import Any
 
 from smdwidgets import _core
 from smdwidgets.exceptions import ExecutorError
+from smdwidgets.executors.calls import call
 from smdwidgets.executors.frames import read_frame, write_frame
 
 
@@ -26,8 +27,7 @@ def main() -> None:
         except EOFError:
             return
         try:
-            function, arguments = pickle.loads(content)
-            answer: tuple[bool, Any] = False, function(*arguments, cancel=cancel)
+            answer: tuple[bool, Any] = False, call(content, cancel)
         except Exception as error:
             answer = True, error
         write_frame(answers, _dumps(answer))

@@ -11,6 +11,7 @@ from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.executors import call_many
+from smdwidgets.executors.scope import HERE
 from smdwidgets.rules.registry import find_rule
 from smdwidgets.rules.rule import Rule
 from smdwidgets.rules.runner import RuleRunner
@@ -172,7 +173,7 @@ def _judged(trials: Iterable[Trial], rules: Any, cancel: _core.Cancel, *, close:
 
 
 def _judge(trial: Trial, rules: Any, cancel: _core.Cancel) -> CheckedRun:
-    runner = RuleRunner(trial, follow=False)
+    runner = RuleRunner(trial, follow=False, client=HERE)
     outcomes: dict[str, RuleOutcome] = {}
     for rule, parameters in rules:
         name = rule if isinstance(rule, str) else rule.__name__

@@ -64,6 +64,20 @@ def test_tensors_without_nan_have_common_steps(trial):
     )
 
 
+def test_variable_without_value_at_the_common_steps_is_nan(tmp_path):
+    for step in range(4):
+        values = {"rare": np.ones((2, 3))} if step == 1 else {"count": np.int64(step)}
+        runs.step(tmp_path, step, values)
+    runs.collections(tmp_path)
+    trial = create_trial(runs.end(tmp_path))
+    dataset = trial.to_xarray().compute()
+    assert dataset.step.values.tolist() == [0, 2, 3]
+    assert dataset["rare"].shape == (3, 2, 3)
+    assert np.isnan(dataset["rare"].values).all()
+    whole = trial.to_xarray("rare").isel(rare_0=slice(0, 0)).compute()
+    assert whole["rare"].shape == (1, 0, 3)
+
+
 def test_some_steps_of_a_mode(trial):
     dataset = trial.to_xarray("w", steps=[1, 3], mode="TRAIN", chunk_bytes=16, verify="none")
     assert dataset.step.values.tolist() == [3, 7]

@@ -93,6 +93,13 @@ def test_a_growing_run_is_a_snapshot(tmp_path):
     assert lazy.compute(scheduler="synchronous")["step"].tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("by", ["names", "steps"])
+def test_steps_that_some_workers_have_not_written(golden_runs, by):
+    trial = create_trial(golden_runs / "mw_running")
+    assert trial.steps() != trial.steps(show_incomplete_steps=True)
+    check(trial.to_dask_dataframe(by=by), trial.statistics(cache=False).to_pandas(), by=["name", "step"])
+
+
 def test_wrong_arguments(trial):
     for wrong in ({"by": "rows"}, {"errors": "warn"}, {"partition_rows": 0}, {"columns": "median"}):
         with pytest.raises(SMDebugValueError):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
 
+from python.scale.clusters import KEEP_NANNIES
 from smdwidgets.trials import plans
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+    with (
+        dask.config.set(KEEP_NANNIES),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+    ):
         yield cluster
 
 
