@@ -59,36 +59,32 @@ class _SurveyStatistics:
     ) -> None:
         self._survey, self._names, self._mode, self._worker = survey, names, mode, worker
         self._other = RunStatistics(survey.trial, names, mode, worker, progress)
-        self._records = survey.table.records()
-        self._columns: dict[str, NDArray[np.float64]] = {}
 
     def values(self, statistic: str, rows: Sequence[int], query: Query) -> list[list[float]]:
-        """Return the values of tensors at the steps of the query that were read."""
+        """Return the values of tensors at the steps of the query that were read.
+
+        Of a run with too many records to hold, they are the extremes of several steps each.
+        """
         if statistic not in _COLUMNS:
             return self._other.values(statistic, rows, query)
-        column = self._column(statistic)
-        return [column[self._places(self._names[row], query)].tolist() for row in rows]
+        return [self._of(self._names[row], statistic, query).tolist() for row in rows]
 
-    def _column(self, statistic: str) -> NDArray[np.float64]:
-        if statistic not in self._columns:
-            column = self._records[_COLUMNS[statistic]].astype(np.float64)
-            self._columns[statistic] = _powers(column) if statistic in _LOGARITHMS else column
-        return self._columns[statistic]
-
-    def _places(self, name: str, query: Query) -> NDArray[np.int64]:
-        records = self._records
-        parts = []
-        for row in self._survey.table.rows_of(name, WORST if self._worker == WORST else self._worker or ""):
-            begin, end = (int(np.searchsorted(records["row"], row, side)) for side in ("left", "right"))
-            parts.append(np.arange(begin, end))
-        places = np.concatenate(parts) if parts else np.empty(0, np.int64)
+    def _of(self, name: str, statistic: str, query: Query) -> NDArray[np.float64]:
+        table = self._survey.table
+        found = [
+            table.series(row, _COLUMNS[statistic])
+            for row in table.rows_of(name, WORST if self._worker == WORST else self._worker or "")
+        ]
+        if not found:
+            return np.empty(0)
+        steps, modes, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
         low, high = query.steps or (0, None)
-        steps = records["step"][places]
         inside = (steps >= low) & (steps <= (np.inf if high is None else high))
         if self._mode != ModeKeys.GLOBAL:
-            inside &= records["mode"][places] == self._mode.value
-        places = places[inside]
-        return places[np.argsort(records["step"][places], kind="stable")]
+            inside &= modes == self._mode.value
+        order = np.argsort(steps[inside], kind="stable")
+        column: NDArray[np.float64] = values[inside][order].astype(np.float64)
+        return _powers(column) if statistic in _LOGARITHMS else column
 
 
 def _powers(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:

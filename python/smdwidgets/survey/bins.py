@@ -6,7 +6,7 @@ split those of a coarser one, and merging them is exact: extremes, weighted mean
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -63,6 +63,10 @@ class Bins:
         self.lo, self.hi = np.fmin(self.lo, other.lo), np.fmax(self.hi, other.hi)
         self.n += other.n
         self.flag |= other.flag
+
+    def columns(self, places: NDArray[Any]) -> Bins:
+        """Return the bins at some places, which can occur several times."""
+        return Bins(*(getattr(self, each.name)[:, places] for each in fields(self)))
 
     def farthest(self) -> Floats:
         """Return the value of each bin that is farthest from the median of its row."""

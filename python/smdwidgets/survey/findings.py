@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from smdwidgets._text import natural, visible
 from smdwidgets.diagnosis.spikes import SpikeScan
 from smdwidgets.survey.bins import INFINITE, NAN
+from smdwidgets.survey.surprise import SURPRISING
 from smdwidgets.survey.table import Records, SurveyTable
 
 Kind = Literal["not_finite", "loss_jump", "rule", "surprise"]
@@ -25,8 +26,6 @@ Severity = Literal["problem", "warning", "note"]
 KINDS: tuple[Kind, ...] = ("not_finite", "loss_jump", "rule", "surprise")
 #: Findings that are kept.
 MOST = 200
-#: Surprise that is a finding: noise of 10 million records stays below it.
-SURPRISING = 12.0
 #: Saved steps between two events of the same finding at most, and as a share of the run.
 NEAR, NEAR_SHARE = 32, 0.05
 #: Characters of a name in a sentence, and tensors that are kept of a finding.

@@ -15,6 +15,8 @@ WINDOW, FEWEST = 32, 8
 FLOOR = 0.04
 #: Largest surprise; that of a size that falls to 0 is ``-LARGEST``.
 LARGEST = 64.0
+#: Surprise that is a finding: noise of 10 million records stays below it.
+SURPRISING = 12.0
 #: Share of zeros among the earlier values above which one more zero is usual.
 ZEROS = 1 / 8
 #: Windows that are compared at once, which bounds the memory.

@@ -1,9 +1,13 @@
-"""The statistics of all tensors that a survey shows, by tensor, worker and step."""
+"""The statistics of all tensors that a survey shows, by tensor, worker and step.
+
+A table of many records merges them into cells of several steps, which bounds its memory. It keeps the records that stand out,
+and those whose surprise is not final, because records before them were not read yet.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +15,10 @@ from numpy.typing import NDArray
 
 from smdwidgets._text import natural
 from smdwidgets.survey.bins import DOMAINS, ERROR, INFINITE, NAN, REDUCTIONS, Bins, binned
+from smdwidgets.survey.cells import Cells
 from smdwidgets.survey.measures import measures
-from smdwidgets.survey.surprise import WINDOW, surprise
+from smdwidgets.survey.spans import Span, Spans
+from smdwidgets.survey.surprise import SURPRISING, WINDOW, surprise
 from smdwidgets.trials.statistics_file import APPROXIMATE, REDUCTIONS_ONLY
 
 #: Statistics that are stored; surprise follows from them.
@@ -20,6 +26,7 @@ _STORED = ("size", "l2", "update", "zeros", "not_finite", "mean", "elements")
 
 _DTYPES: Mapping[str, Any] = {
     "row": np.int32,
+    "span": np.int32,
     "step": np.int64,
     "mode": np.uint8,
     "flag": np.uint8,
@@ -27,27 +34,66 @@ _DTYPES: Mapping[str, Any] = {
 }
 #: Worker that stands for the worst of all.
 WORST = "*"
+#: Records above which they are merged into cells, and the largest number of cells.
+MOST_RECORDS, MOST_CELLS = 2_000_000, 1_000_000
+#: Records that are added before they are sorted.
+_MOST_ADDED = 500_000
+#: Records of merged steps that are kept because they stand out.
+_MOST_KEPT = 1_000_000
 
 Records = dict[str, NDArray[Any]]
 
 
 class SurveyTable:
-    """The records of a survey: one per tensor, worker and saved step. Thread-safe."""
+    """The records of a survey: one per tensor, worker and saved step. Thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        most: records above which they are merged into cells; None: never.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
         self._lock = threading.RLock()
+        self._most = most
         #: Row of each tensor and worker.
         self._rows: dict[str, dict[str, int]] = {}
         self._count = 0
+        #: Records that are not merged into cells, sorted by row and step.
         self._records = _empty()
-        #: Added records that are not merged into the sorted ones yet.
+        #: Added records that are not among the sorted ones yet.
         self._added: list[Records] = []
+        self._spans = Spans()
+        self._cells: Cells | None = None
+        #: Records in cells that stand out, with their neighbours.
+        self._kept = _empty()
+        #: Both, sorted; None if they have changed.
+        self._shown: Records | None = None
+        #: Tensors of which all records are kept, such as losses.
+        self._whole: frozenset[str] = frozenset()
+        #: Largest surprise of the records in cells, by row.
+        self._largest = np.zeros(0, np.float32)
+        self._ends: tuple[int, int] | None = None
         #: First step of the records that changed since the last call of `changed_from`.
         self._changed: int | None = None
 
     def __len__(self) -> int:
         with self._lock:
-            return len(self._records["row"]) + sum(len(part["row"]) for part in self._added)
+            merged = 0 if self._cells is None else self._cells.records
+            return merged + len(self._records["row"]) + sum(len(part["row"]) for part in self._added)
+
+    @property
+    def level(self) -> int:
+        """Lowest level of exact bins: 0 until records are merged."""
+        return 0 if self._cells is None else self._cells.level
+
+    def keep_whole(self, names: Collection[str]) -> None:
+        """Keep all records of these tensors."""
+        with self._lock:
+            self._whole = frozenset(names)
+
+    def ends(self) -> tuple[int, int] | None:
+        """Return the first and the last step, or None without records."""
+        with self._lock:
+            return self._ends
 
     def names(self) -> list[str]:
         """Return the names of the tensors in natural order."""
@@ -63,17 +109,27 @@ class SurveyTable:
                     names[row] = name
             return names
 
-    def add(self, table: Mapping[str, Any], assembled: bool = False) -> None:
+    def add(self, table: Mapping[str, Any], assembled: bool = False, span: Span | None = None) -> None:
         """Add a table of statistics; known records are replaced.
 
-        ``assembled``: it has whole tensors, combined from the shards of several workers.
+        Args:
+            table: columns of statistics.
+            assembled: it has whole tensors, combined from the shards of several workers.
+            span: the steps that it has completely; None: records that will be replaced, such as a sample.
         """
         with self._lock:
             records = self._converted(table, "" if assembled else None)
+            number = -1 if span is None else self._spans.add(span._replace(tensors=(assembled, span.tensors)))
+            records["span"][:] = number
             if len(records["row"]):
-                first = int(records["step"].min())
+                first, last = int(records["step"].min()), int(records["step"].max())
                 self._changed = first if self._changed is None else min(first, self._changed)
+                self._ends = (
+                    (first, last) if self._ends is None else (min(first, self._ends[0]), max(last, self._ends[1]))
+                )
                 self._added.append(records)
+                if self._most is not None and sum(len(part["row"]) for part in self._added) > _MOST_ADDED:
+                    self._merge()
 
     def changed_from(self) -> int | None:
         """Return the first step that changed since the last call, or None."""
@@ -82,7 +138,7 @@ class SurveyTable:
             return changed
 
     def _converted(self, table: Mapping[str, Any], worker: str | None) -> Records:
-        rows = self._numbered(table["name"].tolist(), table["worker"].tolist() if worker is None else worker)
+        rows = self._numbered(table["name"], table["worker"] if worker is None else worker)
         count = np.asarray(table["count"], np.float64)
         counted = count >= 0
         nan = np.where(counted, table["nan"], 0)
@@ -98,6 +154,7 @@ class SurveyTable:
         )
         records: Records = {
             "row": rows,
+            "span": np.empty(len(rows), np.int32),
             "step": np.asarray(table["step"], np.int64),
             "mode": np.asarray(table["mode"], np.uint8),
             "flag": flag.astype(np.uint8),
@@ -111,39 +168,109 @@ class SurveyTable:
     def _failed(self, errors: Sequence[tuple[str, int, str | None, Any]]) -> Records:
         """Return records of values that could not be read."""
         records = {name: np.full(len(errors), np.nan, dtype) for name, dtype in _DTYPES.items() if dtype is np.float32}
-        rows = self._numbered([name for name, *_ in errors], [worker or "" for _, _, worker, _ in errors])
+        names = np.array([name for name, *_ in errors], object)
+        rows = self._numbered(names, np.array([worker or "" for _, _, worker, _ in errors], object))
         return {
             "row": rows,
+            "span": np.empty(len(rows), np.int32),
             "step": np.array([step for _, step, *_ in errors], np.int64),
             "mode": np.full(len(errors), 4, np.uint8),
             "flag": np.full(len(errors), ERROR, np.uint8),
             **records,
         }
 
-    def _numbered(self, names: list[str], workers: list[str] | str) -> NDArray[np.int32]:
-        pairs = zip(names, [workers] * len(names) if isinstance(workers, str) else workers, strict=True)
-        known: dict[tuple[str, str], int] = {}
-        numbers = np.empty(len(names), np.int32)
-        for at, pair in enumerate(pairs):
-            number = known.get(pair)
-            if number is None:
-                of_tensor = self._rows.setdefault(pair[0], {})
-                if pair[1] not in of_tensor:
-                    of_tensor[pair[1]] = self._count
-                    self._count += 1
-                number = known[pair] = of_tensor[pair[1]]
-            numbers[at] = number
-        return numbers
+    def _numbered(self, names: NDArray[Any], workers: NDArray[Any] | str) -> NDArray[np.int32]:
+        """Return the row of each record; those of one row mostly follow one another."""
+        if isinstance(workers, str):
+            workers = np.full(len(names), workers, object)
+        new = (names[1:] != names[:-1]) | (workers[1:] != workers[:-1])
+        begins = np.flatnonzero(np.append(True, new)) if len(names) else np.empty(0, np.intp)
+        numbers = []
+        for name, worker in zip(names[begins].tolist(), workers[begins].tolist(), strict=True):
+            of_tensor = self._rows.setdefault(name, {})
+            if worker not in of_tensor:
+                of_tensor[worker] = self._count
+                self._count += 1
+            numbers.append(of_tensor[worker])
+        return np.repeat(np.array(numbers, np.int32), np.diff(begins, append=len(names)))
 
     # ---------------------------------------------------------------------------------------------------------- records
 
     def records(self) -> Records:
-        """Return all records, sorted by row and step. The arrays are not to be changed."""
+        """Return the records, sorted by row and step. The arrays are not to be changed.
+
+        Of merged steps, they are those that stand out with their neighbours, and all of the tensors of `keep_whole`.
+        """
         with self._lock:
-            if self._added:
-                parts = [self._records, *self._added]
-                self._records, self._added = self._merged(parts), []
-            return self._records
+            self._merge()
+            if self._cells is None:
+                return self._records
+            if self._shown is None:
+                joined = _joined([self._kept, self._records])
+                order = np.lexsort((joined["step"], joined["row"]))
+                self._shown = {name: column[order] for name, column in joined.items()}
+            return self._shown
+
+    def series(self, row: int, statistic: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return steps, modes and values of a row, by step.
+
+        Of merged steps they are the extremes of each cell.
+        """
+        with self._lock:
+            self._merge()
+            records = self._records
+            of_row = slice(*np.searchsorted(records["row"], [row, row + 1]))
+            found = [(records["step"][of_row], records["mode"][of_row], records[statistic][of_row])]
+            if self._cells is not None:
+                found.append(self._cells.series(row, statistic))
+            steps, modes, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            order = np.argsort(steps, kind="stable")
+            return steps[order], modes[order], values[order]
+
+    def _merge(self) -> None:
+        """Sort the added records, and merge final ones into cells if there are many."""
+        if not self._added:
+            return
+        self._records, self._added = self._merged([self._records, *self._added]), []
+        self._shown = None
+        if self._most is not None and (self._cells is not None or len(self._records["row"]) > self._most):
+            self._move_to_cells(_final(self._records, self._spans))
+            if len(self._records["row"]) > self._most:  # a run of many short spans
+                self._move_to_cells(self._records["span"] >= 0)
+
+    def _move_to_cells(self, moved: NDArray[np.bool_]) -> None:
+        if self._cells is None:
+            self._cells = Cells(1)
+        records = self._records
+        if moved.any():
+            stands_out = _with_neighbours(self._stands_out(records, moved), records["row"]) & moved
+            self._kept = _joined([self._kept, _chosen(records, stands_out)])
+            self._cells.add(_chosen(records, moved))
+            self._records = _chosen(records, ~moved)
+        if len(self._cells) > MOST_CELLS:
+            self._cells.compact()
+        while len(self._cells) > MOST_CELLS:
+            self._cells.coarsen()
+        if len(self._kept["row"]) > _MOST_KEPT:
+            self._kept = _thinned(self._kept, self._cells.level)
+
+    def _stands_out(self, records: Records, moved: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which records findings are made of.
+
+        These are values that are not finite, large surprises, and the largest surprise of each row.
+        """
+        rows = records["row"]
+        amount = np.where(records["elements"] != 1, np.nan_to_num(np.abs(records["surprise"])), np.float32(0))
+        self._largest = np.append(self._largest, np.zeros(self._count - len(self._largest), np.float32))
+        largest = self._largest.copy()
+        np.maximum.at(largest, rows[moved], amount[moved])
+        is_largest = (amount == largest[rows]) & (amount > self._largest[rows])
+        self._largest = largest
+        whole = [row for name in self._whole for row in self._rows.get(name, {}).values()]
+        is_whole = np.isin(rows, whole) if whole else False
+        bad = (records["flag"] & (NAN | INFINITE)) > 0
+        found: NDArray[np.bool_] = bad | (amount >= SURPRISING) | is_largest | is_whole
+        return found
 
     def _merged(self, parts: list[Records]) -> Records:
         is_new = np.concatenate([np.full(len(part["row"]), at > 0) for at, part in enumerate(parts)])
@@ -182,21 +309,26 @@ class SurveyTable:
             first: number of the first bin.
             count: number of bins.
         """
-        records = self.records()
-        layers: list[list[tuple[int, int]]] = []
-        for at, name in enumerate(names):
-            for depth, row in enumerate(self.rows_of(name, worker)):
-                if depth == len(layers):
-                    layers.append([])
-                layers[depth].append((at, row))
-        found = Bins.empty(len(names), count)
-        for depth, layer in enumerate(layers):
-            one = self._layer(records, layer, mode, stat, level, first, (len(names), count))
-            if depth:
-                found.merge(one)
-            else:
-                found = one
-        return found
+        with self._lock:
+            self._merge()
+            layers: list[list[tuple[int, int]]] = []
+            for at, name in enumerate(names):
+                for depth, row in enumerate(self.rows_of(name, worker)):
+                    if depth == len(layers):
+                        layers.append([])
+                    layers[depth].append((at, row))
+            shape = len(names), count
+            found = Bins.empty(*shape)
+            for depth, layer in enumerate(layers):
+                one = self._layer(self._records, layer, mode, stat, level, first, shape)
+                if self._cells is not None:
+                    owners, rows = zip(*layer, strict=True)
+                    one.merge(self._cells.bins(rows, owners, mode, stat, level, first, shape))
+                if depth:
+                    found.merge(one)
+                else:
+                    found = one
+            return found
 
     @staticmethod
     def _layer(
@@ -229,6 +361,56 @@ class SurveyTable:
         low, high = DOMAINS[stat]
         values = np.clip(records[stat][places], np.float32(low), np.float32(high))
         return binned(owner, (records["step"][places] >> level) - first, values, records["flag"][places], shape)
+
+
+def _final(records: Records, spans: Spans) -> NDArray[np.bool_]:
+    """Return which records are final, and are not needed for unread later ones."""
+    whole, begins = spans.joined()
+    if not len(whole):
+        return np.zeros(len(records["row"]), bool)
+    order = np.lexsort((records["step"], records["mode"], records["row"]))
+    row, mode, span = (records[name][order] for name in ("row", "mode", "span"))
+    joined = np.where(span >= 0, whole[span], -1)
+    new = (row[1:] != row[:-1]) | (mode[1:] != mode[:-1]) | (joined[1:] != joined[:-1])
+    starts = np.flatnonzero(np.append(True, new)) if len(row) else np.empty(0, np.intp)
+    lengths = np.diff(starts, append=len(row))
+    place = np.arange(len(row)) - np.repeat(starts, lengths)
+    left = np.repeat(lengths, lengths) - 1 - place
+    final = np.empty(len(row), bool)
+    final[order] = (span >= 0) & (left >= WINDOW) & ((place >= WINDOW) | begins[span])
+    return final
+
+
+def _with_neighbours(chosen: NDArray[np.bool_], rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Add the records before and after the chosen ones of each row.
+
+    >>> _with_neighbours(np.array([False, False, True, False]), np.array([0, 0, 0, 1])).tolist()
+    [False, True, True, False]
+    """
+    same = rows[1:] == rows[:-1]
+    found = chosen.copy()
+    found[:-1] |= chosen[1:] & same
+    found[1:] |= chosen[:-1] & same
+    return found
+
+
+def _thinned(records: Records, level: int) -> Records:
+    """Keep of each row and cell the first record, the last, and the most surprising."""
+    place = records["step"] >> level
+    amount = np.nan_to_num(np.abs(records["surprise"]))
+    kept = np.zeros(len(place), bool)
+    for order in (
+        np.lexsort((records["step"], place, records["row"])),
+        np.lexsort((-records["step"], place, records["row"])),
+        np.lexsort((-amount, place, records["row"])),
+    ):
+        row, at = records["row"][order], place[order]
+        kept[order[np.append(True, (row[1:] != row[:-1]) | (at[1:] != at[:-1]))]] = True
+    return _chosen(records, kept)
+
+
+def _chosen(records: Records, rows: NDArray[np.bool_]) -> Records:
+    return {name: column[rows] for name, column in records.items()}
 
 
 def _set_surprise(records: Records, is_new: NDArray[np.bool_]) -> None:
