@@ -276,6 +276,23 @@ describe("states", () => {
     expect($(el, ".smdw-read-all").hidden).toBe(true);
   });
 
+  test("while a cluster reads, the page says by how many workers, and can stop it", async () => {
+    const { el, session, sent } = open([
+      ...troubled(),
+      reading({ state: "reading", done: 34, total: 100, bytes_left: 4e9, seconds_left: 95, workers: 2 }),
+    ]);
+    expect($(el, ".smdw-run > .smdw-note").textContent).toBe("34% read by 2 workers, about 2 min left");
+    button(el, "Stop").click();
+    expect(sent.at(-1)).toEqual({ what: "read_all", do: "stop", run: 0 });
+    session.store.addPackets([reading({ state: "reading", done: 35, total: 100, workers: 0 })]);
+    await until(() => /^35% read, waiting for workers/.test($(el, ".smdw-run > .smdw-note").textContent ?? ""));
+    const message = "Read without the cluster: the Dask client is closed";
+    session.store.addPackets([reading({ state: "sampled", done: 36, total: 100, bytes_left: 4e9, message })]);
+    await until(() => $(el, ".smdw-run > .smdw-note").textContent === message);
+    expect($(el, ".smdw-run > .smdw-note").classList.contains("smdw-error")).toBe(false);
+    expect(button(el, "Read all (4.00 GB, about 1 s)")).toBeTruthy();
+  });
+
   test("a run that is gone keeps its last picture and says what happened", async () => {
     const { el, session } = open(troubled());
     await until(() => el.querySelector(".smdw-map-row"));

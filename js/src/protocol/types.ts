@@ -836,8 +836,10 @@ export interface ReadingHead {
   bytes_left: number;
   /** estimate */
   seconds_left: number;
-  /** the reason if it failed or is off */
+  /** the reason if it failed or is off, or why the cluster does not read */
   message: string;
+  /** processes of a cluster that read; without it the kernel reads */
+  workers?: number;
 }
 
 export interface FindingsHead {

@@ -22,6 +22,9 @@ const STATUS: Record<string, string> = {
   error: "Unreadable",
 };
 
+/** Seconds of reading that are long enough to say so, and to stop it. */
+const LONG = 5;
+
 export class RunLine implements Part {
   readonly el: HTMLElement;
   readonly #dot = h("span", { class: "smdw-dot", "aria-hidden": "true" });
@@ -46,7 +49,7 @@ export class RunLine implements Part {
   ) {
     const { session, signal } = context;
     this.#run = new Select("Run", (run) => session.state.set({ run: Number(run) }), signal);
-    this.#read = textButton("", () => this.#readAll(), signal);
+    this.#read = textButton("", () => this.#readOrStop(), signal);
     this.#read.classList.add("smdw-read-all");
     this.#extra = new RunFacts(context);
     const play = h("div", { class: "smdw-play" }, control.play, control.speed.el);
@@ -105,12 +108,13 @@ export class RunLine implements Part {
           plural(run.steps.length, "step"),
           plural(run.names.length, "tensor"),
           head && head.workers.length > 1 ? `${count(head.workers.length)} workers` : "",
-          readingText(reading),
+          byCluster(reading) ? "" : readingText(reading),
         ]
       : [];
     setText(this.#facts, facts.filter(Boolean).join(" \u00b7 "));
-    setVisible(this.#read, !session.exported && (reading?.state === "sampled" || reading?.state === "stopped"));
-    setText(this.#read, reading ? `Read all (${cost(reading)})` : "");
+    const does = reading ? readButton(reading) : "";
+    setVisible(this.#read, !session.exported && does !== "");
+    setText(this.#read, does);
     const at = head?.restarted_at;
     setText(this.#restarted, at ? `This run was started again at ${clockTime(at)}` : "");
     setVisible(this.#restarted, Boolean(at));
@@ -121,7 +125,7 @@ export class RunLine implements Part {
     const { session } = this.context;
     const status = session.requests.get("hello");
     const lost = status !== undefined && session.disconnected;
-    const unread = reading?.state === "failed" || reading?.state === "off" ? reading.message : "";
+    const unread = reading && byCluster(reading) ? readingText(reading) : (reading?.message ?? "");
     const message =
       session.store.packetError ||
       (lost ? NO_KERNEL : "") ||
@@ -136,9 +140,11 @@ export class RunLine implements Part {
     this.#message.classList.toggle("smdw-error", failed || state === "error" || state === "gone");
   }
 
-  #readAll() {
+  #readOrStop() {
     const { session } = this.context;
-    void session.command({ what: "read_all", do: "start", run: session.state.get("run") });
+    const run = session.state.get("run");
+    const isReading = session.store.readings.get(run)?.state === "reading";
+    void session.command({ what: "read_all", do: isReading ? "stop" : "start", run });
   }
 
   /** Saves map and timeline as a picture. */
@@ -216,22 +222,33 @@ export function lastParts(path: string): string {
   return parts.length > 2 ? parts.slice(-2).join("/") : path;
 }
 
+/** Whether the workers of a cluster read. It is said also where the line has no room for other facts. */
+const byCluster = (reading: ReadingHead | undefined) => reading?.state === "reading" && reading.workers !== undefined;
+
 function readingText(reading: ReadingHead | undefined): string {
   if (!reading?.total) return "";
   const done = reading.done / reading.total;
   if (reading.state === "complete") return "all read";
   if (reading.state === "off" || reading.state === "failed") return "";
   // Never "100%" before the end.
-  return `${percent(Math.min(0.99, Math.floor(done * 100) / 100))} read`;
+  const read = `${percent(Math.min(0.99, Math.floor(done * 100) / 100))} read`;
+  if (reading.state !== "reading") return read;
+  const { workers, seconds_left } = reading;
+  if (workers === 0) return `${read}, waiting for workers of the cluster`;
+  const by = workers === undefined ? "" : ` by ${plural(workers, "worker")}`;
+  return `${read}${by}${seconds_left < LONG ? "" : `, about ${duration(seconds_left)} left`}`;
 }
 
-/** What it costs to read the rest: "412 GB, about 7 min". */
-function cost({ bytes_left, seconds_left }: ReadingHead): string {
-  const time =
-    seconds_left < 90
-      ? `${Math.max(1, Math.round(seconds_left))} s`
-      : seconds_left < 5400
-        ? `${Math.round(seconds_left / 60)} min`
-        : `${Math.round(seconds_left / 3600)} h`;
-  return `${bytes(bytes_left)}, about ${time}`;
+/** What the button beside it does; nothing if there is no need for one. */
+function readButton(reading: ReadingHead): string {
+  const { state, workers, bytes_left, seconds_left } = reading;
+  if (state === "sampled" || state === "stopped")
+    return `Read all (${bytes(bytes_left)}, about ${duration(seconds_left)})`;
+  return state === "reading" && (workers !== undefined || seconds_left >= LONG) ? "Stop" : "";
+}
+
+/** "7 min" */
+function duration(seconds: number): string {
+  if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }

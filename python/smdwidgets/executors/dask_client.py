@@ -43,6 +43,12 @@ class DaskExecutor:
             raise _lost(error) from error
         return max(1, sum(threads.values()))
 
+    @property
+    def workers(self) -> int:
+        """Number of workers of the cluster at the moment."""
+        self._check_open()
+        return len(self._workers())
+
     def run(
         self, function: Callable[..., Any], tasks: Iterable[Task], cancelled: Callable[[], bool] | None = None
     ) -> Iterator[tuple[int, Any]]:

@@ -46,6 +46,11 @@ class ProcessExecutor:
         """Number of processes."""
         return self._slots or 1
 
+    @property
+    def workers(self) -> int:
+        """Number of processes."""
+        return self.slots
+
     def run(
         self, function: Callable[..., Any], tasks: Iterable[Task], cancelled: Callable[[], bool] | None = None
     ) -> Iterator[tuple[int, Any]]:

@@ -25,6 +25,10 @@ class Executor(Protocol):
     def slots(self) -> int:
         """Number of tasks that run at the same time."""
 
+    @property
+    def workers(self) -> int:
+        """Number of processes that run tasks at the moment."""
+
     def run(
         self, function: Callable[..., Any], tasks: Iterable[Task], cancelled: Callable[[], bool] | None = None
     ) -> Iterator[tuple[int, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -15,14 +16,18 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets._names import names_loss
-from smdwidgets.exceptions import SMDebugError
-from smdwidgets.executors import current
+from smdwidgets.exceptions import ExecutorError, SMDebugError
+from smdwidgets.executors import Executor, current
 from smdwidgets.survey.bins import SAMPLED, UNREAD, Bins
+from smdwidgets.survey.cluster import ClusterWatch, failure_text
 from smdwidgets.survey.findings import MapFinding, RuleFirings, findings
 from smdwidgets.survey.sentence import Clause, sentence
-from smdwidgets.survey.table import SurveyTable
+from smdwidgets.survey.spans import Span
+from smdwidgets.survey.table import MOST_RECORDS, SurveyTable
 from smdwidgets.trials import Trial
 from smdwidgets.trials.statistics_feed import Block, StatisticsFeed, sampled
+
+logger = logging.getLogger("smdwidgets.survey")
 
 #: Bytes of local values that are read without being asked; of larger and of remote runs, a sample is read.
 LARGEST_RUN = 20 << 30
@@ -40,7 +45,8 @@ class Reading:
         total: records of the run.
         bytes_left: approximate size of the values that were not read.
         seconds_left: estimate of the time to read them.
-        message: the reason of a failure.
+        message: the reason of a failure, or why the cluster does not read.
+        workers: processes of a cluster that read; None: this process reads.
     """
 
     state: str = "reading"
@@ -49,6 +55,7 @@ class Reading:
     bytes_left: float = 0.0
     seconds_left: float = 0.0
     message: str = ""
+    workers: int | None = None
 
 
 class Stopped(Exception):
@@ -58,7 +65,8 @@ class Stopped(Exception):
 class Survey:
     """The statistics of all tensors of a run, in bins of steps.
 
-    Thread-safe; only one thread at a time may call `update`.
+    Thread-safe; only one thread at a time may call `update`. If a cluster was selected (:func:`smdwidgets.use`), when the survey was
+    made or later, its workers read.
 
     >>> survey = Survey(trial)                                              # doctest: +SKIP
     >>> survey.update()                                                     # doctest: +SKIP
@@ -74,10 +82,16 @@ class Survey:
         self._cancel = _core.Cancel()
         self._stopped = threading.Event()
         self._read_all = False
+        #: The cluster at this moment: `update` runs later, maybe after a block that selected it.
+        self._selected = current()
+        self._watch: ClusterWatch | None = None
+        #: A cluster that failed, which is not asked again, and why.
+        self._failed: Executor | None = None
+        self._failure = ""
         self._start()
 
     def _start(self) -> None:
-        self.table = SurveyTable()
+        self.table = SurveyTable(MOST_RECORDS)
         self.restarts = self.trial.restarts
         self._feed = StatisticsFeed(self.trial)
         self._blocks: list[Block] = []
@@ -107,6 +121,11 @@ class Survey:
             self._report("failed", f"{type(error).__name__}: {error}"[:500])
             raise
 
+    def _executor(self) -> Executor | None:
+        """Return the cluster whose workers read, or None if this process does."""
+        executor = current() or self._selected
+        return executor if executor is not self._failed and self._feed.can_be_sent else None
+
     def read_stored(self, most: int) -> None:
         """Read the statistics that are stored, unless there are more than so many records."""
         if self._feed.stored_records() <= most:
@@ -116,25 +135,67 @@ class Survey:
     def _collect(self) -> None:
         """Read what is stored, and plan to read the rest."""
         # Before the index, so that a step whose statistics are stored is not read from its values.
-        for table in self._feed.stored():
-            self.table.add(table)
-        known, blocks = self._feed.plan()
+        for table, before in self._feed.stored():
+            worker = str(table["worker"][0])
+            self.table.add(table, span=Span(("stored", worker), before, int(table["step"].max())))
+        try:
+            known, blocks = self._feed.plan(executor=self._executor())
+        except ExecutorError as error:
+            self._give_up_cluster(error)
+            known, blocks = self._feed.plan()
         for table in known:
             self._add(table)
         self._blocks += blocks
+        self.table.keep_whole(self._losses())
 
     def _update(self, changed: Callable[[], object], largest: int | None) -> None:
         self._collect()
+        executor = self._executor()
+        if self._blocks and executor is not None:
+            try:
+                self._read_by(executor, changed)
+            except (Stopped, KeyboardInterrupt):
+                raise
+            except Exception as error:  # whatever happens there, this process shows what it can
+                self._give_up_cluster(error)
+            finally:
+                self._watch = None
         size = sum(block.size for block in self._blocks)
         usual = LARGEST_RUN if self._is_local else SAMPLE_BYTES
-        # A cluster was selected to read runs as a whole.
-        if self._read_all or current() is not None or size <= (usual if largest is None else min(usual, largest)):
+        if self._read_all or size <= (usual if largest is None else min(usual, largest)):
             self._read(changed)
         elif not self._sampled:
             self._sample(changed)
             self._sampled = True
         self._report("sampled" if self._blocks else "complete")
         changed()
+
+    def _give_up_cluster(self, error: Exception) -> None:
+        """Read without the cluster from now on, and say why."""
+        logger.debug("the cluster cannot read %s", self.trial.path, exc_info=True)
+        self._failed, self._failure = self._executor(), failure_text(error)
+        self._read_all = False  # of the cluster, not of this process, everything was asked
+        self._speed = 0.0
+
+    def _read_by(self, executor: Executor, changed: Callable[[], object]) -> None:
+        """Let workers read all blocks."""
+        watch = self._watch = ClusterWatch(executor)
+
+        def cancelled() -> bool:
+            if watch.look():
+                self._report("reading")
+            return self._stopped.is_set()
+
+        self._report("reading")
+        changed()
+        begin, size = time.monotonic(), 0.0
+        for block, table in self._feed.read_all(list(self._blocks), executor, cancelled):
+            self._blocks = [each for each in self._blocks if each is not block]
+            self._add(table, block)
+            size += block.size
+            self._speed = size / max(time.monotonic() - begin, 1e-6)
+            self._report("reading")
+            changed()
 
     @property
     def _is_local(self) -> bool:
@@ -148,8 +209,9 @@ class Survey:
             self._check()
             block = self._blocks[0]
             begin = time.monotonic()
-            self._add(self._feed.read(block, self._threads, self._cancel))
-            self._blocks.pop(0)
+            table = self._feed.read(block, self._threads, self._cancel)
+            self._blocks.pop(0)  # before its records arrive, so that a picture of them does not mark them as unread
+            self._add(table, block)
             self._measure(block.size, time.monotonic() - begin)
             self._report("reading")
             changed()
@@ -170,11 +232,12 @@ class Survey:
             self._report("reading")
             changed()
 
-    def _add(self, table: dict[str, object]) -> None:
-        self.table.add(table)
+    def _add(self, table: dict[str, object], block: Block | None = None) -> None:
+        span = None if block is None else Span(block.group, block.before, block.steps[-1])
+        self.table.add(table, span=span)
         whole = self._feed.assembled(table)
         if whole is not None:
-            self.table.add(whole, assembled=True)
+            self.table.add(whole, assembled=True, span=span)
 
     def _measure(self, size: float, seconds: float) -> None:
         speed = size / max(seconds, 1e-6)
@@ -189,7 +252,9 @@ class Survey:
         left = sum(block.records for block in self._blocks)
         size = sum(block.size for block in self._blocks)
         done = len(self.table)
-        self.reading = Reading(state, done, done + left, size, size / self._speed if self._speed else 0.0, message)
+        seconds = size / self._speed if self._speed else 0.0
+        workers = None if self._watch is None else self._watch.workers
+        self.reading = Reading(state, done, done + left, size, seconds, message or self._failure, workers)
 
     def _check(self) -> None:
         if self._stopped.is_set():
@@ -218,9 +283,13 @@ class Survey:
         """Return the first and the last step, or None before the first one."""
         saved = self.trial._run.index.steps()
         ends = [saved[0], saved[-1]] if saved else []
-        steps = self.table.records()["step"]
-        ends += [int(steps.min()), int(steps.max())] if len(steps) else []
+        ends += self.table.ends() or []
         return (min(ends), max(ends)) if ends else None
+
+    @property
+    def level(self) -> int:
+        """Lowest level of exact bins: 0 unless there are too many records to hold."""
+        return self.table.level
 
     def bins(self, names: Sequence[str], worker: str, mode: int, stat: str, level: int, first: int, count: int) -> Bins:
         """Return bins with the flags of unread steps; see `SurveyTable.bins`."""
@@ -259,7 +328,7 @@ class Survey:
         return found, sentence(found, self.table, steps, self.share_read)
 
     def _losses(self) -> set[str]:
-        names = {name for name in self.table.names() if names_loss(name)}
+        names = {name for name in self.names() if names_loss(name)}
         try:
             return names | set(self.trial.tensor_names(collection="losses"))
         except SMDebugError:  # there is no such collection, or its pattern is invalid

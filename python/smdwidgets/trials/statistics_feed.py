@@ -1,30 +1,37 @@
 """Read all statistics of a run in portions.
 
-Stored statistics come first. The others are computed from values, which are read in blocks of steps. The order of the blocks
-is bit-reversed, so that early portions are spread over the whole run.
+Stored statistics come first. The others are computed from values, which are read in blocks of steps: by this process, or each by a
+worker of an executor. Blocks are read in several places of the run at once, so that early portions are spread over it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from smdwidgets import _core
-from smdwidgets.executors import current
+from smdwidgets.executors import Executor
 from smdwidgets.modes import ModeKeys
-from smdwidgets.trials import sweeps
-from smdwidgets.trials.plans import MOST_BYTES
+from smdwidgets.trials import plans, sweeps
+from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.statistics import _combined, _missing, _only, _sharded, _with_run_names
-from smdwidgets.trials.statistics_file import Table, selected
+from smdwidgets.trials.statistics_file import StatisticsFile, Table, selected
 from smdwidgets.trials.trial import Trial
 
 #: Bytes of values that a block has, and the number of blocks of a whole run at least.
 _BLOCK_BYTES, _BLOCKS = 8 << 20, 16
+#: Steps of a block that a worker reads, at least, because it reads the step before them, too.
+_FEWEST_STEPS = 16
+#: Places of a run at which blocks are read at once.
+_PLACES = 16
 #: Steps after the last known one that are looked up in the statistics file.
 _AHEAD = 1 << 16
+#: Rows of the statistics file that are read at once.
+_ROWS = 500_000
 
 
 @dataclass
@@ -41,6 +48,9 @@ class Block:
     sampled: set[int] = field(default_factory=set)
     #: Whether this is such a step, whose statistics are not cached because the change is missing.
     alone: bool = False
+
+    #: Identifies the tensors among those of the run.
+    group: str = ""
 
     @property
     def unread(self) -> list[int]:
@@ -59,7 +69,13 @@ class _Schedule:
 
     names: list[str]
     steps: list[int]
-    bytes_a_step: float = field(default=0.0)
+    #: Bytes of each tensor at a step, of all workers.
+    sizes: list[float] = field(default_factory=list)
+
+    @property
+    def bytes_a_step(self) -> float:
+        """Bytes of all tensors at a step."""
+        return sum(self.sizes)
 
 
 class StatisticsFeed:
@@ -84,26 +100,47 @@ class StatisticsFeed:
         file, kept = run.statistics_file(), run.statistics_cache("every")
         return (0 if file is None else file.size()[1]) + (0 if kept is None else kept.records())
 
-    def stored(self) -> list[Table]:
-        """Return what is new in the statistics file of the run."""
+    def stored(self) -> Iterator[tuple[Table, int | None]]:
+        """Yield what is new in the statistics file of the run.
+
+        It comes by worker, in portions of limited size.
+
+        The number is the last step of the portion before.
+        """
         run = self._trial._run
         file = run.statistics_file()
         if file is None:
-            return []
-        tables = []
+            return
         for worker in file.workers():
-            last = self._in_file.get(worker)
-            steps = None if last is None else range(last + 1, last + _AHEAD)
-            table = file.read(None, steps, [worker])
-            if len(table["step"]):
-                self._in_file[worker] = int(table["step"].max())
-                table["error"] = [("", -1, None, error) for error in table["error"]]
-                tables.append(_with_run_names(run, table))
-        return tables
+            for steps in self._portions(file, self._in_file.get(worker)):
+                table = file.read(None, steps, [worker])
+                if len(table["step"]):
+                    before = self._in_file.get(worker)
+                    self._in_file[worker] = int(table["step"].max())
+                    table["error"] = [("", -1, None, error) for error in table["error"]]
+                    yield _with_run_names(run, table), before
 
-    def plan(self, spread: bool = True) -> tuple[list[Table], list[Block]]:
-        """Return cached statistics, and the blocks of new steps to read, in order."""
+    def _portions(self, file: StatisticsFile, last: int | None) -> Iterable[range | None]:
+        """Return the steps after the last known one, in portions; None: all."""
+        if last is not None:
+            return [range(last + 1, last + _AHEAD)]
+        rows, until = file.size()[1], self._trial._run.index.last_step()
+        if rows <= _ROWS or until is None:
+            return [None]
+        width = max(1, until * _ROWS // rows)
+        begins = range(0, until + 1, width)
+        return [*(range(begin, min(begin + width, until + 1)) for begin in begins), range(until + 1, until + _AHEAD)]
+
+    def plan(self, spread: bool = True, executor: Executor | None = None) -> tuple[list[Table], list[Block]]:
+        """Return cached statistics, and the blocks of new steps to read, in order.
+
+        Args:
+            spread: whether the first blocks are spread over the run.
+            executor: the executor whose workers will read them, each about one second; None: this process will.
+        """
         trial, run = self._trial, self._trial._run
+        # First: without its cluster, the plan is made again.
+        slots = None if executor is None or not self.can_be_sent else executor.slots
         run.load()
         until = trial._complete.until
         file = run.statistics_file()
@@ -115,22 +152,31 @@ class StatisticsFeed:
         for table in tables:
             wanted = _missing(table, wanted)
         # What a live run has added needs no parts.
-        parts = _BLOCKS if self._planned < 0 else 1
+        least = _BLOCKS if self._planned < 0 else 1
         self._planned = until
         blocks: list[Block] = []
         for schedule in self._schedules(wanted):
-            blocks += self._blocks(schedule, parts)
-        return tables, [blocks[at] for at in bit_reversed(len(blocks))] if spread else blocks
+            if slots is None:
+                count = int(len(schedule.steps) * schedule.bytes_a_step // _BLOCK_BYTES)
+                blocks += self._cut(schedule, max(least, count))
+            else:
+                for share, count in self._shares(schedule, slots):
+                    blocks += self._cut(share, count)
+        return tables, [blocks[at] for at in spread_out(len(blocks))] if spread else blocks
 
     def _new(self, until: int) -> dict[str, list[int]]:
-        """Return the complete steps of each tensor that were not planned yet."""
+        """Return the complete steps of each tensor that were not planned yet.
+
+        Tensors with the same steps share one list: of a long run, the lists of all tensors would be as large as its index.
+        """
         index = self._trial._run.index
         found: dict[str, list[int]] = {}
         if self._planned < 0:
+            shared: dict[bytes, list[int]] = {}
             for name in self._trial._names(None, ModeKeys.GLOBAL):
                 steps = index.steps_of(name)
                 if steps := steps[: bisect_right(steps, until)]:
-                    found[name] = steps
+                    found[name] = shared.setdefault(np.array(steps, np.int64).tobytes(), steps)
             return found
         steps = index.steps()
         for step in steps[bisect_right(steps, self._planned) : bisect_right(steps, until)]:
@@ -146,11 +192,15 @@ class StatisticsFeed:
         return [] if table is None else [_only(table, wanted)]
 
     def _schedules(self, wanted: dict[str, list[int]]) -> list[_Schedule]:
-        found: dict[tuple[int, ...], _Schedule] = {}
+        found: dict[bytes, _Schedule] = {}
+        keys: dict[int, bytes] = {}  # of lists, most of which are shared
         for name, steps in wanted.items():
-            schedule = found.setdefault(tuple(steps), _Schedule([], steps))
+            key = keys.get(id(steps))
+            if key is None:
+                key = keys[id(steps)] = np.array(steps, np.int64).tobytes()
+            schedule = found.setdefault(key, _Schedule([], steps))
             schedule.names.append(name)
-            schedule.bytes_a_step += self._size(name, steps[len(steps) // 2])
+            schedule.sizes.append(self._size(name, steps[len(steps) // 2]))
         return list(found.values())
 
     def _size(self, name: str, step: int) -> float:
@@ -159,27 +209,73 @@ class StatisticsFeed:
         place = index.find(name, step)
         return float(getattr(place, "length", 0) or 0) * len(index.workers_of(name, step))
 
-    def _blocks(self, schedule: _Schedule, parts: int) -> list[Block]:
+    @property
+    def can_be_sent(self) -> bool:
+        """Whether workers can read the run."""
+        return isinstance(self._trial._run, SmdebugRun)
+
+    def _shares(self, schedule: _Schedule, slots: int) -> Iterator[tuple[_Schedule, int]]:
+        """Yield groups of tensors with their number of blocks.
+
+        A block takes a worker about one second.
+        """
+        run = self._trial._run
+        assert isinstance(run, SmdebugRun)
+        steps, rates = schedule.steps, sweeps.rates_of(run)
+        workers = max(1, len(run.index.workers_at(steps[len(steps) // 2])))
+        seconds = float(rates.seconds(schedule.bytes_a_step, workers, workers * len(schedule.names)))
+        aim = min(plans.AIM, max(plans.LEAST, seconds * len(steps) / slots))
+        groups = min(len(schedule.names), max(1, round(seconds * _FEWEST_STEPS / aim)))
+        until = np.cumsum(schedule.sizes)
+        which = np.minimum((until / max(1.0, until[-1]) * groups - 1e-9).astype(int), groups - 1)
+        for group in np.unique(which).tolist():
+            chosen = np.flatnonzero(which == group).tolist()
+            names, sizes = [schedule.names[at] for at in chosen], [schedule.sizes[at] for at in chosen]
+            share = _Schedule(names, steps, sizes)
+            records = workers * len(names)
+            costs = [
+                float(rates.seconds(share.bytes_a_step, workers, records)) / aim,
+                share.bytes_a_step / plans.MOST_BYTES,
+                workers / plans.MOST_FILES,
+                records / plans.MOST_RECORDS,
+            ]
+            yield share, int(np.ceil(len(steps) * max(costs)))
+
+    def _cut(self, schedule: _Schedule, count: int) -> list[Block]:
+        """Cut the steps of a schedule into so many blocks."""
         steps = schedule.steps
-        executor = current()
-        most = _BLOCK_BYTES if executor is None else MOST_BYTES * executor.slots
-        parts = parts if executor is None else 1
-        count = min(len(steps), max(parts, int(len(steps) * schedule.bytes_a_step // most)))
         every = self._trial._run.index.steps_of(schedule.names[0])
+        group = hashlib.sha256("\n".join(schedule.names).encode()).hexdigest()
         blocks = []
-        for part in np.array_split(steps, count):
+        for part in np.array_split(steps, min(len(steps), max(1, count))):
             place = int(np.searchsorted(every, part[0]))
             before = every[place - 1] if place else None
             size = schedule.bytes_a_step * len(part)
-            blocks.append(Block(schedule.names, part.tolist(), before, size))
+            blocks.append(Block(schedule.names, part.tolist(), before, size, group=group))
         return blocks
 
+    def read_all(
+        self, blocks: Sequence[Block], executor: Executor, cancelled: Callable[[], bool]
+    ) -> Iterator[tuple[Block, Table]]:
+        """Yield blocks as the workers of an executor finish them, with their statistics.
+
+        These are not cached.
+
+        Args:
+            blocks: the blocks.
+            executor: an executor.
+            cancelled: polled while waiting; True cancels the rest and raises KeyboardInterrupt.
+        """
+        pieces = [sweeps.Piece(block.names, block.steps, block.before) for block in blocks]
+        for number, table in sweeps.statistics_parts(self._trial, pieces, executor, cancelled):
+            yield blocks[number], table
+
     def read(self, block: Block, threads: int | None, cancel: _core.Cancel | None = None) -> Table:
-        """Compute the statistics of a block, and cache them."""
+        """Compute the statistics of a block in this process, and cache them."""
         run = self._trial._run
         before = [] if block.before is None else [block.before]
         steps = [*before, *block.steps]
-        table = sweeps.statistics(self._trial, block.names, steps, [], threads=threads, cancel=cancel)
+        table = run.statistics(block.names, steps, [], threads=threads, cancel=cancel)
         errors = [error for error in table["error"] if error[1] in set(block.steps)]
         table = {**selected(table, np.isin(table["step"], block.steps)), "error": errors}
         if not block.alone and (kept := run.statistics_cache("every")):
@@ -215,6 +311,19 @@ def sampled(blocks: Sequence[Block], size: float) -> list[Block]:
                 taken += 1
             due += share
     return chosen
+
+
+def spread_out(count: int) -> list[int]:
+    """Order the numbers below ``count``: evenly spread ones first, then on from there.
+
+    >>> spread_out(6)
+    [0, 4, 2, 1, 5, 3]
+    >>> spread_out(64)[:3], spread_out(64)[16:19]
+    ([0, 32, 16], [1, 33, 17])
+    """
+    places = np.array_split(np.arange(count), min(count, _PLACES) or 1)
+    ordered = [places[at].tolist() for at in bit_reversed(len(places))]
+    return [each[at] for at in range(len(places[0])) for each in ordered if at < len(each)]
 
 
 def bit_reversed(count: int) -> list[int]:

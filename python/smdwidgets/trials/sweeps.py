@@ -81,6 +81,47 @@ def statistics(
     return _with_changes(run, table, parts, names)
 
 
+class Piece(NamedTuple):
+    """Tensors and steps of one task.
+
+    Attributes:
+        names: tensors.
+        steps: ascending global steps.
+        before: the saved step before, from which the change of the first step is computed.
+    """
+
+    names: Sequence[str]
+    steps: list[int]
+    before: int | None
+
+
+def statistics_parts(
+    trial: RunQueries, pieces: Sequence[Piece], executor: Executor, cancelled: Callable[[], bool] | None = None
+) -> Iterator[tuple[int, Table]]:
+    """Yield the number and the statistics of each piece, as pieces finish.
+
+    The statistics are those of all workers. An executor computes them; the run must be one that a hook saved. Nothing is joined: the memory is that of the pieces in flight.
+    """
+
+    def tasks() -> Iterator[Task]:
+        for number, piece in enumerate(pieces):
+            places = range(len(piece.names))
+            before = [] if piece.before is None else [(piece.before, list(places))]
+            part = Part(number, np.array(places, np.uint32), piece.steps, before, 0)
+            with trial.refreshing(False):  # all parts are of one snapshot
+                shipment = pack(trial, piece.names, [*(step for step, _ in before), *piece.steps])
+            yield Task(number, (shipment, part, list(piece.names), []))
+
+    results = executor.run(_statistics_part, tasks(), cancelled)
+    with contextlib.closing(results):  # type: ignore[type-var]
+        for number, (table, failed) in results:
+            workers = np.array(table.pop("workers"), object)
+            table["name"] = np.array(pieces[number].names, object)[table["name"]]
+            table["worker"] = workers[table["worker"]]
+            table["error"] = failed
+            yield number, table
+
+
 def reductions(
     trial: RunQueries,
     names: Sequence[str],

@@ -77,6 +77,8 @@ class _Run:
     poster: tuple[int, int, Colour] | None = None
     #: First step that changed since then; None: nothing.
     changed: int | None = None
+    #: First step of the window that a page asked for that changed while the run was read; None: nothing.
+    stale: int | None = None
     reading: Reading | None = None
     #: Firings of rules, and the steps of each tensor that they named.
     firings: list[RuleFirings] = field(default_factory=list)
@@ -211,7 +213,7 @@ class LiveSurvey:
                 return packets
             last = int(min(max(request["to"], ends[0]), ends[1]))
             first = int(min(max(request["from"], ends[0]), last))
-            level = level_of(first, last, min(max(1, request["bins"]), MOST_BINS))
+            level = max(level_of(first, last, min(max(1, request["bins"]), MOST_BINS)), run.survey.level)
             window = Window(tensors, level, first >> level, (last >> level) - (first >> level) + 1)
             run.asked = _Asked(colour, window, grows=last == ends[1])
             return [*packets, *detail(number, run.survey, colour, window, run.fired, append=True)]
@@ -305,7 +307,10 @@ class LiveSurvey:
         if run.changed is not None:
             since, run.changed = run.changed, None
             packets += self._poster(number, run, sent, since)
-            packets += self._detail(number, run, since) if run.survey.reading.state != "reading" else []
+            run.stale = since if run.stale is None else min(since, run.stale)
+            if run.survey.reading.state != "reading":
+                packets += self._detail(number, run, run.stale)
+                run.stale = None
             packets += self._findings(number, run, sent)
             took = time.monotonic() - now
             pause = max(_PICTURES, SHARE * took)
@@ -344,7 +349,8 @@ class LiveSurvey:
         run.reading = known = run.survey.reading
         about = {"done": float(known.done), "total": float(known.total), "bytes_left": float(known.bytes_left)}
         rest = {"seconds_left": round(known.seconds_left, 1), "message": known.message}
-        return pack({"kind": "reading", "run": number, "state": known.state, **about, **rest})
+        by = {} if known.workers is None else {"workers": known.workers}
+        return pack({"kind": "reading", "run": number, "state": known.state, **about, **rest, **by})
 
     def _note_firings(self, number: int, run: _Run) -> int | None:
         """Take over the steps at which rules fired; return the first new one."""

@@ -65,7 +65,7 @@ def whole(survey: Survey, tensors: Mapping[str, int], bins: int = BINS) -> Windo
     if ends is None or not tensors:
         return None
     first, last = ends[0], min(ends[1], LARGEST_STEP)
-    level = level_of(first, last, bins)
+    level = max(level_of(first, last, bins), survey.level)
     return Window(tensors, level, first >> level, (last >> level) - (first >> level) + 1)
 
 
