@@ -47,7 +47,7 @@ class DaskExecutor:
     def workers(self) -> int:
         """Number of workers of the cluster at the moment."""
         self._check_open()
-        return len(self._workers())
+        return len(self.client.nthreads())
 
     def run(
         self, function: Callable[..., Any], tasks: Iterable[Task], cancelled: Callable[[], bool] | None = None

@@ -25,7 +25,7 @@ from smdwidgets.trials.refreshable import RefreshableTrial
 #: Limit on a catalog's columns, above those of a run of 100,000 steps and 300 tensors.
 LARGEST_COLUMNS: Final = 2 << 30
 #: Total size of the columns of the catalogs that a process keeps.
-KEPT_COLUMNS: Final = 64 << 20
+KEPT_COLUMNS: Final = 16 << 20
 #: Number of parts, and of runs, that a process keeps open.
 _KEPT_PARTS: Final = 1000
 _KEPT_RUNS: Final = 64

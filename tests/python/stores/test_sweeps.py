@@ -1,4 +1,4 @@
-"""Sweeps that read objects in the core have the results and errors of those that read through the cache."""
+"""Sweeps in the core are equal to those through the cache, errors included."""
 
 from __future__ import annotations
 
