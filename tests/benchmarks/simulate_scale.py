@@ -2,7 +2,7 @@
 
 Usage: `python tests/benchmarks/simulate_scale.py [--write]`.
 
-The scheduler submits parts of about one second, four ahead for each worker, and spends some milliseconds on each. A worker
+The scheduler submits parts of about one second, some ahead for each worker, and spends some milliseconds on each. A worker
 requests the objects of a part with so many connections; each response has a latency and shares the worker's bandwidth; records
 take CPU time. The bucket answers so many requests a second of the whole run: the next request waits for a token. Small objects
 of one step are one event, so that 10 TB take seconds to simulate.
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import report
 
+from smdwidgets.executors.dask_sweep import AHEAD
 from smdwidgets.trials.plans import MOST_BYTES, MOST_FILES, MOST_RECORDS, REMOTE, Rates
 
 #: Requests a second that a bucket answers for one run, and index objects a second that one process reads.
@@ -29,7 +30,6 @@ DOLLARS_GET, DOLLARS_LIST = 0.0004 / 1000, 0.005 / 1000
 SCHEDULING = 0.004
 #: Bytes of one ranged read, and keys of one listing.
 PIECE, PAGE = 8 << 20, 1000
-AHEAD = 4
 
 
 @dataclass(frozen=True)
