@@ -425,6 +425,9 @@ fn waiting(memory: Memory, at_once: usize, hangs: bool) -> &'static Waiting {
     Box::leak(Box::new(Waiting { memory, at_once, left: StdMutex::new(at_once), now, most, cancelled, hangs }))
 }
 
+/// Divides the number of steps, so that there is a block for each thread.
+const AT_ONCE: usize = 30;
+
 fn many_steps() -> (Rows, Vec<Chain>, Memory) {
     let mut run = Run::default();
     for step in 0..300u32 {
@@ -442,13 +445,13 @@ fn as_many_reads_wait_as_the_source_allows_whatever_the_number_of_threads() {
     let (rows, chains, memory) = many_steps();
     let options = || Options { threads: Some(1), ..Options::default() };
     let (expected, _) = tensor_statistics(&rows, &chains, &memory, &options()).unwrap();
-    let remote = waiting(memory.clone(), 40, false);
+    let remote = waiting(memory.clone(), AT_ONCE, false);
     let (found, failed) = tensor_statistics(&rows, &chains, &remote, &options()).unwrap();
     // The changes of the first step are NaN.
     assert!(format!("{found:?}") == format!("{expected:?}") && failed.is_empty());
-    assert_eq!(remote.most.load(Ordering::SeqCst), 40);
+    assert_eq!(remote.most.load(Ordering::SeqCst), AT_ONCE as u32);
 
-    let remote = waiting(memory, 40, false);
+    let remote = waiting(memory, AT_ONCE, false);
     let (computing, most) = (AtomicU32::new(0), AtomicU32::new(0));
     execute(&rows.plan, &remote, &options(), &|_, bytes| {
         assert!(bytes.is_ok());
@@ -457,7 +460,7 @@ fn as_many_reads_wait_as_the_source_allows_whatever_the_number_of_threads() {
         computing.fetch_sub(1, Ordering::SeqCst);
     })
     .unwrap();
-    assert_eq!((remote.most.load(Ordering::SeqCst), most.into_inner()), (40, 1));
+    assert_eq!((remote.most.load(Ordering::SeqCst), most.into_inner()), (AT_ONCE as u32, 1));
 }
 
 #[test]
