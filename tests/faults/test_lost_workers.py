@@ -114,6 +114,10 @@ class Killing:
     def slots(self) -> int:
         return self._executor.slots
 
+    @property
+    def workers(self) -> int:
+        return self._executor.workers
+
     def run(self, *arguments: Any) -> Iterator[tuple[int, Any]]:
         numbers: set[int] = set()
         for number, result in self._executor.run(*arguments):
