@@ -290,7 +290,7 @@ describe("states", () => {
     session.store.addPackets([reading({ state: "sampled", done: 36, total: 100, bytes_left: 4e9, message })]);
     await until(() => $(el, ".smdw-run > .smdw-note").textContent === message);
     expect($(el, ".smdw-run > .smdw-note").classList.contains("smdw-error")).toBe(false);
-    expect(button(el, "Read all (4.00 GB, about 1 s)")).toBeTruthy();
+    expect(button(el, "Read all (4 GB, about 1 s)")).toBeTruthy();
   });
 
   test("a run that is gone keeps its last picture and says what happened", async () => {

@@ -50,7 +50,7 @@ def test_every_name_that_the_package_exports_has_an_entry(reference):
 
 def test_a_page_has_an_entry_for_each_method(reference):
     page = reference.Reference().pages()["trials.md"]
-    methods = [name for name in vars(smdwidgets.Trial) if not name.startswith("_")]
+    methods = [name for name in dir(smdwidgets.Trial) if not name.startswith("_")]
     assert len(methods) > 20
     for name in methods:
         assert f"### Trial.{name}\n" in page
