@@ -19,7 +19,7 @@ from smdwidgets.trials.run import Run
 #: Seconds that a part takes, and the least unless the sweep is shorter.
 AIM, LEAST = 1.0, 0.2
 #: Limits of a part.
-MOST_BYTES, MOST_FILES, MOST_RECORDS = 512 << 20, 2_000, 50_000
+MOST_BYTES, MOST_FILES, MOST_RECORDS = 2 << 30, 2_000, 50_000
 #: Steps of a part, at least, if the step before them is read, too.
 _STEPS: Final = 16
 
@@ -49,7 +49,7 @@ class Rates(NamedTuple):
 
 
 #: One core that reads files of the page cache, and one worker that reads a bucket in the same region.
-LOCAL = Rates(2e9, 0.0002, 1)
+LOCAL = Rates(6e9, 0.0002, 1)
 REMOTE = Rates(200e6, 0.02, 64)
 
 
