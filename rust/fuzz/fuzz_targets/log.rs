@@ -43,13 +43,13 @@ fuzz_target!(|given: (u16, Vec<Piece<'_>>)| {
     // A row takes at least two bytes of the file.
     assert!(whole.memory() <= 4096 + 64 * bytes.len(), "{} bytes for {}", whole.memory(), bytes.len());
     assert!(grown.memory() <= whole.memory() + 8192 + 64 * bytes.len());
-    let mut room = Vec::new();
+    let mut buffer = Vec::new();
     for id in 0..whole.names().len() as u32 {
         for step in whole.steps_of(id, None) {
             let found = whole.find(id, step, None).expect("a listed step exists");
             if let Cell::ValueLocation(location) = found.cell {
                 let written = &bytes[location.at as usize..][..location.size as usize];
-                assert_eq!(grown.stored_value(KEY, location, &mut room), Some(written));
+                assert_eq!(grown.stored_value(KEY, location, &mut buffer), Some(written));
             }
         }
     }

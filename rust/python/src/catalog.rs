@@ -16,7 +16,7 @@ use smdwidgets_core::manifest::Folder;
 use smdwidgets_core::source::{Listing, Local};
 use smdwidgets_core::step::{Mode, Step};
 
-use crate::buffer::Bytes;
+use crate::buffer::StableBytes;
 use crate::errors::to_python;
 use crate::gil::detached;
 use crate::modes::filter_of;
@@ -463,8 +463,8 @@ impl Entry {
     /// Decodes the value from the record's bytes.
     fn decode<'py>(&self, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = data.py();
-        let bytes = Bytes::of(data)?;
-        let held = bytes.as_slice();
+        let bytes = StableBytes::of(data)?;
+        let held = bytes.as_slice(py);
         let tensor = detached(py, held.len(), || checked::decode(held, &self.expected()))
             .map_err(|error| to_python(py, &error.within(&self.event_key, self.at.offset)))?;
         numpy::array(py, tensor)

@@ -5,7 +5,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use smdwidgets_core::tensor::DType;
 
-use crate::buffer::Bytes;
+use crate::buffer::SharedBytes;
 
 /// Little-endian elements in C order.
 pub struct Elements {
@@ -13,7 +13,7 @@ pub struct Elements {
     pub dtype: DType,
     /// The shape; one-dimensional for bytes.
     pub shape: Vec<u64>,
-    bytes: Bytes,
+    bytes: SharedBytes,
 }
 
 impl Elements {
@@ -37,15 +37,15 @@ impl Elements {
             }
             let shape: Vec<u64> = object.getattr(intern!(py, "shape"))?.extract()?;
             let bytes = if dtype == DType::Str {
-                Bytes::of(&empty(py)?)?
+                SharedBytes::of(&empty(py)?)?
             } else {
-                Bytes::of(&in_order(object, &array_dtype)?)?
+                SharedBytes::of(&in_order(object, &array_dtype)?)?
             };
             (bytes, if size == dtype.item_size() { Some(shape) } else { None })
         } else {
-            (Bytes::of(object)?, None)
+            (SharedBytes::of(object)?, None)
         };
-        let n = (bytes.as_slice().len() / dtype.item_size().max(1)) as u64;
+        let n = (bytes.len() / dtype.item_size().max(1)) as u64;
         let shape = match shape.or(own_shape) {
             None => vec![n],
             Some(shape) if dtype == DType::Str => shape,
@@ -61,7 +61,7 @@ impl Elements {
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        self.bytes.as_slice()
+        &self.bytes
     }
 }
 
@@ -90,7 +90,7 @@ fn in_order<'py>(array: &Bound<'py, PyAny>, dtype: &Bound<'py, PyAny>) -> PyResu
         array.getattr(intern!(py, "flags"))?.getattr(intern!(py, "c_contiguous"))?.extract().unwrap_or(false);
     let order: String = dtype.getattr(intern!(py, "byteorder"))?.extract()?;
     let swapped = order == ">";
-    if contiguous && !swapped && Bytes::of(array).is_ok() {
+    if contiguous && !swapped && SharedBytes::of(array).is_ok() {
         return Ok(array.clone());
     }
     let numpy = py.import(intern!(py, "numpy"))?;

@@ -9,7 +9,7 @@ use smdwidgets_core::proto::{Kind, Value, encode};
 use smdwidgets_core::record;
 use smdwidgets_core::tensor::{DType, Data, TensorView};
 
-use crate::buffer::Bytes;
+use crate::buffer::StableBytes;
 use crate::errors::to_python;
 use crate::gil::detached;
 use crate::numpy;
@@ -31,8 +31,8 @@ pub struct Events {
 #[pyfunction]
 pub fn read_events(data: &Bound<'_, PyAny>) -> PyResult<Events> {
     let py = data.py();
-    let bytes = Bytes::of(data)?;
-    let log = bytes.as_slice();
+    let bytes = StableBytes::of(data)?;
+    let log = bytes.as_slice(py);
     let mut scanner = Scanner::default();
     detached(py, log.len(), || scanner.read(&log, PIECE)).map_err(|error| to_python(py, &error))?;
     let scalars = PyDict::new(py);
@@ -219,8 +219,8 @@ pub fn event_of(data: &Bound<'_, PyBytes>, step: i64, wall_time: f64) -> Event {
 /// Encodes a record with the payload's checksum.
 #[pyfunction]
 pub fn write_record<'py>(payload: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-    let bytes = Bytes::of(payload)?;
-    Ok(PyBytes::new(payload.py(), &record::encode(bytes.as_slice())))
+    let bytes = StableBytes::of(payload)?;
+    Ok(PyBytes::new(payload.py(), &record::encode(bytes.as_slice(payload.py()))))
 }
 
 /// Encodes the first record of a TensorBoard log.

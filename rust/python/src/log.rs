@@ -6,12 +6,12 @@ use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use smdwidgets_core::error::Result as CoreResult;
-use smdwidgets_core::log::{Cache, Cell, Directory, Found, GivenRows, Log, NewRows, Orphans, Values};
+use smdwidgets_core::log::{Cache, Cell, Directory, ExternalRows, Found, Log, NewRows, Orphans, Values};
 use smdwidgets_core::source::Local;
 use smdwidgets_core::step::Step;
 use smdwidgets_core::tensor::DType;
 
-use crate::buffer::Bytes;
+use crate::buffer::SharedBytes;
 use crate::errors::to_python;
 use crate::files::Fetched;
 use crate::logged::{Logged, as_array, as_list};
@@ -103,12 +103,12 @@ type PythonRows<'py> =
 
 /// The elements of an array of 8-byte numbers.
 fn words<T>(array: &Bound<'_, PyAny>, number: fn([u8; 8]) -> T) -> PyResult<Vec<T>> {
-    let bytes = Bytes::of(array)?;
-    Ok(bytes.as_slice().as_chunks().0.iter().map(|word| number(*word)).collect())
+    let bytes = SharedBytes::of(array)?;
+    Ok(bytes.as_chunks().0.iter().map(|word| number(*word)).collect())
 }
 
-fn given_rows((tag, steps, wall_times, numbers, places): PythonRows<'_>) -> PyResult<GivenRows> {
-    Ok(GivenRows {
+fn external_rows((tag, steps, wall_times, numbers, places): PythonRows<'_>) -> PyResult<ExternalRows> {
+    Ok(ExternalRows {
         tag,
         steps: words(&steps, i64::from_le_bytes)?,
         wall_times: words(&wall_times, f64::from_le_bytes)?,
@@ -167,7 +167,7 @@ impl EventLog {
 
     /// Sets the rows of a file in another format.
     fn set_rows(&self, py: Python<'_>, directory: &str, key: &str, rows: Vec<PythonRows<'_>>) -> PyResult<bool> {
-        let rows = rows.into_iter().map(given_rows).collect::<PyResult<Vec<_>>>()?;
+        let rows = rows.into_iter().map(external_rows).collect::<PyResult<Vec<_>>>()?;
         Ok(py.detach(|| self.inner.write().set_rows(directory, key, rows)))
     }
 

@@ -374,12 +374,12 @@ pub fn values<'py>(
     let like = like.unwrap_or((DType::Str, Vec::new()));
     let size = content_size(&like);
     let fits = rows.plan.items.iter().all(|item| item.length >= size);
-    let room = if fits { rows.rows.len().saturating_mul(usize::try_from(size).unwrap_or(0)) } else { 0 };
-    let mut stack = vec![0; room];
+    let capacity = if fits { rows.rows.len().saturating_mul(usize::try_from(size).unwrap_or(0)) } else { 0 };
+    let mut stack = vec![0; capacity];
     let work = |options: &Options<'_>| core_sweep::stack(&rows, &like, &mut stack, source.as_dyn(), options);
     let (others, failed) = run(py, &control, work)?;
     let mut stacked = None;
-    if room > 0 {
+    if capacity > 0 {
         let shape: Vec<u64> = std::iter::once(rows.rows.len() as u64).chain(like.1).collect();
         let stack = numpy::own(py, like.0, &shape, stack, 0)?;
         if others.is_empty() && failed.is_empty() && rows.rows.len() == count {

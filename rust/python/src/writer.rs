@@ -12,7 +12,7 @@ use smdwidgets_core::step::Step;
 use smdwidgets_core::tensor::DType;
 use smdwidgets_core::writer;
 
-use crate::buffer::Bytes;
+use crate::buffer::SharedBytes;
 use crate::errors::to_python;
 use crate::modes::mode_of;
 use crate::numpy;
@@ -81,8 +81,8 @@ impl StepWriter {
             }
         };
         let contiguous = module.call_method1("ascontiguousarray", (array, numpy::dtype(py, held)?))?;
-        let content = Bytes::of(&contiguous.call_method1("reshape", (-1,))?.call_method1("view", ("u1",))?)?;
-        self.with(py, |writer| Some(writer.as_mut()?.tensor(name, dtype, &shape, content.as_slice())))
+        let content = SharedBytes::of(&contiguous.call_method1("reshape", (-1,))?.call_method1("view", ("u1",))?)?;
+        self.with(py, |writer| Some(writer.as_mut()?.tensor(name, dtype, &shape, &content)))
     }
 
     /// Writes many tensors, releasing the GIL once.
@@ -99,16 +99,16 @@ impl StepWriter {
             let Some(dtype) = DType::from_name(&dtype) else {
                 return Err(PyTypeError::new_err(format!("{name:?}: cannot save a tensor of dtype {dtype}")));
             };
-            held.push((name, dtype, shape, Bytes::of(&content)?));
+            held.push((name, dtype, shape, SharedBytes::of(&content)?));
         }
         let requested: Vec<_> = reductions.iter().map(|(name, abs)| Ok((op(name)?, *abs))).collect::<PyResult<_>>()?;
         self.with(py, |writer| {
             let writer = writer.as_mut()?;
             Some(held.iter().try_for_each(|(name, dtype, shape, bytes)| {
-                if !requested.is_empty() && !bytes.as_slice().is_empty() {
-                    writer.reductions(name, *dtype, bytes.as_slice(), &requested)?;
+                if !requested.is_empty() && !bytes.is_empty() {
+                    writer.reductions(name, *dtype, bytes, &requested)?;
                 }
-                if raw { writer.tensor(name, *dtype, shape, bytes.as_slice()) } else { Ok(()) }
+                if raw { writer.tensor(name, *dtype, shape, bytes) } else { Ok(()) }
             }))
         })
     }

@@ -26,7 +26,7 @@ use crate::service::Connector;
 use crate::settings::{Options, Settings};
 
 /// Bytes of ranges that are requested at once, in units of `UNIT`.
-const ROOM: usize = (64 << 20) / UNIT as usize;
+const WRITE_SLOTS: usize = (64 << 20) / UNIT as usize;
 const UNIT: u64 = 1 << 10;
 const PAGE: usize = 1000;
 /// Longer ranges are refused: their pieces alone would fill the memory.
@@ -75,7 +75,7 @@ pub struct Client {
     limiter: Arc<Limiter>,
     counters: Arc<Counters>,
     credentials: Option<Arc<Credentials>>,
-    room: Semaphore,
+    slots: Semaphore,
     closed: watch::Sender<bool>,
 }
 
@@ -97,8 +97,8 @@ impl Client {
         let timeout = settings.timeout;
         let connector = Connector { counters: counters.clone(), silence: settings.silence };
         let bucket = open(url, settings, credentials.clone().map(Provider), connector)?;
-        let (room, closed) = (Semaphore::new(ROOM), watch::Sender::new(false));
-        Ok(Client { bucket, concurrency, timeout, limiter, counters, credentials, room, closed })
+        let (slots, closed) = (Semaphore::new(WRITE_SLOTS), watch::Sender::new(false));
+        Ok(Client { bucket, concurrency, timeout, limiter, counters, credentials, slots, closed })
     }
 
     /// The credentials that the caller must provide, if it does.
@@ -289,7 +289,7 @@ impl Client {
         let mut reads = stream::iter(pieces(&spans))
             .map(|piece| async move {
                 let size = (piece.range.end - piece.range.start).div_ceil(UNIT);
-                let _room = self.room.acquire_many(size as u32).await;
+                let _slots = self.slots.acquire_many(size as u32).await;
                 let key = objects[piece.object];
                 let etag = etags.get(key).map_or("", String::as_str);
                 let read = self.read(key, Wanted::Part(piece.range.clone()), etag).await;

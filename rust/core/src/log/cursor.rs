@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::view::{self, Orphans, View};
-use super::{Class, Lane, Log};
+use super::{Class, EventDirectory, Log};
 use crate::step::Step;
 
 /// Rows of a scalar in one directory.
@@ -74,7 +74,7 @@ fn unchanged(before: &View, now: &View) -> usize {
     if same { before.len() } else { 0 }
 }
 
-fn rows(log: &Log, name: u32, number: u32, lane: &Lane, view: &View, begin: usize) -> NewRows {
+fn rows(log: &Log, name: u32, number: u32, lane: &EventDirectory, view: &View, begin: usize) -> NewRows {
     let whole = begin == 0;
     let superseded = if whole { superseded(lane, name) } else { 0 };
     let mut new = NewRows { name, lane: number, steps: Vec::new(), values: Vec::new(), whole, superseded };
@@ -89,7 +89,7 @@ fn rows(log: &Log, name: u32, number: u32, lane: &Lane, view: &View, begin: usiz
     new
 }
 
-fn superseded(lane: &Lane, name: u32) -> usize {
+fn superseded(lane: &EventDirectory, name: u32) -> usize {
     let parts = lane.parts(name);
     let all: usize = parts.iter().map(|part| part.column.len()).sum();
     all - view::of(&parts, &lane.restarted, Orphans::Dropped, (Step::MIN, Step::MAX)).len()

@@ -6,7 +6,7 @@
 mod cache;
 mod column;
 mod cursor;
-mod given;
+mod external_rows;
 mod parts;
 mod queries;
 mod scan;
@@ -26,7 +26,7 @@ use rayon::prelude::*;
 pub use cache::Cache;
 pub use column::{Cell, Class, Column, ValueLocation};
 pub use cursor::{NewRows, ScalarCursor};
-pub use given::GivenRows;
+pub use external_rows::ExternalRows;
 pub use queries::Found;
 pub use scan::{Problem, Scanner, Series};
 pub use values::{LoggedValue, RequestedRow, Values, buckets};
@@ -44,7 +44,7 @@ const LONG: u64 = 8 << 20;
 
 /// A directory of event files.
 #[derive(Debug)]
-struct Lane {
+struct EventDirectory {
     /// The directory, relative to the run; empty for the run's own.
     directory: String,
     worker: String,
@@ -79,7 +79,7 @@ struct File {
     /// Index of the series of each name.
     series: HashMap<u32, u32>,
     numbered: usize,
-    seen: Option<Seen>,
+    seen: Option<FileStat>,
     unreadable: Option<String>,
     /// Bytes that were restored from the cache.
     cached: u64,
@@ -88,12 +88,12 @@ struct File {
     /// Whether values are kept in memory.
     stores_values: bool,
     /// Whether its rows were read elsewhere, so that it is no event file.
-    given: bool,
+    external: bool,
 }
 
 /// File metadata, to detect changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct FileStat {
     about: FileVersion,
     identity: u64,
 }
@@ -116,7 +116,7 @@ pub struct Name {
 /// The log of a run.
 #[derive(Debug)]
 pub struct Log {
-    lanes: Vec<Lane>,
+    lanes: Vec<EventDirectory>,
     orphans: Orphans,
     range: Range,
     names: Vec<Name>,
@@ -136,7 +136,7 @@ impl Log {
     /// A log of these directories. Reads nothing yet.
     pub fn new(directories: Vec<Directory>, orphans: Orphans, range: Range) -> Self {
         Log {
-            lanes: directories.into_iter().map(Lane::new).collect(),
+            lanes: directories.into_iter().map(EventDirectory::new).collect(),
             orphans,
             range,
             names: Vec::new(),
@@ -161,8 +161,8 @@ impl Log {
     pub fn set_directories(&mut self, directories: Vec<Directory>) {
         let mut known = std::mem::take(&mut self.lanes);
         let lay = |directory: Directory| {
-            let mut lane = Lane::new(directory);
-            let own = |one: &Lane| one.directory == lane.directory && one.suffix == lane.suffix;
+            let mut lane = EventDirectory::new(directory);
+            let own = |one: &EventDirectory| one.directory == lane.directory && one.suffix == lane.suffix;
             if let Some(at) = known.iter().position(own) {
                 lane.files = known.swap_remove(at).files;
             }
@@ -231,12 +231,12 @@ impl Log {
 
     /// Sets the rows of a file in another format, which was read elsewhere. They replace those of an earlier call. Returns
     /// whether the log has the directory.
-    pub fn set_rows(&mut self, directory: &str, key: &str, rows: Vec<GivenRows>) -> bool {
+    pub fn set_rows(&mut self, directory: &str, key: &str, rows: Vec<ExternalRows>) -> bool {
         let Some(lane) = self.lanes.iter_mut().find(|lane| lane.directory == directory) else { return false };
         let mut file = File::new(key.to_owned(), false);
-        file.given = true;
-        for given in rows {
-            file.scanner.put(given.into());
+        file.external = true;
+        for external in rows {
+            file.scanner.put(external.into());
         }
         let grew = match lane.files.binary_search_by(|known| known.key.as_str().cmp(key)) {
             Ok(at) => {
@@ -279,10 +279,10 @@ impl Log {
         let mut files: Vec<&mut File> = Vec::new();
         let mut replaced = false;
         let cache = self.cache.as_ref();
-        for file in self.lanes.iter_mut().flat_map(|lane| &mut lane.files).filter(|file| !file.given) {
+        for file in self.lanes.iter_mut().flat_map(|lane| &mut lane.files).filter(|file| !file.external) {
             if let Some(root) = local {
                 // Deleted files keep what was read of them.
-                let Some(seen) = Seen::of(&root.join(&file.key)) else { continue };
+                let Some(seen) = FileStat::of(&root.join(&file.key)) else { continue };
                 if file.seen == Some(seen) {
                     continue;
                 }
@@ -359,11 +359,20 @@ fn begins_with(series: &[Series], others: &[Series]) -> bool {
     })
 }
 
-impl Lane {
-    fn new(directory: Directory) -> Lane {
+impl EventDirectory {
+    fn new(directory: Directory) -> EventDirectory {
         let Directory { path, worker, mode, suffix } = directory;
         let (files, restarted) = (Vec::new(), Vec::new());
-        Lane { directory: path, worker, mode, suffix, files, listed: None, restarted, views: Mutex::default() }
+        EventDirectory {
+            directory: path,
+            worker,
+            mode,
+            suffix,
+            files,
+            listed: None,
+            restarted,
+            views: Mutex::default(),
+        }
     }
 }
 
@@ -379,7 +388,7 @@ impl File {
             cached: 0,
             cached_until: 0,
             stores_values,
-            given: false,
+            external: false,
         }
     }
 
@@ -429,8 +438,8 @@ impl File {
     }
 }
 
-impl Seen {
-    fn of(path: &Path) -> Option<Seen> {
+impl FileStat {
+    fn of(path: &Path) -> Option<FileStat> {
         let about = fs::metadata(path).ok()?;
         #[cfg(unix)]
         let identity = std::os::unix::fs::MetadataExt::ino(&about);
@@ -438,7 +447,7 @@ impl Seen {
         let identity = 0;
         let since = about.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let written = since.map_or(0, |since| since.as_nanos() as u64);
-        Some(Seen { about: FileVersion { size: about.len(), written }, identity })
+        Some(FileStat { about: FileVersion { size: about.len(), written }, identity })
     }
 }
 

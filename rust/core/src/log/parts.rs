@@ -261,10 +261,10 @@ mod tests {
         let whole: Vec<u8> = (0..50).flat_map(|step| tensor("a", step, "text", 2)).collect();
         let mut scanner = Scanner::new(true);
         pool::run(Some(3), || scanner.read_on_threads(&whole.as_slice(), 300)).unwrap().unwrap();
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         let Some(crate::log::Cell::ValueLocation(last)) = scanner.series()[0].column.cell(49) else {
             panic!("a place")
         };
-        assert!(scanner.stored_value(last, &mut room).is_some());
+        assert!(scanner.stored_value(last, &mut buffer).is_some());
     }
 }

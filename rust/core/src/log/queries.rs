@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::column::{Cell, Column, ValueLocation};
 use super::scan::Scanner;
 use super::view::{self, Orphans, Part, View};
-use super::{Lane, Log};
+use super::{EventDirectory, Log};
 use crate::step::{Mode, Step};
 
 /// Number of modes that share global steps.
@@ -29,10 +29,10 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The encoded value, if it is in memory. `room` is a buffer for values stored as differences.
-    pub fn stored_value<'b>(&'b self, room: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+    /// The encoded value, if it is in memory. `buffer` is a buffer for values stored as differences.
+    pub fn stored_value<'b>(&'b self, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         match self.cell {
-            Cell::ValueLocation(location) => self.scanner.stored_value(location, room),
+            Cell::ValueLocation(location) => self.scanner.stored_value(location, buffer),
             Cell::Number(_) => None,
         }
     }
@@ -53,7 +53,7 @@ pub struct Course {
     pub lanes: Vec<u32>,
 }
 
-impl Lane {
+impl EventDirectory {
     pub(super) fn parts(&self, name: u32) -> Vec<Part<'_>> {
         let part = |(at, file): (usize, &'_ super::File)| -> Option<(u32, usize)> {
             file.series.get(&name).map(|series| (at as u32, *series as usize))
@@ -116,12 +116,12 @@ impl Log {
         self.lanes.iter().any(|lane| lane.mode != Mode::Global)
     }
 
-    fn code(lane: &Lane) -> Step {
+    fn code(lane: &EventDirectory) -> Step {
         Step::from(lane.mode.number()) - 1
     }
 
     /// The global step of a lane's step.
-    pub(super) fn global(&self, lane: &Lane, step: Step) -> Option<Step> {
+    pub(super) fn global(&self, lane: &EventDirectory, step: Step) -> Option<Step> {
         if self.has_modes() { step.checked_mul(MODES)?.checked_add(Log::code(lane)) } else { Some(step) }
     }
 
@@ -134,12 +134,12 @@ impl Log {
         }
     }
 
-    fn lanes_at(&self, step: Step) -> impl Iterator<Item = (&Lane, Step)> {
+    fn lanes_at(&self, step: Step) -> impl Iterator<Item = (&EventDirectory, Step)> {
         let (mode, own) = self.own(step);
         self.lanes.iter().filter(move |lane| lane.mode == mode).map(move |lane| (lane, own))
     }
 
-    fn in_mode(lane: &Lane, mode: Option<Mode>) -> bool {
+    fn in_mode(lane: &EventDirectory, mode: Option<Mode>) -> bool {
         mode.is_none_or(|mode| mode == Mode::Global || mode == lane.mode)
     }
 
@@ -176,7 +176,7 @@ impl Log {
 
     /// The last global step.
     pub fn last_step(&self) -> Option<Step> {
-        let of = |lane: &Lane, name: u32| lane.steps(self, name, |steps| steps.last().copied())?;
+        let of = |lane: &EventDirectory, name: u32| lane.steps(self, name, |steps| steps.last().copied())?;
         let lasts = self
             .lanes
             .iter()
@@ -199,7 +199,7 @@ impl Log {
 
     /// Modes with any value, ascending.
     pub fn modes(&self) -> Vec<Mode> {
-        let written = |lane: &&Lane| lane.files.iter().any(|file| !file.series.is_empty());
+        let written = |lane: &&EventDirectory| lane.files.iter().any(|file| !file.series.is_empty());
         let mut modes: Vec<Mode> = self.lanes.iter().filter(written).map(|lane| lane.mode).collect();
         modes.sort_unstable();
         modes.dedup();
@@ -231,7 +231,7 @@ impl Log {
 
     /// Numbers of the names at a global step.
     pub fn names_at(&self, step: Step, worker: Option<&str>) -> Vec<u32> {
-        let lanes: Vec<(&Lane, Step)> =
+        let lanes: Vec<(&EventDirectory, Step)> =
             self.lanes_at(step).filter(|(lane, _)| worker.is_none_or(|worker| worker == lane.worker)).collect();
         let has = |name: &u32| lanes.iter().any(|(lane, own)| lane.row(self, *name, *own).is_some());
         (0..self.names.len() as u32).filter(has).collect()
@@ -284,14 +284,15 @@ impl Log {
     }
 
     /// The encoded value at a location of a file, if it is in memory.
-    pub fn stored_value<'a>(&'a self, key: &str, location: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        let of =
-            |lane: &'a Lane| lane.files.binary_search_by(|file| file.key.as_str().cmp(key)).map(|at| &lane.files[at]);
-        self.lanes.iter().find_map(|lane| of(lane).ok())?.scanner.stored_value(location, room)
+    pub fn stored_value<'a>(&'a self, key: &str, location: ValueLocation, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let of = |lane: &'a EventDirectory| {
+            lane.files.binary_search_by(|file| file.key.as_str().cmp(key)).map(|at| &lane.files[at])
+        };
+        self.lanes.iter().find_map(|lane| of(lane).ok())?.scanner.stored_value(location, buffer)
     }
 
     /// Rows of a name in a lane: the current or the superseded ones.
-    fn rows(&self, lane: &Lane, name: u32, orphans: bool) -> Vec<(u32, usize)> {
+    fn rows(&self, lane: &EventDirectory, name: u32, orphans: bool) -> Vec<(u32, usize)> {
         let parts = lane.parts(name);
         if orphans {
             let all = view::of(&parts, &lane.restarted, Orphans::Dropped, (Step::MIN, Step::MAX));
@@ -312,7 +313,7 @@ impl Log {
 
     /// The number of superseded values of a name.
     pub fn num_superseded(&self, name: u32) -> usize {
-        let of = |lane: &Lane| {
+        let of = |lane: &EventDirectory| {
             let parts = lane.parts(name);
             match view::of(&parts, &lane.restarted, Orphans::Dropped, (Step::MIN, Step::MAX)) {
                 View::Part { .. } => 0,
@@ -322,7 +323,12 @@ impl Log {
         self.lanes.iter().map(of).sum()
     }
 
-    fn found<'a>(&'a self, lane: &'a Lane, name: u32, (file, row): (u32, usize)) -> Option<(Step, Found<'a>)> {
+    fn found<'a>(
+        &'a self,
+        lane: &'a EventDirectory,
+        name: u32,
+        (file, row): (u32, usize),
+    ) -> Option<(Step, Found<'a>)> {
         let column = lane.column(name, file)?;
         let step = self.global(lane, *column.steps().get(row)?)?;
         let wall_time = *column.wall_times().get(row)?;

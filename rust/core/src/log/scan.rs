@@ -107,9 +107,9 @@ impl Scanner {
         Scanner { stored: Some(StoredValues::default()), ..self }
     }
 
-    /// The encoded value at a location, if it is kept. `room` is a buffer for values stored as differences.
-    pub fn stored_value<'a>(&'a self, location: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        self.stored.as_ref()?.get(location.at, room).filter(|value| value.len() as u64 == location.size)
+    /// The encoded value at a location, if it is kept. `buffer` is a buffer for values stored as differences.
+    pub fn stored_value<'a>(&'a self, location: ValueLocation, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        self.stored.as_ref()?.get(location.at, buffer).filter(|value| value.len() as u64 == location.size)
     }
 
     /// Offset of the first unread byte, where reading continues.

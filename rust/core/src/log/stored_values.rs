@@ -53,8 +53,8 @@ impl StoredValues {
         if !alike {
             self.bases[tag] = number;
         }
-        let room = self.pieces.last().map_or(0, |piece| piece.capacity() - piece.len());
-        if room < bytes.len() || self.pieces.is_empty() {
+        let free = self.pieces.last().map_or(0, |piece| piece.capacity() - piece.len());
+        if free < bytes.len() || self.pieces.is_empty() {
             self.pieces.push(Vec::with_capacity(bytes.len().max((self.size / 4).clamp(LEAST, PIECE))));
         }
         let piece = self.pieces.len() - 1;
@@ -67,17 +67,17 @@ impl StoredValues {
         }
     }
 
-    /// The value at an offset of the file. `room` is a buffer for values stored as differences.
-    pub fn get<'a>(&'a self, at: u64, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    /// The value at an offset of the file. `buffer` is a buffer for values stored as differences.
+    pub fn get<'a>(&'a self, at: u64, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let number = self.values.binary_search_by_key(&at, |value| value.at).ok()?;
         let value = self.values.get(number)?;
         if value.base == NONE {
             return self.full_value(number as u32);
         }
-        room.clear();
+        buffer.clear();
         let differences = self.pieces.get(value.piece as usize)?.get(value.first..)?;
-        join(self.full_value(value.base)?, differences, room)?;
-        Some(room)
+        join(self.full_value(value.base)?, differences, buffer)?;
+        Some(buffer)
     }
 
     fn full_value(&self, number: u32) -> Option<&[u8]> {
@@ -154,11 +154,11 @@ mod tests {
         }
         let written = 100 * histogram(1).len();
         assert!(stored.memory() < written * 7 / 10, "{} of {written} bytes", stored.memory());
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         for step in 1..=100 {
-            assert_eq!(stored.get(step, &mut room), Some(histogram(step).as_slice()));
+            assert_eq!(stored.get(step, &mut buffer), Some(histogram(step).as_slice()));
         }
-        assert_eq!(stored.get(101, &mut room), None);
+        assert_eq!(stored.get(101, &mut buffer), None);
     }
 
     proptest! {
@@ -175,11 +175,11 @@ mod tests {
                 stored.put(tag, 7 * at as u64, &value);
                 written.push(value);
             }
-            let mut room = Vec::new();
+            let mut buffer = Vec::new();
             for (at, value) in written.iter().enumerate() {
-                prop_assert_eq!(stored.get(7 * at as u64, &mut room), Some(value.as_slice()));
+                prop_assert_eq!(stored.get(7 * at as u64, &mut buffer), Some(value.as_slice()));
             }
-            prop_assert_eq!(stored.get(1, &mut room), None);
+            prop_assert_eq!(stored.get(1, &mut buffer), None);
         }
     }
 }

@@ -265,15 +265,15 @@ fn stored_values_need_no_file() {
     for cut in [file.len() / 3, file.len()] {
         read(&mut log, &[("x.tfevents", file[..cut].to_vec())]);
     }
-    let (id, mut room) = (log.id("w").unwrap(), Vec::new());
+    let (id, mut buffer) = (log.id("w").unwrap(), Vec::new());
     for step in 1..9 {
         let found = log.find(id, step.into(), None).unwrap();
         let Cell::ValueLocation(location) = found.cell else { panic!("a histogram has a location") };
-        assert_eq!(found.stored_value(&mut room), Some(histogram(step).0.as_slice()));
-        assert_eq!(log.stored_value("x.tfevents", location, &mut room), Some(histogram(step).0.as_slice()));
-        assert_eq!(log.stored_value("y.tfevents", location, &mut room), None);
+        assert_eq!(found.stored_value(&mut buffer), Some(histogram(step).0.as_slice()));
+        assert_eq!(log.stored_value("x.tfevents", location, &mut buffer), Some(histogram(step).0.as_slice()));
+        assert_eq!(log.stored_value("y.tfevents", location, &mut buffer), None);
         assert_eq!(
-            log.stored_value("x.tfevents", ValueLocation { size: location.size - 1, ..location }, &mut room),
+            log.stored_value("x.tfevents", ValueLocation { size: location.size - 1, ..location }, &mut buffer),
             None
         );
     }
@@ -446,7 +446,7 @@ fn rows_of_other_formats_join_a_log() {
     let directories = vec![directory("", "worker_0", Mode::Global), directory("table", "worker_0", Mode::Global)];
     let mut log = Log::new(directories, Orphans::Dropped, (0, Step::MAX));
     read(&mut log, &[("tfevents", scalar("loss", 1, 1.0))]);
-    let rows = |steps: &[Step]| GivenRows {
+    let rows = |steps: &[Step]| ExternalRows {
         tag: "accuracy".to_owned(),
         steps: steps.to_vec(),
         wall_times: vec![f64::NAN; steps.len()],
@@ -458,7 +458,7 @@ fn rows_of_other_formats_join_a_log() {
     assert!(log.generation() > generation);
     // A step that goes backwards supersedes the rows after it, as in a log.
     assert!(log.set_rows("table", "metrics.csv", vec![rows(&[1, 2, 3, 2])]));
-    let weights = GivenRows {
+    let weights = ExternalRows {
         tag: "weight".to_owned(),
         steps: vec![2],
         wall_times: vec![0.0],
@@ -476,7 +476,7 @@ fn rows_of_other_formats_join_a_log() {
     assert_eq!((found.key, found.wall_time), ("checkpoint-2/model.safetensors", 0.0));
     assert!(matches!(found.cell, Cell::ValueLocation(place) if (place.at, place.size) == (8, 16)));
     // Columns of unequal length are cut.
-    let uneven = GivenRows { wall_times: Vec::new(), ..rows(&[1, 2]) };
+    let uneven = ExternalRows { wall_times: Vec::new(), ..rows(&[1, 2]) };
     assert!(log.set_rows("table", "metrics.csv", vec![uneven]));
     assert_eq!(course(&log, "accuracy"), []);
 }
@@ -487,7 +487,13 @@ fn rows_that_are_given_again_are_new_only_where_they_follow() {
     let rows = |numbers: &[f64]| {
         let steps = (0..numbers.len() as Step).collect();
         let wall_times = vec![f64::NAN; numbers.len()];
-        vec![GivenRows { tag: "a".to_owned(), steps, wall_times, numbers: Some(numbers.to_vec()), places: Vec::new() }]
+        vec![ExternalRows {
+            tag: "a".to_owned(),
+            steps,
+            wall_times,
+            numbers: Some(numbers.to_vec()),
+            places: Vec::new(),
+        }]
     };
     let mut cursor = ScalarCursor::default();
     let mut read = |log: &Log| -> Vec<(bool, Vec<f64>)> {

@@ -59,7 +59,7 @@ impl Values {
         let mut values = Values::default();
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut last: Option<(&str, Option<u32>)> = None;
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         for (name, step, worker) in requests {
             // Requests for one name are mostly consecutive.
             let id = match last {
@@ -68,19 +68,19 @@ impl Values {
             };
             last = Some((name, id));
             let found = id.and_then(|id| Some((log.find(id, step, worker)?, log.names().get(id as usize)?.class)));
-            values.add(&mut files, &mut room, found);
+            values.add(&mut files, &mut buffer, found);
         }
         values
     }
 
-    fn add(&mut self, files: &mut HashMap<String, u32>, room: &mut Vec<u8>, found: Option<(Found<'_>, Class)>) {
+    fn add(&mut self, files: &mut HashMap<String, u32>, buffer: &mut Vec<u8>, found: Option<(Found<'_>, Class)>) {
         let Some((found, class)) = found else {
             self.rows.push(None);
             self.contents.push(None);
             return;
         };
         let Found { key, cell, wall_time, .. } = found;
-        let (location, content) = match (cell, found.stored_value(room)) {
+        let (location, content) = match (cell, found.stored_value(buffer)) {
             (Cell::Number(number), _) => (ValueLocation::default(), Some(LoggedValue::Number(number))),
             (Cell::ValueLocation(location), Some(stored)) => {
                 let content =

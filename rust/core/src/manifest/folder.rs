@@ -344,12 +344,12 @@ impl<'a> Files<'a> {
     }
 
     /// A vector for entries, with at most the capacity that the rest of a column can fill.
-    fn room<T>(&self, column: usize, count: usize) -> Vec<T> {
+    fn reserved<T>(&self, column: usize, count: usize) -> Vec<T> {
         Vec::with_capacity(count.min(self.columns[column].left()))
     }
 
     fn entries(&mut self, count: usize) -> Result<Vec<TensorEntry<'a>>> {
-        let mut entries = self.room(NAMES, count);
+        let mut entries = self.reserved(NAMES, count);
         let mut next_name = 0;
         let mut next_offset = self.predicted.first_offset;
         for at in 0..count {
@@ -378,7 +378,7 @@ impl<'a> Files<'a> {
     }
 
     fn shapes(&mut self, count: usize) -> Result<Vec<ShapeEntry<'a>>> {
-        let mut entries = self.room(SHAPES, count);
+        let mut entries = self.reserved(SHAPES, count);
         let (mut next_name, mut left) = (0, MAX_DIMENSIONS);
         for _ in 0..count {
             let name = self.columns[SHAPES].difference(next_name)?;
@@ -401,7 +401,7 @@ impl<'a> Files<'a> {
     }
 
     fn shards(&mut self, count: usize) -> Result<Vec<ShardEntry<'a>>> {
-        let mut entries = self.room(SHARDS, count);
+        let mut entries = self.reserved(SHARDS, count);
         let (mut next_name, mut next_shard) = (0, 0);
         for _ in 0..count {
             let name = self.columns[SHARDS].difference(next_name)?;

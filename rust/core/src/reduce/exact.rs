@@ -13,14 +13,14 @@ const LOWEST: i32 = -1088;
 /// The accumulator.
 pub struct ExactSum {
     digits: [i64; DIGITS],
-    room: u32,
+    remaining: u32,
 }
 
 impl ExactSum {
-    const ROOM: u32 = 1 << 30;
+    const CAPACITY: u32 = 1 << 30;
 
     pub fn new() -> ExactSum {
-        ExactSum { digits: [0; DIGITS], room: ExactSum::ROOM }
+        ExactSum { digits: [0; DIGITS], remaining: ExactSum::CAPACITY }
     }
 
     /// Adds a finite float.
@@ -38,8 +38,8 @@ impl ExactSum {
         self.digits[at] += sign * (wide & 0xffff_ffff) as i64;
         self.digits[at + 1] += sign * (wide >> 32 & 0xffff_ffff) as i64;
         self.digits[at + 2] += sign * (wide >> 64) as i64;
-        self.room -= 1;
-        if self.room == 0 {
+        self.remaining -= 1;
+        if self.remaining == 0 {
             self.carry();
         }
     }
@@ -51,7 +51,7 @@ impl ExactSum {
             self.digits[i] -= over << 32;
             self.digits[i + 1] += over;
         }
-        self.room = ExactSum::ROOM;
+        self.remaining = ExactSum::CAPACITY;
     }
 
     /// The sum times 2^power, so that a sum beyond the range of floats can still be divided.
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn carries_before_overflow() {
         let mut exact = ExactSum::new();
-        exact.room = 3;
+        exact.remaining = 3;
         (0..10).for_each(|_| exact.add(-1.5));
         assert_eq!(exact.total(0).to_f64(), -15.0);
     }

@@ -108,15 +108,15 @@ pub fn summarise_finite(
 }
 
 /// At most [`BLOCK`] elements as `observe` of [`summarise_finite`] sees them.
-pub fn block<'b>(dtype: DType, bytes: &'b [u8], room: &'b mut Vec<u8>) -> &'b [u8] {
-    fn widen<'b, H: Half>(bytes: &[u8], room: &'b mut Vec<u8>) -> &'b [u8] {
-        room.clear();
-        Widened::<H>(bytes, PhantomData).each(&mut |block, _| room.extend_from_slice(block));
-        room
+pub fn block<'b>(dtype: DType, bytes: &'b [u8], buffer: &'b mut Vec<u8>) -> &'b [u8] {
+    fn widen<'b, H: Half>(bytes: &[u8], buffer: &'b mut Vec<u8>) -> &'b [u8] {
+        buffer.clear();
+        Widened::<H>(bytes, PhantomData).each(&mut |block, _| buffer.extend_from_slice(block));
+        buffer
     }
     match dtype {
-        DType::F16 => widen::<half::f16>(bytes, room),
-        DType::BF16 => widen::<half::bf16>(bytes, room),
+        DType::F16 => widen::<half::f16>(bytes, buffer),
+        DType::BF16 => widen::<half::bf16>(bytes, buffer),
         _ => bytes,
     }
 }

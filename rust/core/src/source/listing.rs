@@ -44,11 +44,11 @@ impl Modified {
 /// The state of a directory tree at the last listing.
 #[derive(Default)]
 pub struct Listing {
-    directories: HashMap<String, Seen>,
+    directories: HashMap<String, DirectoryState>,
     watch: Option<Watch>,
 }
 
-struct Seen {
+struct DirectoryState {
     modified: Modified,
     /// When this modification time was first seen.
     since: Instant,
@@ -130,7 +130,8 @@ impl Listing {
                 found(directory, name);
             }
         })?;
-        self.directories.insert(directory.to_owned(), Seen { modified, since, settled, below: below.clone(), files });
+        self.directories
+            .insert(directory.to_owned(), DirectoryState { modified, since, settled, below: below.clone(), files });
         Ok(below)
     }
 }

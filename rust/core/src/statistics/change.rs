@@ -12,7 +12,7 @@ pub struct Change<'p> {
     /// Bytes of `previous` that were compared.
     at: usize,
     sum: Sum,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 /// The sum of squared differences, and the largest difference.
@@ -31,7 +31,7 @@ impl Sum {
 
 impl<'p> Change<'p> {
     pub fn new(isa: InstructionSet, dtype: DType, previous: Option<&'p [u8]>) -> Self {
-        Change { isa, dtype, previous, at: 0, sum: Sum::default(), room: Vec::new() }
+        Change { isa, dtype, previous, at: 0, sum: Sum::default(), buffer: Vec::new() }
     }
 
     /// Compares the next block of a tensor of real floats.
@@ -39,7 +39,7 @@ impl<'p> Change<'p> {
         let Some(previous) = self.previous else { return };
         let wide = if self.dtype == DType::F64 { 8 } else { 4 };
         let length = block.len() / wide * self.dtype.item_size();
-        let before = float_block(self.dtype, &previous[self.at..self.at + length], &mut self.room);
+        let before = float_block(self.dtype, &previous[self.at..self.at + length], &mut self.buffer);
         self.at += length;
         self.sum.add(if wide == 8 {
             self.isa.run(Differences::<f64>::new(block, before, 1.0))

@@ -11,7 +11,7 @@ use super::{KEPT, Options};
 use crate::source::Source;
 
 /// Bytes that the threads of a remote sweep hold.
-const ROOM: u64 = 64 << 20;
+const MEMORY: u64 = 64 << 20;
 
 /// The threads of a sweep.
 pub struct Readers {
@@ -24,7 +24,7 @@ pub struct Readers {
 
 struct Limits {
     computing: Permits,
-    room: Permits,
+    memory: Permits,
 }
 
 impl Readers {
@@ -35,8 +35,8 @@ impl Readers {
         };
         let cores = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get));
         let threads = at_once.max(cores).min(pieces).max(1);
-        let limits = Limits { computing: Permits::new(cores.max(1) as u64), room: Permits::new(ROOM) };
-        Readers { threads: Some(threads), kept: (ROOM as usize / threads).min(KEPT), limits: Some(limits) }
+        let limits = Limits { computing: Permits::new(cores.max(1) as u64), memory: Permits::new(MEMORY) };
+        Readers { threads: Some(threads), kept: (MEMORY as usize / threads).min(KEPT), limits: Some(limits) }
     }
 
     /// The number of threads, if it is known.
@@ -52,7 +52,7 @@ impl Readers {
     /// Runs `work`, which holds so many bytes, once there is room for them.
     pub fn holding<R>(&self, bytes: u64, work: impl FnOnce() -> R) -> R {
         match &self.limits {
-            Some(Limits { room, .. }) => room.with(bytes, work),
+            Some(Limits { memory, .. }) => memory.with(bytes, work),
             None => work(),
         }
     }

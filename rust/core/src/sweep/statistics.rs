@@ -58,7 +58,7 @@ pub fn tensor_statistics(
     let is_cancelled = || cancelled.load(Ordering::Relaxed) || flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let work = || {
-        let mut room = Room::default();
+        let mut buffers = Buffers::default();
         while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (mut statistics, mut errors) = (Vec::new(), Vec::new());
             let mut each = |row, outcome, bytes| {
@@ -70,9 +70,9 @@ pub fn tensor_statistics(
                 done.fetch_add(bytes, Ordering::Relaxed);
                 !is_cancelled()
             };
-            let finished = readers.holding(unit.bytes.saturating_mul(2), || sweep.unit(unit, &mut room, &mut each));
+            let finished = readers.holding(unit.bytes.saturating_mul(2), || sweep.unit(unit, &mut buffers, &mut each));
             if readers.is_remote() {
-                room.free(readers.kept / 2);
+                buffers.free(readers.kept / 2);
             }
             let mut found = found.lock();
             statistics.into_iter().for_each(|(row, one)| found[row as usize] = Some(one));
@@ -209,12 +209,12 @@ impl Step {
 
 /// What a thread holds: two steps of a group.
 #[derive(Default)]
-struct Room {
+struct Buffers {
     before: Step,
     now: Step,
 }
 
-impl Room {
+impl Buffers {
     /// Frees large buffers.
     fn free(&mut self, kept: usize) {
         self.before.clear(kept);
@@ -237,8 +237,8 @@ type Each<'e> = dyn FnMut(u32, Result<Option<Statistics>, Arc<Error>>, u64) -> b
 
 impl Sweep<'_> {
     /// Computes the statistics of a unit.
-    fn unit(&self, unit: &Unit<'_>, room: &mut Room, each: &mut Each<'_>) -> bool {
-        let Room { before, now } = room;
+    fn unit(&self, unit: &Unit<'_>, buffers: &mut Buffers, each: &mut Each<'_>) -> bool {
+        let Buffers { before, now } = buffers;
         now.clear(self.readers.kept);
         for step in unit.part.start.saturating_sub(1)..unit.part.end {
             std::mem::swap(before, now);

@@ -6,7 +6,7 @@ use crate::step::Step;
 
 /// The rows of a series of a file that is no event file.
 #[derive(Debug, Default)]
-pub struct GivenRows {
+pub struct ExternalRows {
     /// The name.
     pub tag: String,
     /// Steps, in the order written.
@@ -19,10 +19,10 @@ pub struct GivenRows {
     pub places: Vec<(u64, u64)>,
 }
 
-impl From<GivenRows> for Series {
+impl From<ExternalRows> for Series {
     /// Uses the rows that all columns have.
-    fn from(given: GivenRows) -> Series {
-        let GivenRows { tag, mut steps, mut wall_times, numbers, places } = given;
+    fn from(rows: ExternalRows) -> Series {
+        let ExternalRows { tag, mut steps, mut wall_times, numbers, places } = rows;
         let count = numbers.as_ref().map_or(places.len(), Vec::len).min(steps.len()).min(wall_times.len());
         steps.truncate(count);
         wall_times.truncate(count);
