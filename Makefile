@@ -8,8 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: audit mutants sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format wheels test-aarch64 recipe workflows bench bench-hooks fuzz faults soak memcheck docs \
-	diagnosis-report conformance test-frameworks clients pictures fixtures clean
+.PHONY: audit mutants sbom help setup demo test test-all test-rust test-python test-js test-browser test-notebooks lint format wheels test-aarch64 recipe workflows bench bench-hooks fuzz faults soak memcheck docs \
+	diagnosis-report exam conformance test-frameworks pictures fixtures clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1	/p' Makefile | expand -t 18
@@ -21,8 +21,11 @@ demo: ## Start a live run and open JupyterLab on the first notebook (ARGS=--head
 	@$(PYTHON) tools/setup.py python front-end extension
 	@$(BIN)/smdwidgets demo $(ARGS)
 
-test:  ## Run every check and test (ARGS="python e2e": these suites)
+test:  ## Run the checks and tests that a normal change can break (ARGS="python e2e": these suites in full)
 	@$(PYTHON) tools/test.py $(ARGS)
+
+test-all:  ## Run every check and test: also campaigns, all notebooks and pages, packaging, planted faults
+	@$(PYTHON) tools/test.py all
 
 lint:  ## Check formatting, lints and types of all three languages
 	@$(PYTHON) tools/test.py lint
@@ -62,6 +65,11 @@ bench-hooks:  ## Measure what the PyTorch hook adds to a training step, beside s
 diagnosis-report:  ## Measure the diagnosis on planted faults; write docs/diagnosis-figures.md (ARGS="--logs DIRECTORY": public logs too)
 	@$(PYTHON) tools/setup.py python front-end extension
 	@$(BIN)/python tests/diagnosis/report.py --write $(ARGS)
+
+exam:  ## Examine the diagnosis on programs and logs of a directory, in PyTorch's environment (ARGS=DIRECTORY)
+	@$(PYTHON) tools/setup.py python front-end extension
+	@$(PYTHON) tools/frameworks.py --only-environment torch
+	@$(BIN)/python tests/diagnosis/exam.py $(ARGS)
 
 wheels:  ## Build this machine's wheel as a release does, and try it with every Python here (ARGS="--target TRIPLE")
 	@$(PYTHON) tools/wheels.py $(ARGS)
@@ -105,6 +113,7 @@ docs:  ## Update the generated pages and build the documentation site in site/
 	@$(PYTHON) tools/setup.py python front-end extension docs
 	@$(BIN)/python tools/reference.py
 	@$(BIN)/python -m smdwidgets.rules.document docs/rules.md
+	@$(BIN)/python -m smdwidgets.finding.document docs/diagnosis.md docs/checks.md
 	@$(BIN)/python -m smdwidgets.cli.document docs/commands.md
 	@$(BIN)/zensical build --strict
 
@@ -118,9 +127,6 @@ conformance:  ## Compare every public call with smdebug 1.0.34 on the same runs
 
 test-frameworks:  ## Train with PyTorch, Keras, XGBoost and MXNet, each in its own environment (downloads gigabytes; ARGS=torch)
 	@$(PYTHON) tools/frameworks.py $(ARGS)
-
-clients:  ## Run public programs with smdebug and with smdwidgets, and compare them (CLONE=path NOTEBOOKS=path)
-	@cd tools && $(PYTHON) -m clients $(if $(CLONE),$(abspath $(CLONE))) $(if $(NOTEBOOKS),--notebooks $(abspath $(NOTEBOOKS))) $(ARGS)
 
 fixtures:  ## List packed test data (ARGS="unpack golden", then ARGS="pack golden": change it)
 	@$(PYTHON) tests/fixtures.py $(ARGS)

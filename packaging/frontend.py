@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 JS = ROOT / "js"
 STATIC = ROOT / "python" / "smdwidgets" / "static"
-BUNDLE = ("widget.js", "widget.css", "loader.js", "LICENSES.txt")
+BUNDLE = ("loader.js", "parts.json", "LICENSES.txt")
 
 
 class FrontEndError(RuntimeError):

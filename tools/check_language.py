@@ -1,11 +1,15 @@
 """Check that texts and names use plain English: `python tools/check_language.py`.
 
-Two checks run over the files under version control, or over the files given as arguments:
+The checks run over the files under version control, or over the files given as arguments:
 
 - No text or name contains a word of the list below. Whole files are searched, so the check covers documents, comments,
   docstrings, messages and the names of tests. Identifiers are split: `step_count` and `stepCount` are two words. Of
   notebooks, only the markdown cells are searched.
+- No sentence has a construction of the list `CONSTRUCTIONS`, or begins with "Of a …".
 - The first line of a Python docstring has at most 80 characters.
+- Variables are not called `found`, `made`, `given`, `known`, `wanted` or `room`: the reader cannot search for them, and
+  they do not name what they hold. The number of older ones, `VAGUE_LEFT`, can only fall.
+- The subject of the newest commit has at most 72 characters.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -102,6 +107,24 @@ WORDS = (
 )
 
 
+ORDER = "follows the word order of another language"
+
+#: Constructions to avoid in text.
+CONSTRUCTIONS = (
+    Word(r"what (was|were) to be", ORDER, "expected"),
+    Word(r"did not come", ORDER, "was never captured, is missing"),
+    Word(r"(which|and) says so", ORDER, "with a warning; reports it"),
+)
+#: The beginning of a sentence.
+OF_FIRST = re.compile(r"(?m)(?:^[ \t]*(?:(?:#|//[/!]?|[*|-])[ \t]*)?|[.:] )Of (?:an?|the|all|those|its|each) \w")
+
+#: Names of variables that do not say what they hold, and the number of assignments to them that the package still has.
+VAGUE = frozenset({"found", "made", "given", "known", "wanted", "room"})
+VAGUE_LEFT = 722
+#: Most characters of a commit's subject.
+SUBJECT_LENGTH = 72
+
+
 def split_names(text: str) -> str:
     """Return the text with identifiers split into words; line numbers stay the same."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text.replace("_", " "))
@@ -125,9 +148,16 @@ def searched_text(path: Path) -> str:
 def words_to_avoid(text: str) -> Iterator[tuple[int, str, Word]]:
     """Return line number, text and list entry of each word to avoid."""
     words = split_names(text)
-    for word in WORDS:
+    for word in (*WORDS, *CONSTRUCTIONS):
         for match in word.search(words):
             yield words.count("\n", 0, match.start()) + 1, re.sub(r"[\s#/!*]+", " ", match[0]), word
+    for match in OF_FIRST.finditer(words):
+        begin = match.end() - len(match[0].lstrip())
+        yield (
+            words.count("\n", 0, begin) + 1,
+            match[0].strip(),
+            Word("", ORDER, "the subject first: 'For runs …, the …'"),
+        )
 
 
 def long_summaries(source: str) -> Iterator[tuple[int, int]]:
@@ -150,6 +180,27 @@ def problems(path: Path, name: str) -> Iterator[tuple[int, str]]:
             yield line, f"first docstring line has {length} characters; shorten it to {SUMMARY_LENGTH} or fewer"
 
 
+def vague_names(source: str) -> int:
+    """Return the number of assignments to variables with vague names."""
+    return sum(
+        (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE)
+        or (isinstance(node, ast.arg) and node.arg in VAGUE)
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def problems_of_repository(names: Iterable[str]) -> Iterator[str]:
+    """Return the problems of the package as a whole, and of the newest commit."""
+    package = [ROOT / name for name in names if name.startswith("python/smdwidgets/") and name.endswith(".py")]
+    count = sum(vague_names(path.read_text(encoding="utf-8")) for path in package)
+    if count > VAGUE_LEFT:
+        names_ = ", ".join(sorted(VAGUE))
+        yield f"{count} assignments to variables called {names_}; at most {VAGUE_LEFT}: name what the variable holds"
+    log = subprocess.run(["git", "log", "-1", "--format=%s"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if len(log.stdout.strip()) > SUBJECT_LENGTH:
+        yield f"the subject of the newest commit has more than {SUBJECT_LENGTH} characters: {log.stdout.strip()}"
+
+
 def is_checked(name: str) -> bool:
     """Return whether a file of the repository is checked."""
     return name.endswith(SUFFIXES) and name not in OWN_FILES and not name.startswith(NOT_YET_REWRITTEN)
@@ -165,6 +216,8 @@ def main(arguments: Iterable[str] = ()) -> int:
         if paths or is_checked(name)
         for line, message in sorted(problems(path, name))
     ]
+    if not paths:
+        lines += problems_of_repository(name for _, name in named)
     print("\n".join(lines) or "clean")
     return 1 if lines else 0
 

@@ -1,8 +1,8 @@
 """Check the layers of the Rust modules: `python tools/check_rust_layers.py`.
 
-Two rules hold. A module of the core or of the stores uses only the modules above it in the table "Layers of the core" or
-"Layers of the stores" of docs/architecture.md, which list all of them. No two modules of a crate use each other, directly or through others; a
-submodule may use its parent. Tests are exempt.
+Two rules hold. A module of the core or of the stores uses only the modules above it in the table "Layers of the core"
+or "Layers of the stores" of docs/architecture.md, which list all of them. No two modules of a crate use each other,
+directly or through others; a submodule may use its parent. Tests are exempt.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Train with each framework: `python tools/frameworks.py [NAME ...]`.
 
-tests/frameworks/NAME.txt lists the framework's requirements, tests/frameworks/test_NAME*.py trains with it. A NAME that ends
-in a number is an older release, run against the same tests. Each has its own virtual environment, .venv-NAME, because their
-requirements conflict. They import the package of this checkout.
+tests/frameworks/NAME.txt lists the framework's requirements, tests/frameworks/test_NAME*.py trains with it. A NAME that
+ends in a number is an older release, run against the same tests. Each has its own virtual environment, .venv-NAME,
+because their requirements conflict. They import the package of this checkout.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Usage: `python tools/mutants.py [NAME ...]`: all, or those whose name or file contains one of the words.
 
-A mutation replaces one passage of a file, in a copy of the working tree. It is killed if its tests fail. The tests must pass
-without it. The exit status is 1 if a mutation survives or cannot be applied.
+A mutation replaces one passage of a file, in a copy of the working tree. It is killed if its tests fail. The tests must
+pass without it. The exit status is 1 if a mutation survives or cannot be applied.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Usage: `python tools/protocol.py [--check]`.
 
-Writes the TypeScript types in js/src/protocol/types.ts and the generated sections of docs/widget-protocol.md. With
---check, exits with status 1 if one of them is not up to date.
+Writes the TypeScript types in js/src/protocol/types.ts, the colours in js/src/lib/colour-maps.ts and the generated
+sections of docs/widget-protocol.md. With --check, exits with status 1 if one of them is not up to date.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from smdwidgets.widgets.protocol import SCHEMA, Type, parse
+
 ROOT = Path(__file__).resolve().parent.parent
-SCHEMA: dict[str, Any] = json.loads((ROOT / "python/smdwidgets/widgets/protocol.json").read_text())
 TYPES = ROOT / "js/src/protocol/types.ts"
+TRAIT_TYPES = ROOT / "js/src/protocol/trait-types.ts"
+COLOURS = ROOT / "js/src/lib/colour-maps.ts"
 DOCUMENT = ROOT / "docs/widget-protocol.md"
 WIDTH = 120
 PLAIN = {"int": "number", "float": "number", "str": "string", "bool": "boolean", "bytes": "DataView"}
@@ -36,50 +39,27 @@ def typescript(kind: str) -> str:
     )
 
 
-def checkable(kind: str) -> Any:
+def checkable(kind: str | Type) -> Any:
     """Translate a type into data with which a page checks a value.
 
     >>> checkable("{str: int[]} | 'a'")
     {'any': [{'map': {'list': 'int'}}, {'is': 'a'}]}
     """
-    tokens = re.findall(r"\[\]|'[^']*'|\w+|[^\s\w]", split(kind)[0])
-
-    def union_of() -> Any:
-        options = [postfix()]
-        while tokens[:1] == ["|"]:
-            tokens.pop(0)
-            options.append(postfix())
-        return options[0] if len(options) == 1 else {"any": options}
-
-    def postfix() -> Any:
-        token = tokens.pop(0)
-        if token == "(":
-            made = union_of()
-            tokens.pop(0)
-        elif token == "[":
-            made = {"items": [union_of()]}
-            while tokens.pop(0) == ",":
-                made["items"].append(union_of())
-        elif token == "{":
-            del tokens[:2]
-            made = {"map": union_of()}
-            tokens.pop(0)
-        else:
-            made = {"is": token[1:-1]} if token.startswith("'") else named(token)
-        while tokens[:1] == ["[]"]:
-            tokens.pop(0)
-            made = {"list": made}
-        return made
-
-    def named(name: str) -> Any:
-        if name in PLAIN or name == "null":
-            return name
-        described = SCHEMA["types"][name]
-        if "type" in described:
-            return checkable(described["type"])
-        return {"fields": {field: checkable(text) for field, text in described["fields"].items()}}
-
-    return union_of()
+    match parse(kind) if isinstance(kind, str) else kind:
+        case ("union", options, _):
+            return {"any": [checkable(option) for option in options]}
+        case ("tuple", items):
+            return {"items": [checkable(item) for item in items]}
+        case (("list" | "map") as container, item):
+            return {container: checkable(item)}
+        case ("literal", text):
+            return {"is": text}
+        case (_, name):
+            described = SCHEMA["types"].get(name, {"type": name})
+            if "fields" in described:
+                return {"fields": {field: checkable(text) for field, text in described["fields"].items()}}
+            return name if described["type"] == name else checkable(described["type"])
+    raise AssertionError(kind)
 
 
 def split(described: str) -> tuple[str, str]:
@@ -168,25 +148,6 @@ def types() -> str:
             "};",
         ]
     )
-    add(
-        [
-            "/** Types of the traits that a state string may have. */",
-            "// biome-ignore format: one trait a line",
-            "export const TRAIT_TYPES: { readonly [name: string]: TraitType } = {",
-            *(f"  {name}: {value(checkable(trait['type']))}," for name, trait in traits.items() if name[0] != "_"),
-            "};",
-            "",
-            "/** A plain type, one text, one of several types, a list, a list of fixed length, or an object. */",
-            "export type TraitType =",
-            "  | string",
-            "  | { is: string }",
-            "  | { any: TraitType[] }",
-            "  | { list: TraitType }",
-            "  | { items: TraitType[] }",
-            "  | { map: TraitType }",
-            "  | { fields: { [name: string]: TraitType } };",
-        ]
-    )
     for name, described in SCHEMA["constants"].items():
         add(constant(name, described))
     requests = {name: one for name, one in SCHEMA["requests"].items() if not one.get("command")}
@@ -226,6 +187,42 @@ def types() -> str:
         fields = {key: kind.replace("Traits", "Partial<Traits>") for key, kind in packet["head"].items()}
         add(interface(f"{pascal(name)}Head", {**packet, "doc": "", "head": fields}, "head", (f'  kind: "{name}";',)))
     add(union("Head", [f"{pascal(name)}Head" for name in SCHEMA["packets"]]))
+    return "\n".join(lines) + "\n"
+
+
+def trait_types() -> str:
+    """Return the text of trait-types.ts, which only the reader of state strings loads."""
+    traits = SCHEMA["traits"].items()
+    lines = [
+        "/** Types of the traits that a state string may have; generated by tools/protocol.py from protocol.json. */",
+        "// biome-ignore format: one trait a line",
+        "export const TRAIT_TYPES: { readonly [name: string]: TraitType } = {",
+        *(f"  {name}: {value(checkable(trait['type']))}," for name, trait in traits if name[0] != "_"),
+        "};",
+        "",
+        "/** A plain type, one text, one of several types, a list, a list of fixed length, or an object. */",
+        "export type TraitType =",
+        "  | string",
+        "  | { is: string }",
+        "  | { any: TraitType[] }",
+        "  | { list: TraitType }",
+        "  | { items: TraitType[] }",
+        "  | { map: TraitType }",
+        "  | { fields: { [name: string]: TraitType } };",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def colours() -> str:
+    """Return the text of colour-maps.ts."""
+    lines = ["/** Colours of values; generated by tools/protocol.py from python/smdwidgets/widgets/protocol.json. */"]
+    maps, not_finite = SCHEMA["colours"]["maps"], SCHEMA["colours"]["not_finite"]
+    for name, kind, entries in (
+        ("COLOUR_MAPS", ": Readonly<Record<string, string>>", maps),
+        ("NOT_FINITE_COLOURS", "", not_finite),
+    ):
+        members = [f"  {key if key.isidentifier() else value(key)}: {value(text)}," for key, text in entries.items()]
+        lines += ["", f"export const {name}{kind} = {{", *members, "};"]
     return "\n".join(lines) + "\n"
 
 
@@ -298,8 +295,13 @@ def document(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     stale = 0
-    for path, new in ((TYPES, types()), (DOCUMENT, document(DOCUMENT.read_text()))):
-        if path.read_text() == new:
+    for path, new in (
+        (TYPES, types()),
+        (TRAIT_TYPES, trait_types()),
+        (COLOURS, colours()),
+        (DOCUMENT, document(DOCUMENT.read_text())),
+    ):
+        if path.exists() and path.read_text() == new:
             continue
         if arguments == ["--check"]:
             print(f"error: {path.relative_to(ROOT)} is out of date; run python tools/protocol.py", file=sys.stderr)

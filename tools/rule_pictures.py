@@ -68,7 +68,7 @@ class Case:
     @property
     def tensor(self) -> str:
         """The tensor of the finding."""
-        return self.firing.findings[0].tensor
+        return self.firing.findings[0].subject
 
     def over_steps(self) -> None:
         """Finish a panel over steps, and mark the steps at which the rule fires."""
@@ -93,7 +93,8 @@ class Picture:
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-# ---------------------------------------------------------------------------------------------------------------- panels
+# ----------------------------------------------------------------------------------------------------------------
+# panels
 
 
 def measured(*, log: bool = False, label: str = "", **limits: Any) -> Draw:
@@ -108,7 +109,7 @@ def measured(*, log: bool = False, label: str = "", **limits: Any) -> Draw:
         for event in evaluation.firings:
             for finding in event.findings:
                 if finding.value is not None and np.isfinite(finding.value):
-                    of = finding.tensor + (f" of {finding.worker}" if finding.worker else "")
+                    of = finding.subject + (f" of {finding.worker}" if finding.worker else "")
                     curve = curves.setdefault(of, {})
                     curve[finding.step] = max(finding.value, curve.get(finding.step, finding.value), key=abs)
         shown = sorted(curves, key=lambda name: name != case.tensor)[:5]
@@ -254,7 +255,8 @@ def arrivals(case: Case) -> None:
     case.ax.set(xlabel="seconds", ylabel="newest step")
 
 
-# -------------------------------------------------------------------------------------------------------------- trainings
+# --------------------------------------------------------------------------------------------------------------
+# trainings
 
 STALLED = 1.0
 
@@ -350,7 +352,7 @@ PICTURES_OF: dict[str, Picture] = {
     "FeatureImportanceOverweight": Picture(on(boost, heavy_from=6), (measured(label="share of the three largest", threshold=0), curves("importance/weight"))),
     "TreeDepth": Picture(on(boost, depth_from=4), (measured(label="depth", depth=0),)),
     "GradientNormSpike": Picture(
-        run(at={13: {"label_scale": 60.0}, 14: {"label_scale": 1.0}}, rate=0.01, clip=0.05),
+        run(at={21: {"label_scale": 60.0}, 22: {"label_scale": 1.0}}, rate=0.01, clip=0.05),
         (global_norm, distribution("gradient/fc2.weight")),
     ),
     "LossSpike": Picture(run(at={21: {"label_scale": 30.0}, 22: {"label_scale": 1.0}}, rate=0.01, clip=0.05), (curves("loss", log=True),)),

@@ -10,9 +10,11 @@ import shutil
 import subprocess
 import sys
 
+import extension
 import steps
+from processes import interrupt_on_termination
 from steps import CACHE, ROOT, SetupError, Step, apt_install, can_apt, run
-from uv import PROJECT, UV, environment, install, make_venv, python_of
+from uv import PROJECT, UV, install, make_venv, python_of
 
 VENV = ROOT / ".venv"
 PYTHON = python_of(VENV)
@@ -27,13 +29,6 @@ def _packages() -> None:
     if shutil.which("npm") is None:
         raise SetupError("npm not found; install Node.js 20 or newer with npm")
     run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", cwd=JS)
-
-
-def _extension() -> None:
-    if shutil.which("cargo") is None:
-        raise SetupError("cargo not found; install Rust (stable), see rustup.rs")
-    env = {**environment(), "VIRTUAL_ENV": str(VENV)}
-    run(PYTHON, "-m", "maturin", "develop", "--uv", "--release", "--locked", "--quiet", env=env)
 
 
 def chromium() -> dict[str, object] | None:
@@ -83,13 +78,13 @@ FRONT_END = Step(
     "front-end",
     lambda: run(sys.executable, ROOT / "packaging" / "frontend.py", "--force"),
     inputs=(JS / "src", JS / "scripts", ROOT / "packaging" / "frontend.py"),
-    outputs=tuple(ROOT / "python" / "smdwidgets" / "static" / name for name in ("widget.js", "loader.js")),
+    outputs=tuple(ROOT / "python" / "smdwidgets" / "static" / name for name in ("parts.json", "loader.js")),
     requires=(NPM,),
 )
 EXTENSION = Step(
     "extension",
-    _extension,
-    inputs=(ROOT / "rust" / "core", ROOT / "rust" / "python", ROOT / "Cargo.toml", ROOT / "Cargo.lock"),
+    lambda: extension.build(VENV),
+    inputs=extension.SOURCES,
     requires=(PY,),
     key=(_json(PROJECT["project"], PROJECT["tool"]["maturin"]),),
 )
@@ -116,6 +111,8 @@ DEFAULT = ("python", "front-end", "extension", "browser")
 def ensure(names: list[str] | tuple[str, ...] = DEFAULT) -> None:
     """Do the named steps; exit with the reason when one fails."""
     try:
+        if "extension" in names:
+            extension.require_rust()  # before anything is downloaded
         steps.ensure(*(STEPS[name] for name in names))
     except SetupError as error:
         sys.exit(f"error: {error}")
@@ -124,4 +121,8 @@ def ensure(names: list[str] | tuple[str, ...] = DEFAULT) -> None:
 if __name__ == "__main__":
     if unknown := [name for name in sys.argv[1:] if name not in STEPS]:
         sys.exit(f"error: unknown step: {', '.join(unknown)}; choose from {', '.join(STEPS)}")
-    ensure(sys.argv[1:] or DEFAULT)
+    interrupt_on_termination()
+    try:
+        ensure(sys.argv[1:] or DEFAULT)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from processes import ProcessFamily
+
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 STAMPS = CACHE / "stamps"
 _APT = Lock()
+_COMMANDS = ProcessFamily()
 
 
 class SetupError(Exception):
@@ -27,9 +30,9 @@ class SetupError(Exception):
 def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = None) -> None:
     """Run a command; raise `SetupError` when it fails."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise SetupError(f"`{' '.join(words)}` failed with exit status {done.returncode}")
+    process = _COMMANDS.start(words, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL)
+    if process.wait():
+        raise SetupError(f"`{' '.join(words)}` failed with exit status {process.returncode}")
 
 
 def can_apt() -> bool:
@@ -43,6 +46,15 @@ def apt_install(*packages: str) -> None:
     with _APT:
         run("apt-get", "update", "-qq", env=env)
         run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, env=env)
+
+
+def hash_files(paths: Iterable[Path]) -> str:
+    """Return a hash of the names and contents of files, also below folders."""
+    sha = hashlib.sha256()
+    for file in _files(paths):
+        sha.update(f"{file.relative_to(ROOT).as_posix()}\0".encode())
+        sha.update(hashlib.sha256(file.read_bytes()).digest())
+    return sha.hexdigest()
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:
@@ -78,9 +90,7 @@ class Step:
     def digest(self) -> str:
         """Return a hash of all inputs, including those of required steps."""
         sha = hashlib.sha256(repr((self.name, self.key)).encode())
-        for file in _files(self.inputs):
-            sha.update(f"{file.relative_to(ROOT).as_posix()}\0".encode())
-            sha.update(hashlib.sha256(file.read_bytes()).digest())
+        sha.update(hash_files(self.inputs).encode())
         for step in self.requires:
             sha.update(step.digest().encode())
         return sha.hexdigest()
@@ -117,7 +127,11 @@ def ensure(*steps: Step) -> None:
 
     # A thread for each step: those that wait for another must not occupy the place of that one.
     with ThreadPoolExecutor(max_workers=32) as pool:
-        for step in steps:
-            submit(step)
-    for future in futures.values():
-        future.result()
+        try:
+            for step in steps:
+                submit(step)
+            for future in futures.values():
+                future.result()
+        except KeyboardInterrupt:
+            _COMMANDS.end()  # the threads of the pool wait for these processes
+            raise

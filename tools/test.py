@@ -1,10 +1,14 @@
 """Run test suites in parallel and count the results.
 
-Usage: `python tools/test.py [SUITE | GROUP ...]`.
+Usage: `python tools/test.py [SUITE | GROUP ...]`. Without names: the suites of a normal change. `all`: every suite, at
+full length.
 
 Each suite is a process that writes to .cache/test/SUITE.log; the log is printed when the suite fails. A suite that runs
-no test fails. Up to `UNSTABLE` failed tests of pytest run a second time when nothing else runs; one that passes then is
-reported as unstable, with the log of its failure. The last line printed is `N passed, N failed`.
+no test fails. Up to `UNSTABLE` failed tests of a run are tried a second time when nothing else runs; one that passes
+then is listed as unstable, with the log of its failure. The last line printed is `N passed, N failed`.
+
+Temporary files are written to a tmpfs where there is one, and are deleted at the end. Ctrl-C and SIGTERM end all
+processes of the suites.
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
@@ -24,12 +30,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import setup
+from processes import ProcessFamily, interrupt_on_termination
 from steps import CACHE, ROOT
 
 LOGS = CACHE / "test"
 TIMEOUT = 30 * 60  # seconds; ends a suite that hangs
-#: More failed tests of a suite than this have a cause that a second attempt would only hide.
+#: More failed tests of a run than this have a cause that a second attempt would only hide.
 UNSTABLE = 3
+#: Memory that must be free for temporary files on a tmpfs.
+TMPFS_FREE = 6 << 30
 CORES = os.cpu_count() or 1
 PY = str(setup.PYTHON)
 EXTENSION = ("python", "front-end", "extension")
@@ -53,7 +62,8 @@ class Suite:
 
     Attributes:
         lock: suites with the same lock never run at the same time.
-        again: the command that runs the failed tests a second time, if there is one.
+        again: the command that runs the failed tests a second time, if there is one; with vitest, all tests.
+        quick: arguments that select the tests of a normal change; None if the suite is no part of `make test`.
     """
 
     name: str
@@ -65,6 +75,7 @@ class Suite:
     lock: str = ""
     env: tuple[tuple[str, str], ...] = ()
     again: tuple[str, ...] = ()
+    quick: tuple[str, ...] | None = ()
 
     def report(self) -> Path:
         """Return where the suite's test runner writes its machine-readable result."""
@@ -96,54 +107,74 @@ def _vitest(suite: Suite, log: str) -> Counts | None:
     return Counts(int(report["numPassedTests"]), failed, int(report["numPendingTests"]))
 
 
-def lint(name: str, *command: str, needs: tuple[str, ...] = (), cwd: Path = ROOT, lock: str = "") -> Suite:
+def lint(
+    name: str,
+    *command: str,
+    needs: tuple[str, ...] = (),
+    cwd: Path = ROOT,
+    lock: str = "",
+    quick: tuple[str, ...] | None = (),
+) -> Suite:
     """Return a check that counts as one test."""
-    return Suite(name, "lint", command, needs, cwd=cwd, lock=lock)
+    return Suite(name, "lint", command, needs, cwd=cwd, lock=lock, quick=quick)
 
 
 def pytest(
-    name: str, *arguments: str, needs: tuple[str, ...] = EXTENSION, lock: str = "", workers: int = 0, **env: str
+    name: str,
+    *arguments: str,
+    needs: tuple[str, ...] = EXTENSION,
+    lock: str = "",
+    workers: int = 0,
+    quick: tuple[str, ...] | None = (),
+    **env: str,
 ) -> Suite:
     """Return tests run by pytest, in up to `workers` processes."""
     side_by_side = ("-n", str(min(workers, CORES))) if workers else ()
     report = f"--junitxml={LOGS / f'{name}.report'}"
     # Suites that run at the same time must not share the record of failed tests.
-    base = (PY, "-m", "pytest", "-q", report, "-o", f"cache_dir={LOGS / f'{name}.pytest'}")
+    cache = ("-o", f"cache_dir={LOGS / f'{name}.pytest'}", "-o", "tmp_path_retention_policy=none")
+    base = (PY, "-m", "pytest", "-q", report, *cache)
     command = (*base, "--durations=15", *side_by_side, *arguments)
     again = (*base, "--last-failed", "--last-failed-no-failures=none", *arguments)
-    return Suite(name, name, command, needs, _junit, lock=lock, env=tuple(env.items()), again=again)
+    return Suite(name, name, command, needs, _junit, lock=lock, env=tuple(env.items()), again=again, quick=quick)
 
 
 def vitest(name: str, *arguments: str, needs: tuple[str, ...]) -> Suite:
     """Return tests run by vitest."""
     reporters = ("--reporter=default", "--reporter=json", f"--outputFile.json={LOGS / f'{name}.report'}")
     command = ("npx", "--no-install", "vitest", "run", *reporters, *arguments)
-    return Suite(name, name, command, needs, _vitest, cwd=ROOT / "js")
+    return Suite(name, name, command, needs, _vitest, cwd=ROOT / "js", again=command)
 
 
+#: Tests of `make test` in suites that have slow ones.
+NOT_SLOW = ("-m", "not slow")
 # The longest first, so that both cores are busy until the end.
 SUITES = (
     lint("clippy", "cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings", lock="cargo"),
     Suite("rust", "rust", ("cargo", "test", "--workspace", "--locked", "--no-fail-fast"), (), _cargo, lock="cargo"),
-    pytest("e2e", "tests/e2e", needs=(*EXTENSION, "browser"), lock="browser"),
-    pytest("python", "tests/python", workers=4, needs=(*EXTENSION, "servers")),
-    pytest("diagnosis", "tests/diagnosis", workers=4, OPENBLAS_NUM_THREADS="1"),
-    pytest("endings", "tests/endings", workers=4, needs=(*EXTENSION, "peers")),
-    pytest("soak", "tests/faults/test_soak.py"),
-    pytest("faults", "tests/faults", "--ignore=tests/faults/test_soak.py", workers=4),
+    pytest("python", "tests/python", workers=4, needs=(*EXTENSION, "servers"), quick=NOT_SLOW),
+    pytest("e2e", "tests/e2e", workers=2, needs=(*EXTENSION, "browser"), lock="browser", quick=NOT_SLOW),
+    pytest("diagnosis", "tests/diagnosis", workers=4, quick=NOT_SLOW, OPENBLAS_NUM_THREADS="1"),
+    pytest("endings", "tests/endings", workers=4, needs=(*EXTENSION, "peers"), quick=None),
+    pytest("soak", "tests/faults/test_soak.py", quick=None),
+    pytest("faults", "tests/faults", "--ignore=tests/faults/test_soak.py", workers=4, quick=None),
     pytest("examples", "--doctest-modules", "--doctest-ignore-import-errors", "python/smdwidgets", "tests/examples"),
-    pytest("pages", "tests/pages", needs=(*EXTENSION, "servers")),
-    pytest("conformance", "tests/conformance", needs=(*EXTENSION, "peers")),
-    pytest("packaging", "tests/packaging", lock="cargo"),
-    pytest("notebooks", "tests/notebooks"),
+    pytest("pages", "tests/pages", needs=(*EXTENSION, "servers"), quick=NOT_SLOW),
+    pytest("conformance", "tests/conformance", needs=(*EXTENSION, "peers"), quick=None),
+    pytest("packaging", "tests/packaging", lock="cargo", quick=None),
+    pytest("notebooks", "tests/notebooks", quick=None),
     vitest("browser", "--config", "vitest.browser.config.ts", needs=("npm", "browser")),
     vitest("front-end", needs=("npm", "browser")),
     lint("mypy", PY, "-m", "mypy", needs=("python",)),
     lint(
-        "stubtest", PY, "-m", "mypy.stubtest", "--allowlist", "tools/stubtest.txt", "smdwidgets._core", needs=EXTENSION
+        "stubtest",
+        *(PY, "-m", "mypy.stubtest", "--allowlist", "tools/stubtest.txt", "smdwidgets._core"),
+        needs=EXTENSION,
+        quick=None,
     ),
     lint("tsc", "npx", "--no-install", "tsc", "--noEmit", needs=("npm",), cwd=ROOT / "js"),
     lint("ts-layers", "node", "scripts/check-layers.mjs", needs=("npm",), cwd=ROOT / "js"),
+    lint("ts-casts", "node", "scripts/check-casts.mjs", needs=("npm",), cwd=ROOT / "js"),
     lint("biome", "npx", "--no-install", "biome", "check", "--error-on-warnings", needs=("npm",), cwd=ROOT / "js"),
     lint("ruff", PY, "-m", "ruff", "check", "--no-cache", needs=("python",)),
     lint("ruff-format", PY, "-m", "ruff", "format", "--check", "--no-cache", needs=("python",)),
@@ -153,15 +184,13 @@ SUITES = (
     lint("protocol", PY, "tools/protocol.py", "--check", needs=("python",)),
     lint("rust-layers", PY, "tools/check_rust_layers.py"),
     lint("language", PY, "tools/check_language.py", needs=("python",)),
-    lint("licences", PY, "tools/supply.py", "check", needs=("python",), lock="cargo"),
+    lint("licences", PY, "tools/supply.py", "check", needs=("python",), lock="cargo", quick=None),
     lint(
         "workflows",
         str(setup.PYTHON.with_name("zizmor")),
-        "--offline",
-        "--quiet",
-        "--min-severity=medium",
-        ".github/workflows",
+        *("--offline", "--quiet", "--min-severity=medium", ".github/workflows"),
         needs=("python",),
+        quick=None,
     ),
     lint("hygiene", PY, "tools/hygiene.py", needs=("python",)),
 )
@@ -171,8 +200,8 @@ SUITES = (
 class Result:
     """The outcome of a suite.
 
-    `cpu` is the processor time of its processes, which other work on the machine does not inflate. `unstable` is the number
-    of tests that passed only in the second attempt.
+    `cpu` is the processor time of its processes, which other work on the machine does not inflate. `unstable` is the
+    number of tests that passed only in the second attempt.
     """
 
     suite: Suite
@@ -183,40 +212,123 @@ class Result:
     unstable: int = 0
 
 
-def run(suite: Suite) -> Result:
-    """Run one suite, print its line and return the result."""
-    log = LOGS / f"{suite.name}.log"
-    suite.report().unlink(missing_ok=True)
-    env = {
-        **os.environ,
-        "NO_COLOR": "1",
-        "CARGO_TERM_COLOR": "never",
-        "npm_config_loglevel": "error",
-        **dict(suite.env),
-    }
-    command = (shutil.which(suite.command[0]) or suite.command[0], *suite.command[1:])
-    start, cpu, problem = time.monotonic(), 0.0, ""
-    with log.open("wb") as out:
-        try:
-            code, cpu = _wait(
-                subprocess.Popen(command, cwd=suite.cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-            )
-        except TimeoutError:
-            code, problem = 1, f"still running after {TIMEOUT // 60} minutes"
-        except FileNotFoundError:
-            code, problem = 1, f"command not found: {suite.command[0]}"
-    counts = suite.count(suite, log.read_text(errors="replace"))
-    if suite.group == "lint":
-        counts = Counts(passed=int(code == 0), failed=int(code != 0))
-    counts = counts or Counts()
-    if code and not counts.failed:
-        problem = problem or f"exit status {code}"
-        counts += Counts(failed=1)
-    if not counts.passed and not counts.failed:
-        problem, counts = "ran no test", counts + Counts(failed=1)
-    result = Result(suite, counts, time.monotonic() - start, cpu, problem)
-    print(_line(result), flush=True)
-    return result
+class Runner:
+    """Runs suites as processes of one family, with temporary files in one folder."""
+
+    def __init__(self) -> None:
+        self.family = ProcessFamily()
+        self.temporary = Path(tempfile.mkdtemp(prefix="smdw-", dir=_tmpfs()))
+        # Tests give up their privileges and must still reach their files.
+        self.temporary.chmod(0o711)
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.family.end()
+        shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def run(self, suite: Suite) -> Result:
+        """Run one suite, print its line and return the result."""
+        log = LOGS / f"{suite.name}.log"
+        suite.report().unlink(missing_ok=True)
+        folder = self.temporary / suite.name
+        folder.mkdir(parents=True, exist_ok=True)
+        env = {
+            **os.environ,
+            "NO_COLOR": "1",
+            "CARGO_TERM_COLOR": "never",
+            "npm_config_loglevel": "error",
+            "TMPDIR": str(folder),
+            **dict(suite.env),
+        }
+        program, *arguments = suite.command
+        start, cpu, problem = time.monotonic(), 0.0, ""
+        with log.open("wb") as out:
+            try:
+                command = [shutil.which(program) or program, *arguments]
+                options = {"cwd": suite.cwd, "stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+                code, cpu = _wait(self.family.start(command, env=env, **options))
+            except TimeoutError:
+                code, problem = 1, f"still running after {TIMEOUT // 60} minutes"
+            except FileNotFoundError:
+                code, problem = 1, f"command not found: {program}"
+        shutil.rmtree(folder, ignore_errors=True)
+        counts = suite.count(suite, log.read_text(errors="replace"))
+        if suite.group == "lint":
+            counts = Counts(passed=int(code == 0), failed=int(code != 0))
+        counts = counts or Counts()
+        if code and not counts.failed:
+            problem = problem or f"exit status {code}"
+            counts += Counts(failed=1)
+        if not counts.passed and not counts.failed:
+            problem, counts = "ran no test", counts + Counts(failed=1)
+        result = Result(suite, counts, time.monotonic() - start, cpu, problem)
+        print(_line(result), flush=True)
+        return result
+
+    def run_again(self, first: Result) -> Result:
+        """Run the failed tests of a suite a second time; return the result of both runs.
+
+        A browser or a process that got no processor for seconds fails a test once. Both logs are kept.
+        """
+        suite, failed = first.suite, first.counts.failed
+        if not (suite.again and failed) or first.problem:
+            return first
+        log = LOGS / f"{suite.name}.log"
+        earlier = log.read_text(errors="replace")
+        second = self.run(replace(suite, command=suite.again))
+        log.write_text(f"{earlier}\n--- second attempt ---\n{log.read_text(errors='replace')}", encoding="utf-8")
+        if second.counts.failed or not second.counts.passed:
+            return first
+        return replace(
+            first,
+            counts=replace(first.counts, passed=first.counts.passed + failed, failed=0),
+            seconds=first.seconds + second.seconds,
+            cpu=first.cpu + second.cpu,
+            unstable=failed,
+        )
+
+    def run_all(self, suites: list[Suite]) -> list[Result]:
+        """Run suites side by side, and try a few failed tests again.
+
+        Suites begin in their order as far as locks allow.
+        """
+        waiting, running, results = list(suites), dict[Future[Result], Suite](), list[Result]()
+        slots = max(2, CORES // 2)
+        with ThreadPoolExecutor(max_workers=slots) as pool:
+            try:
+                while waiting or running:
+                    held = {suite.lock for suite in running.values() if suite.lock}
+                    for suite in list(waiting):
+                        if len(running) < slots and suite.lock not in held:
+                            waiting.remove(suite)
+                            running[pool.submit(self.run, suite)] = suite
+                            held |= {suite.lock} - {""}
+                    done, _ = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        del running[future]
+                        results.append(future.result())
+            except BaseException:
+                self.family.end()  # the threads of the pool wait for these processes
+                raise
+        if sum(result.counts.failed for result in results) <= UNSTABLE:
+            results = [self.run_again(result) for result in results]
+        return results
+
+
+def _tmpfs() -> str | None:
+    """Return a folder in memory with space for the suites' files, or None.
+
+    Suites create and delete hundreds of thousands of small files, which a disk can make slower than the tests
+    themselves.
+    """
+    folder = Path("/dev/shm")
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        return None
+    available = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+    free = min(shutil.disk_usage(folder).free, int(available[1]) << 10 if available else 0)
+    return str(folder) if free >= TMPFS_FREE else None
 
 
 def _wait(process: subprocess.Popen[bytes]) -> tuple[int, float]:
@@ -235,9 +347,10 @@ def _wait(process: subprocess.Popen[bytes]) -> tuple[int, float]:
 
     def kill() -> None:
         expired.set()
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
 
     timer = threading.Timer(TIMEOUT, kill)
+    timer.daemon = True
     timer.start()
     _, status, usage = os.wait4(process.pid, 0)
     timer.cancel()
@@ -257,64 +370,33 @@ def _line(result: Result) -> str:
     return f"  {result.suite.name:<12} {result.seconds:6.1f} s {result.cpu:6.1f} s CPU  {text}"
 
 
-def run_again(first: Result) -> Result:
-    """Run the failed tests of a suite a second time; return the result of both runs.
-
-    A browser or a process that got no processor for seconds fails a test once. Both logs are kept.
-    """
-    suite, failed = first.suite, first.counts.failed
-    if not (suite.again and 0 < failed <= UNSTABLE) or first.problem:
-        return first
-    log = LOGS / f"{suite.name}.log"
-    earlier = log.read_text(errors="replace")
-    second = run(replace(suite, command=suite.again))
-    log.write_text(f"{earlier}\n--- second attempt ---\n{log.read_text(errors='replace')}", encoding="utf-8")
-    if second.counts.failed or not second.counts.passed:
-        return first
-    return replace(
-        first,
-        counts=replace(first.counts, passed=first.counts.passed + failed, failed=0),
-        seconds=first.seconds + second.seconds,
-        cpu=first.cpu + second.cpu,
-        unstable=failed,
-    )
-
-
-def run_all(suites: list[Suite]) -> list[Result]:
-    """Run suites side by side, in their order as far as locks allow."""
-    waiting, running, results = list(suites), dict[Future[Result], Suite](), list[Result]()
-    places = max(2, CORES // 2)
-    with ThreadPoolExecutor(max_workers=places) as pool:
-        while waiting or running:
-            held = {suite.lock for suite in running.values() if suite.lock}
-            for suite in [one for one in waiting if len(running) < places]:
-                if len(running) < places and suite.lock not in held:
-                    waiting.remove(suite)
-                    running[pool.submit(run, suite)] = suite
-                    held |= {suite.lock} - {""}
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                del running[future]
-                results.append(future.result())
-    return results
-
-
 def select(names: list[str]) -> list[Suite]:
-    """Return the suites with these names or groups, all by default."""
-    known = {suite.name for suite in SUITES} | {suite.group for suite in SUITES}
-    if unknown := [name for name in names if name not in known]:
-        sys.exit(f"error: unknown suite: {', '.join(unknown)}; choose from {', '.join(sorted(known))}")
-    return [suite for suite in SUITES if not names or suite.name in names or suite.group in names]
+    """Return the suites with these names or groups.
+
+    Without names: the tests of a normal change.
+    """
+    choices = {"all", *(suite.name for suite in SUITES), *(suite.group for suite in SUITES)}
+    if unknown := [name for name in names if name not in choices]:
+        sys.exit(f"error: unknown suite: {', '.join(unknown)}; choose from {', '.join(sorted(choices))}")
+    if names:
+        return [suite for suite in SUITES if {"all", suite.name, suite.group} & set(names)]
+    return [replace(suite, command=(*suite.command, *suite.quick)) for suite in SUITES if suite.quick is not None]
 
 
 def main(names: list[str]) -> int:
     """Run the selected suites; return 0 when each ran tests and none failed."""
     suites = select(names)
+    interrupt_on_termination()
     LOGS.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    setup.ensure(tuple(dict.fromkeys(step for suite in suites for step in suite.needs)) or ("python",))
-    ready = time.monotonic()
-    results = [run_again(result) for result in run_all(suites)]
+    try:
+        setup.ensure(tuple(dict.fromkeys(step for suite in suites for step in suite.needs)) or ("python",))
+        ready = time.monotonic()
+        with Runner() as runner:
+            results = runner.run_all(suites)
+    except KeyboardInterrupt:
+        print("interrupted; all processes of the suites are ended", file=sys.stderr)
+        return 130
     failed = [result.suite.name for result in results if result.counts.failed]
     unstable = [result.suite.name for result in results if result.unstable]
     for name in [*unstable, *failed]:

@@ -2,13 +2,13 @@
 
 Usage: `python tools/wheels.py [--target TRIPLE] [--only build|test]`.
 
-Linux wheels are linked by zig, so that they need no newer C library than their tag says, and one machine builds them for
-every architecture. Wheels of macOS and Windows are built on these systems. A wheel contains the stable ABI of Python 3.11 and
-serves every later version.
+Linux wheels are linked by zig, so that they need no newer C library than their tag says, and one machine builds them
+for every architecture. Wheels of macOS and Windows are built on these systems. A wheel contains the stable ABI of
+Python 3.11 and serves every later version.
 
-The test installs the wheel into a new environment of each Python from 3.11 to 3.14 that this machine has, and runs the first
-minute of a new user in an empty directory, without a network where the system can take it away. The command fails if a wheel
-is too large, needs other libraries than its tag allows, or uses more than the stable ABI.
+The test installs the wheel into a new environment of each Python from 3.11 to 3.14 that this machine has, and runs the
+first minute of a new user in an empty directory, without a network where the system can take it away. The command fails
+if a wheel is too large, needs other libraries than its tag allows, or uses more than the stable ABI.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def build(target: str) -> Path:
     """Build the wheel of a target into dist/ and return its path."""
     steps.ensure(TOOLS)
     setup.ensure(("front-end",))
-    words = ["--target", target, "--locked"]
+    words = ["--target", target, "--locked", "--profile", "wheel"]
     if "-linux-" in target:
         words += ["--zig", "--compatibility", LINUX[target.rpartition("-")[2]]]
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def inspect(wheel: Path) -> None:
         raise SetupError(f"{wheel.name} has {size} bytes, more than {LARGEST}")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    needed = {f"smdwidgets/static/{name}" for name in ("loader.js", "widget.js", "widget.css")}
+    needed = {f"smdwidgets/static/{name}" for name in ("loader.js", "parts.json")}
     needed |= {"smdwidgets/py.typed", "smdwidgets/demo/notebooks/01_look_around.ipynb"}
     if missing := needed - names:
         raise SetupError(f"{wheel.name} lacks {', '.join(sorted(missing))}")

@@ -1,1 +1,0 @@
-"""Run public programs written for smdebug, and compare both libraries on each."""
