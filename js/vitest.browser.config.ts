@@ -4,6 +4,8 @@ import { CHROMIUM_ARGS, chromium } from "./scripts/chromium.mjs";
 
 // Component tests in Chromium.
 export default defineConfig({
+  // The build sets the version of the loader.
+  define: { VERSION: '"of-tests"' },
   // Recordings of the kernel's tests are outside of js/.
   server: { fs: { allow: [".."] } },
   // A dependency discovered during a test would reload the page.

@@ -1,8 +1,8 @@
 /** All widgets on a plain page, with recorded data. Options: `?kind=explorer&theme=dark&runs=2&many=1`. */
 import type { Kind, Traits } from "../src/protocol/types";
-import { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
-import { mount, startRequesting } from "../src/view";
+import { mount, openSession, startRequesting } from "../src/view";
+import { loadKind } from "../src/widgets/kinds";
 import { recorded } from "./recorded";
 
 const query = new URLSearchParams(location.search);
@@ -24,13 +24,15 @@ for (const kind of kinds) {
         : ["histogram", "heatmap", "history", "statistics", "values"],
     ...(JSON.parse(query.get("traits") ?? "{}") as Partial<Traits>),
   };
-  const session = new Session(new State(new LocalModel(traits), signal), signal);
+  const state = new State(new LocalModel(traits), signal);
+  const widget = await loadKind(state);
+  const session = openSession(state, widget, signal);
   const source = recorded(session.store, {
     delay: Number(query.get("delay") ?? 5),
     runs: Number(query.get("runs") ?? 1),
     many: query.has("many"),
   });
-  session.connect(source, false);
-  startRequesting(session, signal);
-  mount(session, el, signal);
+  session.connection.connect(source, false);
+  startRequesting(session, widget, signal);
+  mount(session, widget, el, signal);
 }

@@ -5,13 +5,22 @@ import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const IMPORT = /(?:\bfrom\s*|\bimport\s*\(?\s*)["'](\.[^"']*)["']/g;
-const ROW = /^\| `([a-z]+)\/` \|([^|]*)\|/gm;
+const ROW = /^\| `([a-z/]+)\/` \|([^|]*)\|/gm;
 
-/** Layer names with the layers each may import, from the table. `src` is the top level, which may import every layer. */
+/**
+ * Layer names with the layers each may import, from the tables. `src` is the top level, which may import every layer.
+ * A folder in a layer, such as `widgets/map`, may also import what its layer may, and the layer's own modules import its folders.
+ */
 export function layersOf(markdown) {
   const layers = new Map();
   for (const [, name, allowed] of markdown.matchAll(ROW))
-    layers.set(name, new Set([name, ...[...allowed.matchAll(/`([a-z]+)\/`/g)].map((match) => match[1])]));
+    layers.set(name, new Set([name, ...[...allowed.matchAll(/`([a-z/]+)\/`/g)].map((match) => match[1])]));
+  for (const [name, allowed] of layers) {
+    const layer = dirname(name);
+    if (layer === ".") continue;
+    for (const other of layers.get(layer)) if (!other.startsWith(layer)) allowed.add(other);
+    layers.get(layer).add(name);
+  }
   if (layers.has("src")) layers.set("src", new Set(layers.keys()));
   return layers;
 }
@@ -27,7 +36,7 @@ export function importsOf(sources) {
   return graph;
 }
 
-const layerOf = (path) => (path.includes("/") ? path.split("/")[0] : "src");
+const layerOf = (path) => (path.includes("/") ? dirname(path) : "src");
 
 /** One line per violation. */
 export function violations(graph, layers) {

@@ -1,14 +1,16 @@
-/** Opens an exported page: reads its packets from the page, without a kernel. */
+/** The entry point of exported pages: reads packets from the page, without a kernel. */
 
 import { Store } from "./data/store";
+import { missingFeatures, showUnsupported } from "./lib/browser-support";
 import { h, setText, setVisible } from "./lib/dom";
 import { count, plural } from "./lib/format";
 import { DEFAULTS, type Kind } from "./protocol/types";
 import { ExportedPageClient } from "./session/client";
-import { Session } from "./session/session";
+import type { Session } from "./session/session";
 import { LocalModel, State } from "./session/state";
 import { decodeState, encodeState, type Restored, STATE_NAMES } from "./session/state-string";
-import { mount, startRequesting } from "./view";
+import { mount, openSession, startRequesting } from "./view";
+import { loadKind } from "./widgets/kinds";
 
 /** Widgets in which a tensor can be opened. */
 const WITH_PICTURES: readonly Kind[] = ["explorer", "inspector"];
@@ -24,18 +26,27 @@ function bytes(base64: string): ArrayBuffer {
   return out.buffer;
 }
 
-export function start(root: Document | HTMLElement, el: HTMLElement, signal: AbortSignal): Session {
+/** Opens the page that contains this text. */
+export function open(): void {
+  const el = document.querySelector<HTMLElement>(".smdw-page");
+  const missing = missingFeatures();
+  if (el && missing.length) showUnsupported(el, missing);
+  else if (el) void start(document, el, new AbortController().signal);
+}
+
+export async function start(root: Document | HTMLElement, el: HTMLElement, signal: AbortSignal): Promise<Session> {
   const packets = [...root.querySelectorAll("script.smdw-packet")].map((script) => bytes(script.textContent ?? ""));
   const traits = new Store();
   traits.addPackets(packets);
   // An exported page stays at the step it was saved at; a step of -1 is the latest.
   const state = new State(new LocalModel({ ...traits.page, follow: false }), signal);
-  const session = new Session(state, signal);
+  const kind = await loadKind(state);
+  const session = openSession(state, kind, signal);
   session.store.addPackets(packets);
-  session.connect(new ExportedPageClient());
+  session.connection.connect(new ExportedPageClient());
   const missing = root === document ? link(session, signal) : undefined;
-  startRequesting(session, signal);
-  mount(session, el, signal);
+  startRequesting(session, kind, signal);
+  mount(session, kind, el, signal);
   el.prepend(...summary(session.store), ...(missing ? [missing] : []));
   linkFindings(root, session, el, signal);
   return session;

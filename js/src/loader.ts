@@ -1,61 +1,76 @@
 /**
- * The module that a notebook imports for each widget. A page never unloads a module, and the bundle is a large one, so
- * this small loader imports it once per page, from the text in the widget's state.
+ * The module that a notebook imports for each widget. Each widget carries it in its state, so it is small: it finds the
+ * page's parts (parts.ts), which do the rest.
  */
 import type { InitializeProps, RenderProps } from "@anywidget/types";
-import type widget from "./widget";
+import type { Parts, Start } from "./parts";
 
-type Widget = ReturnType<typeof widget>;
+type Props = InitializeProps & Partial<RenderProps>;
 
-/** Keyed by text, so that kernels with different versions each get their own. */
-const KEY = Symbol.for("smdwidgets.modules");
-const page = globalThis as { [KEY]?: Map<string, Promise<typeof widget>> };
-page[KEY] ??= new Map();
-const modules = page[KEY];
+declare const VERSION: string;
+const KEY = Symbol.for("smdwidgets.parts");
+const page = globalThis as { [KEY]?: Map<string, Parts> };
 
-function load(text: string): Promise<typeof widget> {
-  const known = modules.get(text);
-  if (known) return known;
-  const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-  const loading = import(url)
-    .then((module: { default: typeof widget }) => module.default)
-    .finally(() => URL.revokeObjectURL(url));
-  loading.catch(() => modules.delete(text)); // a later widget retries
-  modules.set(text, loading);
-  return loading;
-}
-
-/** Gives what a host may leave out: a signal, which then aborts when the host calls the function that is returned. */
-function withSignal<P extends { signal: AbortSignal }>(props: P): [P, (() => void) | undefined] {
-  if (props.signal) return [props, undefined];
-  const control = new AbortController();
-  return [{ ...props, signal: control.signal }, () => control.abort()];
+/** The parts: present, from the widget's state, from that of another widget, or from the kernel. */
+function find({ model, signal }: Props): Promise<Parts> {
+  return new Promise((resolve, reject) => {
+    let ticks = 0;
+    const receive = (message: { files?: Record<string, string> }) => {
+      const files = message?.files;
+      const text = files?.["parts.js"];
+      if (text)
+        import(URL.createObjectURL(new Blob([text], { type: "text/javascript" }))).then(
+          () => page[KEY]?.get(VERSION)?.provide(files),
+          reject,
+        );
+    };
+    const look = () => {
+      const parts = page[KEY]?.get(VERSION);
+      if (parts || signal.aborted) {
+        clearInterval(timer);
+        model.off("msg:custom", receive);
+        if (parts) resolve(parts);
+        // At 0, and from 0.8 s on at twice the time: a kernel that runs a cell answers late.
+      } else if (!(ticks & (ticks - 1)) && (!ticks || ticks > 16))
+        try {
+          model.send({ kind: "parts" });
+        } catch {} // the connection to a restarted kernel is closed
+      ticks++;
+    };
+    const timer = setInterval(look, 25);
+    model.on("msg:custom", receive);
+    receive({ files: model.get("_parts") });
+    if (!model.get("_parts")?.["parts.js"]) look();
+  });
 }
 
 export default () => {
-  let made: Promise<Widget> | undefined;
-  const widgetOf = (model: { get(name: string): unknown }) => {
-    made ??= load(String(model.get("_module"))).then((make) => make());
-    return made;
+  let finding: Promise<Parts> | undefined;
+  let start: Start | undefined;
+  const call = (given: Props) => {
+    // What a host may leave out: a signal, which then aborts when the host calls the function that is returned.
+    const control = new AbortController();
+    const props = given.signal ? given : { ...given, signal: control.signal };
+    const { el } = props;
+    const run = async () => {
+      const waiting = setTimeout(() => el?.append("Waiting for the kernel. If it is gone, run the cell again."), 3000);
+      try {
+        finding ??= find(props);
+        const parts = await finding;
+        clearTimeout(waiting);
+        start ??= parts.starter();
+        await start(props);
+      } catch (error) {
+        clearTimeout(waiting);
+        finding = undefined;
+        const retry = document.createElement("button");
+        retry.textContent = "Retry";
+        retry.onclick = run;
+        el?.replaceChildren(`This widget could not be loaded: ${error} `, retry);
+      }
+    };
+    void run();
+    return () => control.abort();
   };
-  return {
-    async initialize(given: InitializeProps): Promise<(() => void) | undefined> {
-      const [props, clear] = withSignal(given);
-      const { model, signal } = props;
-      // JupyterLab keeps models of removed widgets: release the large traits.
-      signal.addEventListener("abort", () => {
-        model.set("_module", "");
-        model.set("_boot", []);
-      });
-      const widget = await widgetOf(model);
-      if (!signal.aborted) widget.initialize(props);
-      return clear;
-    },
-    async render(given: RenderProps): Promise<(() => void) | undefined> {
-      const [props, clear] = withSignal(given);
-      const widget = await widgetOf(props.model);
-      if (!props.signal.aborted) widget.render(props);
-      return clear;
-    },
-  };
+  return { initialize: call, render: call };
 };

@@ -4,13 +4,16 @@ import { ThemeWatch } from "./draw/theme";
 import { h } from "./lib/dom";
 import { KeyCapture } from "./lib/key-capture";
 import { PROTOCOL } from "./protocol/types";
-import { DataRequester } from "./session/data-requester";
-import type { Session } from "./session/session";
-import { layout } from "./widgets/layouts";
-import type { Context } from "./widgets/part";
+import { follow } from "./session/follow";
+import { Session } from "./session/session";
+import type { State } from "./session/state";
+import type { Context, WidgetKind } from "./widgets/common/part";
+
+export const openSession = (state: State, kind: WidgetKind, signal: AbortSignal): Session =>
+  kind.session?.(state, signal) ?? new Session(state, signal);
 
 /** Renders the widget into `el` until the signal aborts. */
-export function mount(session: Session, el: HTMLElement, signal: AbortSignal): void {
+export function mount(session: Session, kind: WidgetKind, el: HTMLElement, signal: AbortSignal): void {
   el.classList.add("smdw");
   const version = session.state.get("_protocol");
   if (version !== PROTOCOL) {
@@ -44,7 +47,7 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
     redraw,
     paint: (picture) => pictures.push(picture),
   };
-  const root = layout(session.state.get("_kind"), context);
+  const root = kind.layout(context);
   const draw = () => {
     frame = 0;
     if (signal.aborted) return;
@@ -73,15 +76,17 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
 }
 
 /** Requests the data in view, once for all views of a session. */
-export function startRequesting(session: Session, signal: AbortSignal): void {
-  const requester = new DataRequester(session, signal);
+export function startRequesting(session: Session, kind: WidgetKind, signal: AbortSignal): void {
+  const requester = kind.requester?.(session, signal);
   let queued = false;
   const schedule = () => {
     if (queued) return;
     queued = true;
     queueMicrotask(() => {
       queued = false;
-      if (!signal.aborted) requester.update(session.scene());
+      if (signal.aborted) return;
+      follow(session, session.scene());
+      requester?.update(session.scene());
     });
   };
   session.state.onChange(schedule, signal);

@@ -1,49 +1,54 @@
-/**
- * The entry point. A notebook imports it as a module. An exported page contains its text as an inline module, which
- * reads its data from the page.
- */
+/** The entry point of notebooks: a widget of anywidget. */
 import type { InitializeProps, RenderProps } from "@anywidget/types";
-import { start } from "./exported-page";
 import { missingFeatures, showUnsupported } from "./lib/browser-support";
 import { KernelClient } from "./session/client";
-import { Session } from "./session/session";
+import type { Session } from "./session/session";
 import { type Model, State } from "./session/state";
-import { mount, startRequesting } from "./view";
+import { mount, openSession, startRequesting } from "./view";
+import type { WidgetKind } from "./widgets/common/part";
+import { loadKind } from "./widgets/kinds";
 
-function open(model: Model, signal: AbortSignal): Session {
-  const session = new Session(new State(model, signal), signal);
+interface Opened {
+  session: Session;
+  kind: WidgetKind;
+}
+
+async function open(model: Model, signal: AbortSignal): Promise<Opened> {
+  const state = new State(model, signal);
+  const kind = await loadKind(state);
+  const session = openSession(state, kind, signal);
   session.store.addPackets(session.state.get("_boot"));
   const source = new KernelClient(
     model,
     (buffers) => session.store.addPackets(buffers),
     signal,
-    () => session.messageReceived(),
-    () => session.kernelChanged(),
+    () => session.connection.messageReceived(),
+    () => session.connection.kernelChanged(),
   );
-  session.connect(source);
-  startRequesting(session, signal);
-  return session;
+  session.connection.connect(source);
+  startRequesting(session, kind, signal);
+  return { session, kind };
 }
 
 /** A function, because marimo loads the module once for all widgets. */
 export default () => {
-  let session: Session | undefined;
+  let opening: Promise<Opened> | undefined;
+  const opened = (model: unknown, signal: AbortSignal) => {
+    opening ??= open(model as Model, signal);
+    opening.catch(() => {
+      opening = undefined; // the next view retries
+    });
+    return opening;
+  };
   return {
     initialize({ model, signal }: InitializeProps): void {
-      if (!missingFeatures().length) session = open(model as unknown as Model, signal);
+      if (!missingFeatures().length) void opened(model, signal).catch(() => {});
     },
-    render({ model, el, signal }: RenderProps): void {
+    async render({ model, el, signal }: RenderProps): Promise<void> {
       const missing = missingFeatures();
-      if (missing.length) showUnsupported(el, missing);
-      else mount(session ?? open(model as unknown as Model, signal), el, signal);
+      if (missing.length) return showUnsupported(el, missing);
+      const { session, kind } = await opened(model, signal);
+      if (!signal.aborted) mount(session, kind, el, signal);
     },
   };
 };
-
-// Only an inline module has the URL of the page.
-if (import.meta.url.split("#")[0] === document.baseURI.split("#")[0]) {
-  const el = document.querySelector<HTMLElement>(".smdw-page");
-  const missing = missingFeatures();
-  if (el && missing.length) showUnsupported(el, missing);
-  else if (el) start(document, el, new AbortController().signal);
-}

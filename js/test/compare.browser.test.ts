@@ -18,7 +18,7 @@ afterEach(() => {
 const inspect = async (traits: Partial<Traits> = {}, options = {}) => {
   shown = open({ _kind: "explorer", inspect: true, follow: false, step: 600, ...traits }, { width: 1200, ...options });
   const { session } = shown;
-  await until(() => session.scene().main?.frame && !session.scene().main?.pending && !session.requests.size);
+  await until(() => session.scene().main?.frame && !session.scene().main?.pending && !session.connection.requests.size);
   return shown;
 };
 const rows = (el: Element) => [...el.querySelectorAll<HTMLElement>(".smdw-change[tabindex]")];
@@ -68,7 +68,7 @@ describe("A − B", () => {
 
   test("is estimated from pooled values while the pointer is down, without a request", async () => {
     const { el, session, source, model } = await inspect({ compare: { step: 300 }, view: "diff" });
-    await until(() => rows(el).length === 12 && !session.requests.size);
+    await until(() => rows(el).length === 12 && !session.connection.requests.size);
     await until(() => el.querySelectorAll(".smdw-life").length === 8);
     const asked = source.requests.length;
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
@@ -77,7 +77,7 @@ describe("A − B", () => {
       await frame();
       await frame();
       expect($(el, ".smdw-panel-heatmap .smdw-readout").textContent).toMatch(/^\u2248 from pooled values/);
-      // The list stays, and says so.
+      // The list stays, with a note.
       expect(rows(el)).toHaveLength(12);
       expect($(el, ".smdw-panel-changed .smdw-note").textContent).toBe("of an earlier step");
     }
@@ -173,7 +173,7 @@ describe("views", () => {
     const { el, session } = await inspect({ step: 300 });
     const explorer = $(el, ".smdw-explorer");
     key(explorer, "c");
-    expect(session.state.get("compare")).toEqual({ step: 300 });
+    await until(() => session.state.get("compare").step === 300);
     session.state.set({ step: 600 });
     key(explorer, "m");
     expect(session.state.get("view")).toBe("diff");

@@ -12,10 +12,12 @@ import {
 } from "../src/draw/history";
 import { drawLines, extent, type LinesPicture, layoutLines, tracePoints } from "../src/draw/lines";
 import { kindOf, notFiniteColour, notFiniteRanges, notFiniteText } from "../src/draw/not-finite";
-import { SvgPen } from "../src/draw/pen";
+import { drawOutcomes } from "../src/draw/outcomes";
 import { drawStatistics, type StatisticsPicture } from "../src/draw/statistics";
-import { drawOutcomes, drawTrack, trackScale } from "../src/draw/timeline";
-import { NOT_FINITE, table } from "../src/lib/colour";
+import { SvgPen } from "../src/draw/svg-pen";
+import { drawTrack, trackScale } from "../src/draw/timeline";
+import { NOT_FINITE } from "../src/lib/colour";
+import { table } from "../src/lib/palette";
 import { linear } from "../src/lib/scale";
 import { theme } from "./theme";
 

@@ -1,10 +1,12 @@
 /** Opens an explorer over packets, with a kernel that answers nothing unless the test says what. */
+
 import type { KernelCommand, KernelRequest, KernelResponse, Traits } from "../src/protocol/types";
 import type { Client } from "../src/session/client";
-import { Session } from "../src/session/session";
+import type { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
-import { mount, startRequesting } from "../src/view";
+import { mount, openSession, startRequesting } from "../src/view";
 import css from "../src/widget.css?inline";
+import { kindOf } from "./kinds";
 
 type Message = KernelRequest | KernelCommand;
 
@@ -35,7 +37,9 @@ export function openExplorer(packets: ArrayBuffer[], options: Options = {}): Ope
   const control = new AbortController();
   const { signal } = control;
   const model = new LocalModel({ _kind: "explorer", ...traits });
-  const session = new Session(new State(model, signal), signal);
+  const state = new State(model, signal);
+  const kind = kindOf(state);
+  const session = openSession(state, kind, signal);
   const sent: Message[] = [];
   const answer = (message: Message) => {
     sent.push(message);
@@ -44,9 +48,9 @@ export function openExplorer(packets: ArrayBuffer[], options: Options = {}): Ope
   };
   const client: Client = { request: answer, command: answer, resend() {}, resendCommands() {} };
   session.store.addPackets(packets);
-  session.connect(client, false);
-  startRequesting(session, signal);
-  mount(session, el, signal);
+  session.connection.connect(client, false);
+  startRequesting(session, kind, signal);
+  mount(session, kind, el, signal);
   return {
     el,
     session,

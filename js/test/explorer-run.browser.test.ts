@@ -1,7 +1,7 @@
 /** The explorer over a made-up run: its sentence, timeline, keys and states. */
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { encode } from "../src/protocol/packet";
-import type { Clause, FindingsHead, ReadingHead, Traits } from "../src/protocol/types";
+import type { Clause, DiagnosisFinding, DiagnosisHead, FindingsHead, ReadingHead, Traits } from "../src/protocol/types";
 import { type OpenedExplorer, openExplorer } from "./explorer-helpers";
 import { $, button, frame, key, pointer, until } from "./helpers";
 import { bootPackets, catalogPacket, madeRun, NAN_STEP, NAN_TENSOR } from "./map-helpers";
@@ -43,7 +43,28 @@ const reading = (head: Partial<ReadingHead>) =>
     ...head,
   } as ReadingHead);
 const made = madeRun();
-const troubled = () => [...bootPackets(made), findings({ sentence: SENTENCE, findings: made.findings })];
+const finding = (tensor: string, first: number, title: string): DiagnosisFinding => ({
+  id: `not_finite:${tensor}:${first}`,
+  kind: "not_finite",
+  level: "problem",
+  confidence: "high",
+  tensor,
+  first,
+  title,
+  text: `${title}. It did.`,
+  explains: "It explains: no learning.",
+  advice: "Stop earlier.",
+  about: "problem, high confidence",
+});
+const diagnosis = (head: Partial<DiagnosisHead>) =>
+  encode({ kind: "diagnosis", run: 0, state: "found", summary: "", findings: [], notes: [], withdrawn: [], ...head });
+const marked = () => [...bootPackets(made), findings({ sentence: SENTENCE, findings: made.findings })];
+const troubled = () => [
+  ...marked(),
+  diagnosis({
+    findings: [finding(NAN_TENSOR, NAN_STEP, "k_proj.weight is NaN"), finding(GRADIENT, 359, "its gradient grows")],
+  }),
+];
 const explorer = () => $(shown?.el as HTMLElement, ".smdw-explorer");
 const sentence = () => $(shown?.el as HTMLElement, ".smdw-diagnosis-sentence").textContent;
 const press = async (name: string) => {
@@ -53,7 +74,7 @@ const press = async (name: string) => {
 
 describe("sentence", () => {
   test("its clauses lead to their tensors and steps", () => {
-    const { el, model } = open(troubled());
+    const { el, model } = open(marked());
     expect(sentence()).toBe(
       `Trouble starts at step ${NAN_STEP}: k_proj.weight turns NaN. Its gradient had grown 40\u00d7.`,
     );
@@ -78,43 +99,43 @@ describe("sentence", () => {
     expect(model.get("step")).toBe(359);
   });
 
-  test("of a healthy run is calm; a diagnosis with findings comes first", async () => {
+  test("a run without findings says so; its notes are numbered after the summary", async () => {
     const calm = [{ text: "Nothing stands out in 291 tensors and 500 steps.", tensor: "", step: null }];
     const { el, session } = open([...bootPackets(madeRun(false)), findings({ sentence: calm })]);
     expect(sentence()).toBe("Nothing stands out in 291 tensors and 500 steps.");
     expect($(el, ".smdw-diagnosis").dataset.severity).toBe("");
-    const found = { kind: "overfit", severity: "problem", confidence: "high", onset: 90, tensor: "loss" } as const;
-    const words = { title: "The model overfits since step 90", text: "It does.", advice: "Stop earlier." };
-    session.store.addPackets([
-      encode({
-        kind: "diagnosis",
-        run: 0,
-        state: "found",
-        summary: "",
-        findings: [{ ...found, ...words }],
-        withdrawn: [],
-      }),
-    ]);
-    await until(() => sentence() === words.title);
+    const notes = [finding(GRADIENT, 90, "its gradient grows")];
+    session.store.addPackets([diagnosis({ state: "nothing", summary: "Nothing wrong seen.", notes })]);
+    await until(() => sentence() === "Nothing wrong seen.");
+    await press("n");
+    expect(sentence()).toBe("its gradient grows");
+    expect($(el, ".smdw-diagnosis-position").textContent).toBe("Note 1 of 1");
+  });
+
+  test("details have the text, what it explains, and what to try", async () => {
+    const { el } = open(troubled());
     button(el, "Details").click();
     await until(() => $(el, ".smdw-diagnosis-details").checkVisibility());
-    expect($(el, ".smdw-diagnosis-details").textContent).toContain("Try: Stop earlier.");
+    const lines = [...$(el, ".smdw-diagnosis-details").children].map((line) => line.textContent);
+    expect(lines).toEqual([
+      "k_proj.weight is NaN. It did. It explains: no learning.",
+      "Try: Stop earlier.",
+      "problem, high confidence",
+    ]);
   });
 
   test("screen readers hear changes at most every ten seconds", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
     const { el, session } = open(troubled());
     const heard = () => $(el, ".smdw-diagnosis [role=status]").textContent;
-    expect(heard()).toContain("Trouble starts");
+    expect(heard()).toContain("is NaN");
     for (const step of [380, 390]) {
-      session.store.addPackets([
-        findings({ sentence: [{ text: `At ${step}`, tensor: "", step }], findings: made.findings }),
-      ]);
+      session.store.addPackets([diagnosis({ findings: [finding("", step, `At ${step}`)] })]);
       await frame();
       await frame();
     }
     expect(sentence()).toBe("At 390");
-    expect(heard()).toContain("Trouble starts");
+    expect(heard()).toContain("is NaN");
     vi.advanceTimersByTime(10_001);
     expect(heard()).toBe("At 390");
   });
@@ -136,7 +157,7 @@ test("the story of a NaN by keyboard alone", async () => {
   await press("b");
   expect(model.get("bookmarks")).toEqual([{ step: 370, tensor: NAN_TENSOR, note: "" }]);
   await press("c");
-  expect(model.get("compare")).toEqual({ step: 370 });
+  await until(() => (model.get("compare") as { step?: number }).step === 370);
   await press("4");
   const box = $<HTMLInputElement>(el, ".smdw-step-box");
   expect(box.matches(":focus")).toBe(true);
@@ -313,7 +334,9 @@ describe("states", () => {
       collections: { losses: [0, 1], scalars: [0, 1, 2] },
     };
     const { el, session, model, sent } = open([catalogPacket(run)], { tensor: "train/loss" });
-    const asked = (await until(() => sent.find(({ what }) => what === "series"))) as unknown as {
+    const asked = (await until(() =>
+      sent.find((each) => each.what === "series" && "lines" in each && each.lines.length > 1),
+    )) as unknown as {
       lines: { tensor: string }[];
     };
     expect(asked.lines.map(({ tensor }) => tensor)).toEqual(["train/loss", "val/loss", "lr"]);
@@ -331,12 +354,12 @@ describe("states", () => {
     expect($(el, ".smdw-map-legend").checkVisibility()).toBe(false);
     // A scalar opens one large curve; curves of several, and rules, are behind a button.
     await press("Enter");
-    const curve = $(el, ".smdw-lane-value");
+    const curve = await until(() => $(el, ".smdw-lane-value"));
     await until(() => curve.getBoundingClientRect().height === 164);
-    expect($(el, ".smdw-pictures").checkVisibility()).toBe(false);
+    expect(el.querySelector(".smdw-pictures")?.checkVisibility() ?? false).toBe(false);
     button(el, "Curves and rules").click();
     await until(() => $(el, ".smdw-pictures").checkVisibility() && curve.getBoundingClientRect().height === 79);
-    expect([...el.querySelectorAll("[role=tab]")].map((tab) => tab.textContent)).toContain("Rules");
+    await until(() => [...el.querySelectorAll("[role=tab]")].some((tab) => tab.textContent === "Rules"));
     button(el, "Curves and rules").click();
     await until(() => !$(el, ".smdw-pictures").checkVisibility());
     await press("Escape");
@@ -405,7 +428,7 @@ test("full screen docks the inspector at the right, and the axis ends before it"
   await until(() => explorer().dataset.full === "true");
   await frame();
   await frame();
-  const pictures = $(el, ".smdw-pictures").getBoundingClientRect();
+  const pictures = (await until(() => $(el, ".smdw-pictures"))).getBoundingClientRect();
   const stage = $(el, ".smdw-stage").getBoundingClientRect();
   expect(el.getBoundingClientRect().height).toBe(innerHeight);
   expect(pictures.width).toBe(420);

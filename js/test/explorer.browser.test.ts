@@ -7,7 +7,7 @@ import { KernelClient } from "../src/session/client";
 import { LocalModel } from "../src/session/state";
 import widget from "../src/widget";
 import css from "../src/widget.css?inline";
-import { $, button, frame, key, type MountedWidget, open, pointer, until } from "./helpers";
+import { $, button, frame, key, loaded, type MountedWidget, open, pointer, until } from "./helpers";
 import { stepsPacket } from "./packets";
 
 let shown: MountedWidget | undefined;
@@ -291,7 +291,8 @@ describe.each([
       const { el, session } = shown;
       await ready();
       session.state.set({ inspect });
-      await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && !session.requests.size);
+      await loaded(el);
+      await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && !session.connection.requests.size);
       await frame();
       await frame();
       expect(el.dataset.theme).toBe(dark ? "dark" : "light");
@@ -320,7 +321,7 @@ test("no open menu has an axe violation or leaves the widget", async () => {
   shown = open({ _kind: "explorer", panels: [...ALL], step: 720, follow: false, inspect: true }, { width: 800 });
   const { el, session } = shown;
   await ready();
-  await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && !session.requests.size);
+  await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && !session.connection.requests.size);
   await until(() => el.querySelectorAll(".smdw-corner > button").length >= 2);
   const openers = [
     ...el.querySelectorAll<HTMLButtonElement>(".smdw-anchor > button, .smdw-lane-button, .smdw-corner > button"),

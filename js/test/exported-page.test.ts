@@ -1,34 +1,30 @@
 // @vitest-environment node
 /** The bundle in an exported page with its Content-Security-Policy, in Chromium. */
 import { createHash } from "node:crypto";
-import { dirname } from "node:path";
-import { fileURLToPath } from "node:url";
-import * as esbuild from "esbuild";
 import { type Browser, chromium as driver } from "playwright";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { packetsOf } from "../demo/recorded";
+import { bundle } from "../scripts/build.mjs";
 import { CHROMIUM_ARGS, chromium } from "../scripts/chromium.mjs";
 import { encode } from "../src/protocol/packet";
 import { encodeState } from "../src/session/state-string";
 
-const root = dirname(dirname(fileURLToPath(import.meta.url)));
 let browser: Browser;
 beforeAll(async () => {
   browser = await driver.launch({ executablePath: chromium(), args: CHROMIUM_ARGS });
 }, 30_000);
 afterAll(() => browser.close());
 
-async function bundle(entry: string): Promise<string> {
-  const { outputFiles } = await esbuild.build({
-    absWorkingDir: root,
-    entryPoints: [entry],
-    bundle: true,
-    format: "esm",
-    minify: true,
-    write: false,
-    charset: "utf8",
-  });
-  return outputFiles[0]?.text ?? "";
+/** The script and the style sheet of a page, as in `page_code` of python/smdwidgets/widgets/bundle.py, with all parts. */
+async function pageCode(): Promise<[js: string, css: string]> {
+  const { content } = await bundle();
+  const { files, version } = content;
+  const named = (ending: string) => Object.keys(files).filter((name) => name.endsWith(ending) && name !== "parts.js");
+  const parts = `globalThis[Symbol.for("smdwidgets.parts")].get("${version}")`;
+  const texts = named(".js").map((name) => files[name]);
+  const script = [files["parts.js"], `const define=${parts}.define;`, ...texts].join("\n");
+  const styles = named(".css").map((name) => files[name]);
+  return [`${script}${parts}.load("exported-page").then((page)=>page.open());`, styles.join("")];
 }
 
 const hash = (text: string) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
@@ -37,7 +33,7 @@ const WORKERS = "; worker-src blob:";
 
 /** Opens a page as `to_html` writes it. `messages` collects console messages and errors, `requested` the URLs requested. */
 async function openPage(extraPolicy: string, address = "#part") {
-  const [js, css] = await Promise.all([bundle("src/widget.ts"), bundle("src/widget.css")]);
+  const [js, css] = await pageCode();
   const packets = [
     encode({ kind: "page", traits: { _kind: "explorer", tensor: "fc3.weight", step: 300, inspect: true } }),
     ...(await packetsOf({ what: "hello" })),
@@ -145,7 +141,10 @@ test("a query is answered by the page; a wrong one gives a message, and the last
   expect(await names()).toEqual(["fc1.weight", "fc2.weight"]);
   // A backtracking search would never end.
   await box.fill("/^(((\\w+)+)+)+!/");
-  await expect.poll(() => found.textContent()).toMatch(/^0 of/);
+  await expect.poll(() => page.locator(".smdw-query-error").textContent()).toBe("No name matches '/^(((\\w+)+)+)+!/'.");
+  expect(await names()).toEqual(["fc1.weight", "fc2.weight"]);
+  await box.fill("fc1 and not (bias or gradient)");
+  await expect.poll(names).toEqual(["fc1.weight"]);
   await box.fill("weight | top 2 by surprise");
   await expect.poll(() => found.textContent()).toMatch(/2 of \d+ tensors$/);
   await box.fill("| mean | top 2 by worst");
@@ -155,7 +154,7 @@ test("a query is answered by the page; a wrong one gives a message, and the last
 }, 30_000);
 
 test("the bundle uses no eval and contains no external URL", async () => {
-  const js = await bundle("src/widget.ts");
+  const [js] = await pageCode();
   expect(js).not.toMatch(/\beval\(|new Function|innerHTML|insertAdjacentHTML|document\.write\(/);
   expect(js.match(/https?:\/\/[^"'`]+/g)?.filter((url) => !url.startsWith("http://www.w3.org/2000/svg"))).toEqual([]);
 });

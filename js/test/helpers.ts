@@ -1,10 +1,12 @@
 /** Helpers of the browser tests: mounts a widget with recorded data, waits for frames, sends events. */
+
 import { type RecordedClient, recorded } from "../demo/recorded";
 import type { Traits } from "../src/protocol/types";
-import { Session } from "../src/session/session";
+import type { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
-import { mount, startRequesting } from "../src/view";
+import { mount, openSession, startRequesting } from "../src/view";
 import css from "../src/widget.css?inline";
+import { kindOf } from "./kinds";
 
 export interface MountedWidget {
   el: HTMLElement;
@@ -29,11 +31,13 @@ export function open(
   root.append(el);
   const control = new AbortController();
   const model = new LocalModel({ tensor: "fc1.weight", ...traits });
-  const session = new Session(new State(model, control.signal), control.signal);
+  const state = new State(model, control.signal);
+  const kind = kindOf(state);
+  const session = openSession(state, kind, control.signal);
   const source = recorded(session.store, options);
-  session.connect(source, false);
-  startRequesting(session, control.signal);
-  mount(session, el, control.signal);
+  session.connection.connect(source, false);
+  startRequesting(session, kind, control.signal);
+  mount(session, kind, el, control.signal);
   return {
     el,
     session,
@@ -49,20 +53,38 @@ export function open(
 
 export const frame = () => new Promise<number>((resolve) => requestAnimationFrame(resolve));
 
-/** Waits until a condition is truthy and returns its value. */
+/** Waits until a condition is truthy and returns its value. What it reads may not be there yet. */
 export async function until<T>(what: () => T | false | null | undefined | "", why = what.toString()): Promise<T> {
   const end = performance.now() + 20_000;
   while (performance.now() < end) {
-    const value = what();
-    if (value) return value as T;
+    try {
+      const value = what();
+      if (value) return value as T;
+    } catch (error) {
+      if (!(error instanceof MissingElement)) throw error;
+    }
     await frame();
   }
   throw new Error(`timed out: ${why}`);
 }
 
+/** Waits until the code of all components that are shown has been loaded, and they are drawn. */
+export async function loaded(el: Element): Promise<void> {
+  const isLoading = () => [...el.querySelectorAll(".smdw-deferred")].some((line) => line.checkVisibility());
+  do {
+    await frame();
+    await frame();
+    await until(() => !isLoading(), "the code of all components");
+    await frame();
+    await frame();
+  } while (isLoading());
+}
+
+class MissingElement extends Error {}
+
 export function $<E extends Element = HTMLElement>(root: Element, selector: string): E {
   const found = root.querySelector<E>(selector);
-  if (!found) throw new Error(`no ${selector}`);
+  if (!found) throw new MissingElement(`no ${selector}`);
   return found;
 }
 

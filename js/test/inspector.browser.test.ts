@@ -24,7 +24,8 @@ const readout = (name: string) => panel(name).querySelector(".smdw-readout")?.te
 test("panels show the values of the current step, and a drag sends no requests", async () => {
   const { el, session, source, model } = await inspect();
   await until(
-    () => session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121 && !session.requests.size,
+    () =>
+      session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121 && !session.connection.requests.size,
   );
   await until(() => /mean/.test(readout("histogram")));
   await new Promise((resolve) => setTimeout(resolve, 350));
@@ -47,7 +48,8 @@ test("panels show the values of the current step, and a drag sends no requests",
 test("a step change redraws the cursor only; a change of the curves' inputs redraws them", async () => {
   const { session, model } = await inspect({ panels: ["history", "statistics"] });
   await until(
-    () => session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121 && !session.requests.size,
+    () =>
+      session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121 && !session.connection.requests.size,
   );
   for (let i = 0; i < 4; i++) await frame();
   const line = vi.spyOn(CanvasRenderingContext2D.prototype, "lineTo");
@@ -141,13 +143,13 @@ test("zooming requests a tile when idle, keys reach every cell, a drag selects c
 
 test("a change of bins requests their frames once; other options request nothing", async () => {
   const { el, session, source } = await inspect({ panels: ["histogram", "history"] });
-  await until(() => !session.requests.size);
+  await until(() => !session.connection.requests.size);
   const asked = () => source.requests.filter((question) => question.what === "frames").length;
   const before = asked();
   button(el, "Symlog").click();
   await until(() => session.store.findFrames(0, "fc1.weight", "")?.frameAt(600)?.histograms.has("symlog/shared"));
   expect(asked()).toBe(before + 1);
-  await until(() => !session.requests.size);
+  await until(() => !session.connection.requests.size);
   button(el, "Log counts").click();
   button(el, "Ridge").click();
   await frame();
@@ -211,7 +213,7 @@ test("exact values are not truncated: columns fit the longest number of their ty
 test("a step or a run can be compared; a missing step is replaced by the latest earlier one and marked", async () => {
   const { el, session } = await inspect({ panels: ["histogram", "statistics"] }, { runs: 2 });
   key($(el, ".smdw-inspector"), "c");
-  expect(session.state.get("compare")).toEqual({ step: 600 });
+  await until(() => session.state.get("compare").step === 600);
   const choose = async (label: string, value: string) => {
     const select = $<HTMLSelectElement>(el, `[aria-label='${label}']`);
     await until(() => [...select.options].some((option) => option.value === value));
@@ -255,10 +257,10 @@ test.each(["tokens", "all.nan", "nothing", "CrossEntropyLoss_output_0", "fc1.bia
     const caught = (event: ErrorEvent) => errors.push(event.error);
     window.addEventListener("error", caught);
     const { el, session } = await inspect({ tensor: name });
-    await until(() => !session.requests.size);
+    await until(() => !session.connection.requests.size);
     for (const hist_scale of ["linear", "log", "symlog"] as const) {
       session.state.set({ hist_scale, history: hist_scale === "log" ? "ridge" : "strip" });
-      await until(() => !session.requests.size);
+      await until(() => !session.connection.requests.size);
       await frame();
     }
     expect($(el, ".smdw-name").textContent).toBe(name);

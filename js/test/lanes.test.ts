@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import type { Frame } from "../src/data/frames";
 import { type HistoryPicture, layoutStripLane, stripPixels } from "../src/draw/history";
 import { drawAxis, drawCurve, envelope, firingSegments, type LaneCurve, laneScale, modeBands } from "../src/draw/lanes";
-import { SvgPen } from "../src/draw/pen";
-import { table } from "../src/lib/colour";
+import { SvgPen } from "../src/draw/svg-pen";
+import { table } from "../src/lib/palette";
 import { makeStepAxis, StepAxis } from "../src/lib/step-axis";
 import { theme } from "./theme";
 

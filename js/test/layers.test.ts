@@ -26,3 +26,23 @@ test("a layer that is not in the table and a missing module are reported", () =>
   expect(of({ "other/a.ts": "" })).toEqual(["other/a.ts: layer other/ is not in the table of docs/front-end.md"]);
   expect(of({ "lib/a.ts": 'import "./b";' })).toEqual(["lib/a.ts: imports lib/b.ts, which does not exist"]);
 });
+
+test("a folder in a layer imports the folders of its row and what the layer may import", () => {
+  const table =
+    "| `lib/` | | |\n| `data/` | | |\n| `widgets/` | `lib/` | |\n| `widgets/common/` | | |\n| `widgets/map/` | `widgets/common/` | |\n";
+  const folders = (sources: Record<string, string>) => violations(importsOf(Object.entries(sources)), layersOf(table));
+  const modules = { "lib/a.ts": "", "widgets/common/part.ts": "", "data/store.ts": "" };
+  expect(
+    folders({
+      ...modules,
+      "widgets/map/view.ts": 'import "../common/part"; import "../../lib/a";',
+      "widgets/layouts.ts": 'import "./map/view";',
+    }),
+  ).toEqual([]);
+  expect(folders({ ...modules, "widgets/common/box.ts": 'import "../../data/store";' })).toEqual([
+    "widgets/common/box.ts: layer widgets/common/ may not import data/store.ts",
+  ]);
+  expect(folders({ "widgets/map/view.ts": "", "widgets/common/part.ts": 'import "../map/view";' })).toEqual([
+    "widgets/common/part.ts: layer widgets/common/ may not import widgets/map/view.ts",
+  ]);
+});

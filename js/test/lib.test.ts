@@ -1,23 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { choose, colourDomain, table } from "../src/lib/colour";
 import { escapeInvisible } from "../src/lib/escape-text";
-import {
-  bytes,
-  count,
-  duration,
-  groupDigits,
-  minusSigns,
-  num,
-  percent,
-  rangeText,
-  shape,
-  truncate,
-} from "../src/lib/format";
+import { bytes, count, groupDigits, minusSigns, num, percent, rangeText, shape, truncate } from "../src/lib/format";
+import { log, symmetricLog } from "../src/lib/log-scale";
 import { path } from "../src/lib/name-path";
 import { compareNatural } from "../src/lib/natural-order";
+import { choose, colourDomain, table } from "../src/lib/palette";
 import { csv, fileName, pyString } from "../src/lib/save";
-import { linear, linearTicks, log, symmetricLog } from "../src/lib/scale";
+import { linear, linearTicks } from "../src/lib/scale";
 import { movingAverage, smooth } from "../src/lib/smooth";
+import { duration } from "../src/lib/time-text";
 import { visibleRange } from "../src/lib/virtual-rows";
 
 describe("numbers", () => {

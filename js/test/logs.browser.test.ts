@@ -1,13 +1,15 @@
 /** What the page shows of logs: charts of scalars, hyperparameters, launches. */
+
 import { afterEach, expect, test } from "vitest";
 import { encode } from "../src/protocol/packet";
 import type { CatalogHead, PlanHead, Traits } from "../src/protocol/types";
 import type { Client } from "../src/session/client";
-import { Session } from "../src/session/session";
+import type { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
-import { mount, startRequesting } from "../src/view";
+import { mount, openSession, startRequesting } from "../src/view";
 import css from "../src/widget.css?inline";
 import { $, key, pointer, until } from "./helpers";
+import { kindOf } from "./kinds";
 
 const STEPS = Array.from({ length: 11 }, (_, i) => i * 10);
 const NAMES = ["body/train_loss", "body/val_loss", "head/train_loss", "head/val_loss", "lr"];
@@ -75,7 +77,9 @@ function open(traits: Partial<Traits>, packets: ArrayBuffer[]): Opened {
   const control = new AbortController();
   const { signal } = control;
   const model = new LocalModel({ _kind: "scalars", step: 100, follow: false, ...traits });
-  const session = new Session(new State(model, signal), signal);
+  const state = new State(model, signal);
+  const kind = kindOf(state);
+  const session = openSession(state, kind, signal);
   const sent: Record<string, unknown>[] = [];
   const answer = (message: { what: string }) => {
     sent.push(message as unknown as Record<string, unknown>);
@@ -83,9 +87,9 @@ function open(traits: Partial<Traits>, packets: ArrayBuffer[]): Opened {
   };
   const client: Client = { request: answer, command: answer, resend() {}, resendCommands() {} };
   session.store.addPackets(packets);
-  session.connect(client, false);
-  startRequesting(session, signal);
-  mount(session, el, signal);
+  session.connection.connect(client, false);
+  startRequesting(session, kind, signal);
+  mount(session, kind, el, signal);
   close = () => {
     control.abort();
     host.remove();

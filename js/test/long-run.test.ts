@@ -2,7 +2,8 @@ import { afterEach, expect, test, vi } from "vitest";
 import { Store } from "../src/data/store";
 import { DEFAULTS, type FramesRequest, type PlanHead } from "../src/protocol/types";
 import { DataRequester } from "../src/session/data-requester";
-import type { Scene, Session } from "../src/session/session";
+import type { Scene } from "../src/session/scene";
+import type { Session } from "../src/session/session";
 
 afterEach(() => vi.useRealTimers());
 
@@ -13,12 +14,13 @@ function requester() {
   const requests: [string, FramesRequest][] = [];
   const session = {
     store,
-    reconnections: 0,
+    epoch: 0,
     exported: false,
     state: { set: vi.fn() },
-    framesSlot: (role: string) => `frames/${role}`,
-    cancel: vi.fn(),
-    request: async (slot: string, request: FramesRequest) => void requests.push([slot, request]),
+    connection: {
+      cancel: vi.fn(),
+      request: async (slot: string, request: FramesRequest) => void requests.push([slot, request]),
+    },
   };
   const of = new DataRequester(session as unknown as Session, new AbortController().signal);
   const show = (step: number, range: number[] = []) => {

@@ -87,8 +87,8 @@ async function frames(move: (t: number) => void) {
     saved++;
     save();
   };
-  const request = session.request.bind(session);
-  session.request = (...args) => {
+  const request = session.connection.request.bind(session);
+  session.connection.request = (...args) => {
     sent++;
     return request(...args);
   };
@@ -101,7 +101,7 @@ async function frames(move: (t: number) => void) {
     times.push(now - before);
   }
   model.save_changes = save;
-  session.request = request;
+  session.connection.request = request;
   times.sort((a, b) => a - b);
   return { "95% ms": times[Math.floor(times.length * 0.95)], frames: times.length, sent, saved };
 }

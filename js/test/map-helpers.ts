@@ -1,15 +1,17 @@
 /** The Run Map alone, over a made-up run: its rows, its faults, and packets as a kernel sends them. */
+
 import { ThemeWatch } from "../src/draw/theme";
 import { KeyCapture } from "../src/lib/key-capture";
 import { encode } from "../src/protocol/packet";
 import type { MapFinding, Traits } from "../src/protocol/types";
 import type { Client } from "../src/session/client";
-import { Session } from "../src/session/session";
+import type { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
-import { startRequesting } from "../src/view";
+import { openSession, startRequesting } from "../src/view";
 import css from "../src/widget.css?inline";
-import type { Context } from "../src/widgets/part";
-import { RunMap } from "../src/widgets/run-map";
+import type { Context } from "../src/widgets/common/part";
+import { RunMap } from "../src/widgets/map/view";
+import { kindOf } from "./kinds";
 import { noise } from "./map-noise";
 import { surveyPacket } from "./packets";
 
@@ -97,22 +99,18 @@ export function madeRun(fault = true, layers = 24, count = 500): MadeRun {
           {
             id: "nan",
             kind: "not_finite",
-            severity: "problem",
             tensors: [at(NAN_TENSOR)],
             first: NAN_STEP,
             last: count - 1,
-            count: count - NAN_STEP,
-            text: `\`${NAN_TENSOR}\` turns NaN at step ${NAN_STEP}.`,
+            count: 1,
           },
           {
             id: "grows",
             kind: "rule",
-            severity: "warning",
             tensors: [at("gradient/model.layers.17.self_attn.k_proj.weight")],
             first: 359,
             last: 371,
             count: 13,
-            text: "its gradient grows",
           },
         ]
       : [],
@@ -189,9 +187,11 @@ export function openMap(
     follow: false,
     ...options.traits,
   });
-  const session = new Session(new State(model, signal), signal);
+  const state = new State(model, signal);
+  const kind = kindOf(state);
+  const session = openSession(state, kind, signal);
   session.store.addPackets(packets);
-  if (options.client) session.connect(options.client, false);
+  if (options.client) session.connection.connect(options.client, false);
   let due = false;
   const pictures: (() => void)[] = [];
   const redraw = () => {
@@ -217,7 +217,7 @@ export function openMap(
   el.append(map.el);
   session.state.onChange(redraw, signal);
   session.store.onChange(redraw, signal);
-  startRequesting(session, signal);
+  startRequesting(session, kind, signal);
   redraw();
   return {
     el,

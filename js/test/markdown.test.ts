@@ -63,7 +63,7 @@ describe("hostile text", () => {
     check(text);
   });
 
-  test("a long text is cut and says so", () => {
+  test("a long text is cut with a note", () => {
     const el = markdown("a".repeat(200_000));
     expect(el.textContent?.length).toBeLessThan(100_100);
     expect(el.lastElementChild?.textContent).toBe("\u2026 (200,000 characters)");

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Param, ParamSpec } from "../src/protocol/types";
-import { asText, isChanged, limits, parse } from "../src/widgets/param-fields";
+import { asText, isChanged, limits, parse } from "../src/widgets/rules/param-fields";
 
 const spec = (kind: ParamSpec["kind"], more: Partial<ParamSpec> = {}): ParamSpec => ({
   name: "p",

@@ -1,6 +1,6 @@
 /** Evaluates queries on the tables of tests/vectors/query.json. scripts/query.mjs runs it without a browser. */
-import { type Cell, evaluate, KeyTable, type Table } from "../src/query/evaluate";
-import { parse, type Query, QueryError, type Vocabulary } from "../src/query/parse";
+import { type Cell, evaluate, KeyTable, parseFor, type Table } from "../src/query/evaluate";
+import { conditionsOf, type Query, QueryError, type Vocabulary } from "../src/query/parse";
 import { tensorWords } from "../src/query/tensors";
 
 /** null is NaN, or a missing value. */
@@ -56,6 +56,9 @@ class ExactTable implements Table {
   }
   get hasSteps() {
     return true;
+  }
+  get isText() {
+    return this.#words.isText;
   }
   get collections() {
     return this.#words.collections;
@@ -121,9 +124,11 @@ export function tableOf(tables: Tables, name: keyof Tables): Table & { columns: 
 /** What the vectors say of a query. */
 export function answer(table: Table & { columns: readonly string[] }, text: string): Answer {
   try {
-    const query = parse(text, table);
+    const query = parseFor(text, table, table.names);
     const rows = evaluate(table, query);
-    const columns = [...new Set([...table.columns, ...query.stages.map(({ key }) => key)])];
+    const columns = [
+      ...new Set([...table.columns, ...conditionsOf(query).flatMap((part) => ("key" in part ? [part.key] : []))]),
+    ];
     const cells = columns.slice(1).map((key) => table.cells(key, query));
     return {
       rows: rows.map((row) => table.names[row] as string),

@@ -12,7 +12,7 @@ describe("the shared cases", () => {
 });
 
 test("a pattern that makes a backtracking search exponential takes linear time", () => {
-  const matches = makeRegex("^(((\\w+)+)+)+!");
+  const { matches } = makeRegex("^(((\\w+)+)+)+!");
   expect(matches("a".repeat(100_000))).toBe(false);
   expect(matches(`${"a".repeat(1000)}!`)).toBe(true);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Store } from "../src/data/store";
 import type { RuleStatus } from "../src/protocol/types";
-import { ruleLabel } from "../src/widgets/rule-status";
+import { ruleLabel } from "../src/widgets/rules/status";
 import { rulesPacket } from "./packets";
 
 function label(status: RuleStatus, outcome: number) {

@@ -1,4 +1,5 @@
 /** The table of runs over a recorded conversation, and over packets with odd runs. */
+
 import axe from "axe-core";
 import { afterEach, describe, expect, test } from "vitest";
 import recording from "../../tests/transcripts/runs.json";
@@ -7,11 +8,12 @@ import { envelope, spread } from "../src/data/run-curves";
 import { encode } from "../src/protocol/packet";
 import type { KernelCommand, KernelRequest, KernelResponse, Traits } from "../src/protocol/types";
 import { type Client, RequestError } from "../src/session/client";
-import { Session } from "../src/session/session";
+import type { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
-import { mount, startRequesting } from "../src/view";
+import { mount, openSession, startRequesting } from "../src/view";
 import css from "../src/widget.css?inline";
 import { $, button, frame, key, until } from "./helpers";
+import { kindOf } from "./kinds";
 
 const exchanges = recording as unknown as Exchange[];
 const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
@@ -50,10 +52,9 @@ async function open(
     close = () => {};
   };
   const sent: Opened["sent"] = [];
-  const session = new Session(
-    new State(new LocalModel({ _many: true, table: true, ...traits }), control.signal),
-    control.signal,
-  );
+  const state = new State(new LocalModel({ _many: true, table: true, ...traits }), control.signal);
+  const kind = kindOf(state);
+  const session = openSession(state, kind, control.signal);
   const reply = async (request: KernelRequest | KernelCommand): Promise<KernelResponse> => {
     sent.push(request);
     if (boot.length && request.what === "hello") return {};
@@ -65,9 +66,9 @@ async function open(
   };
   const client = { exported: false, resend() {}, resendCommands() {}, request: reply, command: reply };
   session.store.addPackets(boot);
-  session.connect(client as Client, false);
-  startRequesting(session, control.signal);
-  mount(session, el, control.signal);
+  session.connection.connect(client as Client, false);
+  startRequesting(session, kind, control.signal);
+  mount(session, kind, el, control.signal);
   await until(() => session.store.table.head);
   await frame();
   await frame();
@@ -220,7 +221,13 @@ describe("rows", () => {
     expect($(el, ".smdw-runs-facts").textContent).toBe("3 of 13 runs");
     key(input(el), "Enter");
     expect(document.activeElement).toBe(grid(el));
-    type(el, "nothing has this name");
+    type(el, "seed_7 ");
+    key(input(el), "Enter");
+    await until(() =>
+      $(el, ".smdw-query-error").textContent?.startsWith("No name contains 'seed_7'. Did you mean 'seed_"),
+    );
+    expect(rows(el)).toHaveLength(3);
+    type(el, "steps < 0");
     await until(() => $(el, ".smdw-runs-empty").textContent === "No run matches the query");
     key(input(el), "Escape");
     expect([session.state.get("runs_query"), document.activeElement]).toEqual(["", grid(el)]);
@@ -243,7 +250,7 @@ describe("rows", () => {
   test("columns, operators, texts and stages are suggested, by keyboard alone", async () => {
     const { el, session } = await open();
     key(grid(el), "/");
-    expect(input(el).getAttribute("aria-expanded")).toBe("true");
+    await until(() => input(el).getAttribute("aria-expanded") === "true");
     // What a table has, each name once.
     expect(options(el).slice(0, 12)).toEqual([
       "name",

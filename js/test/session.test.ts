@@ -1,7 +1,8 @@
 import { expect, test, vi } from "vitest";
 import { KernelClient } from "../src/session/client";
-import { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
+import { openSession } from "../src/view";
+import { kindOf } from "./kinds";
 
 class FakeModel extends LocalModel {
   sent: { kind: string; id: string; what?: string }[] = [];
@@ -93,39 +94,43 @@ test("closing a widget rejects its requests and removes every listener", async (
 
 test("a new request cancels the previous one of its slot", async () => {
   const { model, control, source: kernel } = source();
-  const session = new Session(new State(model, control.signal), control.signal);
-  session.connect(kernel, false);
-  const first = session.request("tile", { what: "classes" });
-  const second = session.request("tile", { what: "classes" });
+  const state = new State(model, control.signal);
+  const kind = kindOf(state);
+  const session = openSession(state, kind, control.signal);
+  session.connection.connect(kernel, false);
+  const first = session.connection.request("tile", { what: "classes" });
+  const second = session.connection.request("tile", { what: "classes" });
   expect(await first).toBeUndefined();
-  expect(session.requests.has("tile")).toBe(true);
+  expect(session.connection.requests.has("tile")).toBe(true);
   model.reply({ kind: "answer", id: model.sent.filter((message) => message.kind === "ask").at(-1)?.id });
   expect(await second).toMatchObject({ kind: "answer" });
-  expect(session.requests.has("tile")).toBe(false);
+  expect(session.connection.requests.has("tile")).toBe(false);
 });
 
 test("a silent kernel is reported as busy, and a failure stays until the next request", async () => {
   vi.useFakeTimers();
   try {
     const { model, control, source: kernel } = source();
-    const session = new Session(new State(model, control.signal), control.signal);
-    session.connect(kernel, false);
-    const asked = session.request("tile", { what: "classes" });
+    const state = new State(model, control.signal);
+    const kind = kindOf(state);
+    const session = openSession(state, kind, control.signal);
+    session.connection.connect(kernel, false);
+    const asked = session.connection.request("tile", { what: "classes" });
     vi.advanceTimersByTime(1001);
-    expect(session.requests.get("tile")).toMatchObject({ busy: true, silent: false });
+    expect(session.connection.requests.get("tile")).toMatchObject({ busy: true, silent: false });
     vi.advanceTimersByTime(120_000);
-    expect(session.requests.get("tile")).toMatchObject({ busy: true, silent: true });
+    expect(session.connection.requests.get("tile")).toMatchObject({ busy: true, silent: true });
     model.reply({ kind: "progress", id: model.sent.at(-1)?.id, done: 1, total: 4 });
-    expect(session.requests.get("tile")).toMatchObject({ busy: false, silent: false, done: 1 });
+    expect(session.connection.requests.get("tile")).toMatchObject({ busy: false, silent: false, done: 1 });
     vi.advanceTimersByTime(1001);
-    expect(session.requests.get("tile")?.busy).toBe(true);
+    expect(session.connection.requests.get("tile")?.busy).toBe(true);
     model.reply({
       kind: "error",
       id: model.sent.at(-1)?.id,
       error: { type: "RunIOError", message: "the run is gone" },
     });
     await asked;
-    expect(session.requests.get("tile")).toMatchObject({ busy: false, error: "the run is gone" });
+    expect(session.connection.requests.get("tile")).toMatchObject({ busy: false, error: "the run is gone" });
   } finally {
     vi.useRealTimers();
   }
@@ -135,13 +140,15 @@ test("hello is repeated only after three missed heartbeats", async () => {
   vi.useFakeTimers();
   try {
     const { model, control, source: kernel } = source();
-    const session = new Session(new State(model, control.signal), control.signal);
-    session.connect(kernel);
+    const state = new State(model, control.signal);
+    const kind = kindOf(state);
+    const session = openSession(state, kind, control.signal);
+    session.connection.connect(kernel);
     model.reply({ kind: "answer", id: model.sent[0]?.id, live: "loop", heartbeat: 1 });
     await vi.advanceTimersByTimeAsync(10);
     for (let i = 0; i < 10; i++) {
       await vi.advanceTimersByTimeAsync(1000);
-      session.messageReceived();
+      session.connection.messageReceived();
     }
     expect(model.sent.filter((message) => message.what === "hello")).toHaveLength(1);
     await vi.advanceTimersByTimeAsync(7000);

@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import { Store } from "../src/data/store";
-import { codeValue, FLAG } from "../src/data/survey";
+import { codeValue, FLAG, Surveys } from "../src/data/survey";
 import { LineMaker, STATE, StepBins, usualGap } from "../src/data/survey-lines";
 import type { MapStat } from "../src/protocol/types";
 import { surveyPacket } from "./packets";
@@ -16,7 +16,7 @@ function drawn(store: Store, tensors: number[], bins: StepBins, stat: MapStat = 
   return { text: text.join(), line };
 }
 const holding = (...packets: ArrayBuffer[]) => {
-  const store = new Store();
+  const store = new Store({ surveys: new Surveys() });
   store.addPackets(packets);
   return store;
 };
@@ -102,7 +102,7 @@ describe("lines", () => {
     const store = holding(surveyPacket([0], [[1, x, x, 1]], { flag }));
     expect(drawn(store, [0], new StepBins(steps(4), -0.5, 3.5, 4)).text).toBe("1, ,.,1");
     expect(drawn(store, [7], bins).text).toBe(".,.,.,.,.,.,.,.");
-    expect(drawn(new Store(), [7], bins).text).toBe(".,.,.,.,.,.,.,.");
+    expect(drawn(new Store({ surveys: new Surveys() }), [7], bins).text).toBe(".,.,.,.,.,.,.,.");
   });
 
   test("of a size is the value farthest from the tensor's usual one", () => {

@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 import { Store } from "../src/data/store";
-import { codeValue, FLAG } from "../src/data/survey";
+import { codeValue, FLAG, Surveys } from "../src/data/survey";
 import { Summaries } from "../src/data/survey-summary";
 import { noise } from "./map-noise";
 import { surveyPacket } from "./packets";
@@ -10,7 +10,7 @@ test("a summary has the worst value, all flags and the onset of each tensor, als
   const random = noise(3);
   const calm = Array.from({ length: 64 }, () => random() * 0.8);
   const loud = calm.map((value, i) => (i >= 40 && i < 44 ? -9 - (i % 2) : value));
-  const store = new Store();
+  const store = new Store({ surveys: new Surveys() });
   const flag = [new Uint8Array(64), Uint8Array.from(calm, (_, i) => (i === 50 ? FLAG.infinite : 0))];
   store.addPackets([surveyPacket([2, 0], [loud, calm], { flag })]);
   const summaries = new Summaries();

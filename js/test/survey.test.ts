@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import { Store } from "../src/data/store";
-import { codeOf, codeValue, FLAG } from "../src/data/survey";
+import { codeOf, codeValue, FLAG, Surveys } from "../src/data/survey";
 import { surveyPacket } from "./packets";
 
 const find = (store: Store) => {
@@ -37,7 +37,7 @@ describe("codes", () => {
 
 describe("packets", () => {
   test("bins that are appended grow the block, and replace those it has", () => {
-    const store = new Store();
+    const store = new Store({ surveys: new Surveys() });
     store.addPackets([
       surveyPacket(
         [4, 7],
@@ -70,7 +70,7 @@ describe("packets", () => {
   });
 
   test("levels and posters lie side by side, the finest last", () => {
-    const store = new Store();
+    const store = new Store({ surveys: new Surveys() });
     store.addPackets([
       surveyPacket([0], [[1, 2, 3, 4]], { append: false, level: 0 }),
       surveyPacket([0], [[4, 4]], { level: 1, poster: true }),
@@ -88,7 +88,7 @@ describe("packets", () => {
   });
 
   test("a later edition replaces everything, an earlier one is ignored, and a restarted run has no survey", () => {
-    const store = new Store();
+    const store = new Store({ surveys: new Surveys() });
     store.addPackets([surveyPacket([0], [[1]], { edition: 3 }), surveyPacket([1], [[1]], { edition: 2 })]);
     expect(find(store).blocks).toHaveLength(1);
     const version = find(store).version;
@@ -101,7 +101,7 @@ describe("packets", () => {
   });
 
   test("what is kept has a limit, and the poster remains", () => {
-    const store = new Store();
+    const store = new Store({ surveys: new Surveys() });
     store.addPackets([surveyPacket([0], [[1]], { level: 12, poster: true })]);
     const shape = [1000, 1000];
     const codes = { data: new Uint16Array(1_000_000), shape };

@@ -1,4 +1,5 @@
 /** Replays conversations with a real kernel, which pytest recorded over a real run. */
+
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { inflateSync } from "node:zlib";
@@ -8,9 +9,10 @@ import { type Image, imageValue, statistic } from "../src/data/frames";
 import { seriesKey } from "../src/data/store";
 import type { FromKernel, KernelCommand, KernelRequest, RuleStatus } from "../src/protocol/types";
 import { KernelClient } from "../src/session/client";
-import { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
-import { ruleLabel } from "../src/widgets/rule-status";
+import { openSession } from "../src/view";
+import { ruleLabel } from "../src/widgets/rules/status";
+import { kindOf } from "./kinds";
 
 interface TrueRule {
   status: RuleStatus;
@@ -72,7 +74,9 @@ class RecordedKernel extends LocalModel {
 function page() {
   const control = new AbortController();
   const model = new RecordedKernel({});
-  const session = new Session(new State(model, control.signal), control.signal);
+  const state = new State(model, control.signal);
+  const kind = kindOf(state);
+  const session = openSession(state, kind, control.signal);
   const client = new KernelClient(model, (buffers) => session.store.addPackets(buffers), control.signal);
   return { control, model, session, client };
 }
@@ -80,17 +84,18 @@ function page() {
 test("the page shows the rules as the kernel has them, after every message", async () => {
   const { control, model, session, client } = page();
   const exchanges = read<RuleExchange>("rules");
-  session.connect(client, false);
+  session.connection.connect(client, false);
   expect(model.sent[0]).toMatchObject(exchanges[0]?.sent as object);
   model.say(exchanges[0]?.received ?? [], model.sent[0]?.id);
   for (const { sent, received, rules } of exchanges.slice(1)) {
     const before = model.sent.length;
-    const done = sent && (isCommand(sent) ? session.command(sent) : session.request("hello", sent));
+    const done =
+      sent && (isCommand(sent) ? session.connection.command(sent) : session.connection.request("hello", sent));
     if (sent) expect(model.sent.slice(before)).toEqual([{ kind: "ask", id: expect.any(String), ...sent }]);
     model.say(received, model.sent.at(-1)?.id);
     await done;
     const failure = received.map(({ message }) => message).find((message) => message.kind === "error");
-    if (sent && isCommand(sent)) expect(session.commandStatus?.error).toEqual(failure?.error.message);
+    if (sent && isCommand(sent)) expect(session.connection.commandStatus?.error).toEqual(failure?.error.message);
     expect(session.store.packetError).toBe("");
     const shown = [...session.store.rules].map(([id, rule]) => {
       const { status, active, paused } = rule.info;
@@ -107,14 +112,14 @@ test("the page shows the run as NumPy computes it, after every message", async (
   const { control, model, session, client } = page();
   const { store } = session;
   const exchanges = read<ViewExchange>("view");
-  session.connect(client, false);
+  session.connection.connect(client, false);
   for (const [i, { sent, received, expected = {} }] of exchanges.entries()) {
     // The page itself says hello.
-    const done = i && sent && !isCommand(sent) ? session.request("slot", sent) : undefined;
+    const done = i && sent && !isCommand(sent) ? session.connection.request("slot", sent) : undefined;
     model.say(received, model.sent.at(-1)?.id);
     await done;
     expect(store.packetError).toBe("");
-    const status = session.requests.get("slot");
+    const status = session.connection.requests.get("slot");
     expect(sent && status?.errorType, JSON.stringify(sent)).toBe(sent && expected.error);
     for (const [run, count] of Object.entries(expected.steps ?? {}))
       expect(store.runs.get(Number(run))?.steps.length).toBe(count);
@@ -182,28 +187,28 @@ describe("commands", () => {
 
   test("are all sent at once, in order, and none is cancelled by the next", async () => {
     const { control, model, session, client } = page();
-    session.connect(client, false);
-    const both = [session.command(stop), session.command(remove)];
+    session.connection.connect(client, false);
+    const both = [session.connection.command(stop), session.connection.command(remove)];
     const asked = model.sent.slice(1);
     expect(asked).toMatchObject([
       { kind: "ask", ...stop },
       { kind: "ask", ...remove },
     ]);
-    expect(session.commandStatus).toBeDefined();
+    expect(session.connection.commandStatus).toBeDefined();
     for (const { id } of asked) model.say([{ message: { kind: "answer", id: "" }, packets: [] }], id);
     expect(await Promise.all(both)).toMatchObject([{ kind: "answer" }, { kind: "answer" }]);
-    expect(session.commandStatus).toBeUndefined();
+    expect(session.connection.commandStatus).toBeUndefined();
     control.abort();
   });
 
   test("without a reply are sent again with the same ids after a reconnection", async () => {
     const { control, model, session, client } = page();
-    session.connect(client, false);
-    const both = [session.command(stop), session.command(remove)];
+    session.connection.connect(client, false);
+    const both = [session.connection.command(stop), session.connection.command(remove)];
     const asked = model.sent.slice(1);
     model.say([{ message: { kind: "answer", id: "" }, packets: [] }], asked[0]?.id);
     await both[0];
-    session.kernelChanged();
+    session.connection.kernelChanged();
     const again = model.sent.slice(3).filter(({ kind }) => kind === "ask");
     expect(again).toMatchObject([asked[1], { what: "hello", again: true }]);
     control.abort();
@@ -211,14 +216,14 @@ describe("commands", () => {
 
   test("that fail stay visible until the next command", async () => {
     const { control, model, session, client } = page();
-    session.connect(client, false);
-    const failed = session.command(stop);
+    session.connection.connect(client, false);
+    const failed = session.connection.command(stop);
     const error = { type: "SMDebugError", message: "rule 'A' does not exist" };
     model.say([{ message: { kind: "error", id: "", error }, packets: [] }], model.sent.at(-1)?.id);
     expect(await failed).toBeUndefined();
-    expect(session.commandStatus?.error).toBe("rule 'A' does not exist");
-    void session.command(remove);
-    expect(session.commandStatus?.error).toBe("");
+    expect(session.connection.commandStatus?.error).toBe("rule 'A' does not exist");
+    void session.connection.command(remove);
+    expect(session.connection.commandStatus?.error).toBe("");
     control.abort();
   });
 });

@@ -1,4 +1,7 @@
 /** Differences of two values, as received or estimated from pooled images, and cells over steps. */
+
+import { defined } from "../lib/defined";
+import { equal } from "../lib/equal";
 import type { Blocks } from "../protocol/packet";
 import { DIFFERENCE_STATISTICS, type DiffHead, type LifeHead, type ValueRef } from "../protocol/types";
 import { type Image, imageValue } from "./frames";
@@ -21,8 +24,8 @@ export function differenceOf(head: DiffHead, arrays: Blocks): Difference {
     statistics: statistics?.data ?? [],
     image: image && {
       data: image.data,
-      height: image.shape[0] as number,
-      width: image.shape[1] as number,
+      height: defined(image.shape[0]),
+      width: defined(image.shape[1]),
       lo: range?.data[0] ?? 0,
       hi: range?.data[1] ?? 0,
       edition: 0,
@@ -48,7 +51,8 @@ export const valueRef = ({ run, tensor, worker, savedStep }: TensorView): ValueR
 
 /** Whether a difference has a plane of the tensor. */
 export const showsPlane = ({ head }: Difference, m: { axes: readonly number[]; fixed: readonly number[] }): boolean =>
-  head.image?.axes.join() === m.axes.join() &&
+  head.image !== undefined &&
+  equal(head.image.axes, m.axes) &&
   head.image.fixed.every((at, axis) => m.axes.includes(axis) || at === m.fixed[axis]);
 
 /** Differences of pooled values, which estimate a pooled image of the differences. */

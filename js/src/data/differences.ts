@@ -92,7 +92,7 @@ export function curveOf(survey: Survey, tensor: number, most: number): { step: n
       points.push({ step: (block.first + k) * 2 ** block.level, y: codePosition(survey.stat, reader.code) });
   const each = Math.ceil(points.length / most);
   if (each <= 1) return points;
-  // Of each group the point farthest from the middle, so that no peak is lost.
+  // The point of each group that is farthest from the middle, so that no peak is lost.
   const middle = codePosition(survey.stat, centre);
   return Array.from({ length: Math.ceil(points.length / each) }, (_, i) =>
     points.slice(i * each, (i + 1) * each).reduce((a, b) => (Math.abs(b.y - middle) > Math.abs(a.y - middle) ? b : a)),

@@ -1,6 +1,8 @@
 /** Frames of one tensor: the statistics, histograms and images of its saved steps that the browser has loaded. */
 
 import type { NotFinite } from "../lib/colour";
+import { defined } from "../lib/defined";
+import { equal } from "../lib/equal";
 import type { Block, Blocks, Numbers } from "../protocol/packet";
 import {
   type ErrorInfo,
@@ -54,13 +56,13 @@ export function histogramRequest(traits: Traits): Omit<HistogramRequest, "bins">
   const { run, tensor, worker, compare, hist_scale: scale } = traits;
   if (!Object.keys(compare).length) return { scale, edges: traits.hist_bins };
   const named = compare.tensor !== undefined && compare.tensor !== tensor;
-  const place = (run: number, worker: string, name: string) => ({ run, worker, ...(named ? { tensor: name } : {}) });
+  const place = (run: number, worker: string, tensor: string) => ({ run, worker, ...(named && { tensor }) });
   const main = place(run, worker, tensor);
   const other = place(compare.run ?? run, compare.worker ?? worker, compare.tensor ?? tensor);
-  const key = (each: typeof main) => JSON.stringify(Object.values(each));
-  if (key(main) === key(other)) return { scale, edges: "shared" };
+  if (equal(main, other)) return { scale, edges: "shared" };
+  const name = ({ worker, tensor = "" }: typeof main) => `${worker}\n${tensor}`;
   // The order must not depend on which of the two is in view.
-  const first = main.run - other.run || (key(main) < key(other) ? -1 : 1);
+  const first = main.run - other.run || (name(main) < name(other) ? -1 : 1);
   return { scale, edges: "shared", over: first < 0 ? [main, other] : [other, main] };
 }
 
@@ -89,7 +91,7 @@ export const imageKey = (axes: number[], fixed: number[], pool: string) =>
 
 /** The value that a code of a pooled image stands for. */
 export function imageValue(image: Image, index: number): number {
-  const code = image.data[index] as number;
+  const code = defined(image.data[index]);
   if (image.data instanceof Float32Array || image.data instanceof Float64Array) return code;
   const last = image.data instanceof Uint8Array ? 255 : 65535;
   if (code === last) return Number.NaN;
@@ -121,7 +123,7 @@ export function lastAtOrBefore(rising: ArrayLike<number>, x: number): number {
   let hi = rising.length;
   while (lo < hi) {
     const mid = (lo + hi) >> 1;
-    if ((rising[mid] as number) <= x) lo = mid + 1;
+    if (defined(rising[mid]) <= x) lo = mid + 1;
     else hi = mid;
   }
   return lo - 1;
@@ -131,7 +133,7 @@ export function lastAtOrBefore(rising: ArrayLike<number>, x: number): number {
 export function nearestIndex(rising: ArrayLike<number>, x: number): number {
   const i = lastAtOrBefore(rising, x);
   if (i < 0) return rising.length ? 0 : -1;
-  if (i + 1 < rising.length && (rising[i + 1] as number) - x < x - (rising[i] as number)) return i + 1;
+  if (i + 1 < rising.length && defined(rising[i + 1]) - x < x - defined(rising[i])) return i + 1;
   return i;
 }
 
@@ -170,12 +172,12 @@ export class TensorFrames {
     const image = rows(arrays, "image", n, 3) ?? (picture?.shape[3] === 4 ? picture : undefined);
     const range = rows(arrays, "image_range", n, 2);
     for (let i = 0; i < n; i++) {
-      const step = steps[i] as number;
+      const step = defined(steps[i]);
       const frame: Frame = this.frames.get(step) ?? { step, histograms: new Map(), images: new Map() };
       this.frames.set(step, frame);
       if (stats && stats.shape[1] === REDUCTIONS.length) frame.stats = row(stats, i) as Float64Array;
       if (counts && counts.shape[1] === 5) frame.counts = row(counts, i) as Float64Array;
-      if (update) frame.update = update.data[i] as number;
+      if (update) frame.update = defined(update.data[i]);
       if (percentiles && head.percentiles?.length === percentiles.shape[1])
         frame.percentiles = { q: head.percentiles ?? [], values: row(percentiles, i) as Float64Array };
       if (shapes) frame.shape = [...row(shapes, i)].filter((size) => size >= 0);
@@ -186,13 +188,13 @@ export class TensorFrames {
         const key = histogramKey(head.hist);
         if ((frame.histograms.get(key)?.edition ?? -1) <= head.edition) {
           const own = edges.shape.length === 2 ? row(edges, i) : edges.data;
-          if (own.length === (hist.shape[1] as number) + 1)
+          if (own.length === defined(hist.shape[1]) + 1)
             frame.histograms.set(key, {
               scale: head.hist.scale,
               edges: own as Float64Array,
               counts: row(hist, i) as Uint32Array,
-              below: (out && (row(out, i)[0] as number)) || 0,
-              above: (out && (row(out, i)[1] as number)) || 0,
+              below: (out && defined(row(out, i)[0])) || 0,
+              above: (out && defined(row(out, i)[1])) || 0,
               edition: head.edition,
             });
         }
@@ -203,8 +205,8 @@ export class TensorFrames {
           const [lo, hi] = range ? row(range, i) : [0, 1];
           frame.images.set(key, {
             data: row(image, i),
-            height: image.shape[1] as number,
-            width: image.shape[2] as number,
+            height: defined(image.shape[1]),
+            width: defined(image.shape[2]),
             lo: lo as number,
             hi: hi as number,
             edition: head.edition,
@@ -230,7 +232,7 @@ export class TensorFrames {
     const own = this.frames.get(step);
     if (own) return own;
     const i = lastAtOrBefore(this.loadedSteps(), step);
-    return i < 0 ? undefined : this.frames.get(this.loadedSteps()[i] as number);
+    return i < 0 ? undefined : this.frames.get(defined(this.loadedSteps()[i]));
   }
 
   /** Minimum and maximum over all loaded frames, cached per version. */
@@ -253,7 +255,7 @@ export class TensorFrames {
   #merge(steps: ArrayLike<number>) {
     const all = new Set(this.steps);
     const before = all.size;
-    for (let i = 0; i < steps.length; i++) all.add(steps[i] as number);
+    for (let i = 0; i < steps.length; i++) all.add(defined(steps[i]));
     if (all.size !== before) this.steps = Float64Array.from(all).sort();
   }
 }
@@ -287,6 +289,6 @@ export function statistic(frame: Frame | undefined, name: string): number {
 export function histogramDomain(frames: TensorFrames, key: string): [number, number] {
   return frames.range(`edges/${key}`, (frame) => {
     const edges = frame.histograms.get(key)?.edges;
-    return edges && [edges[0] as number, edges[edges.length - 1] as number];
+    return edges && [defined(edges[0]), defined(edges[edges.length - 1])];
   });
 }

@@ -1,5 +1,6 @@
 /** The two-dimensional slice of a tensor that the heat map and the table show. */
 
+import { defined } from "../lib/defined";
 import type { Form } from "../protocol/types";
 import type { Image } from "./frames";
 import type { Tile } from "./store";
@@ -43,7 +44,7 @@ export function matrixOf(
   const shape = shown?.frame?.shape ?? shown?.frames.plan?.shape;
   if (!shape) return undefined;
   const axes = resolveAxes(axesTrait, shape.length, shown?.frames.plan?.form);
-  const size = (i: number) => (axes[i] === undefined ? 1 : (shape[axes[i] as number] as number));
+  const size = (i: number) => (axes[i] === undefined ? 1 : defined(shape[defined(axes[i])]));
   return {
     shape,
     axes,
@@ -74,8 +75,8 @@ export function tileImage(tile: Tile): Image | undefined {
   return {
     rgba: image.shape.length === 3,
     data: image.data,
-    height: image.shape[0] as number,
-    width: image.shape[1] as number,
+    height: defined(image.shape[0]),
+    width: defined(image.shape[1]),
     lo: range?.data[0] ?? 0,
     hi: range?.data[1] ?? 1,
     edition: 0,

@@ -1,4 +1,5 @@
 /** Precision-recall curves of TensorBoard's plugin. */
+import { defined } from "../lib/defined";
 import type { Values } from "./store";
 
 export interface PrCurve {
@@ -22,7 +23,7 @@ export function prCurve({ head, number }: Values): PrCurve | undefined {
   const row = (i: number) => number.subarray((i - first) * columns, (i - first + 1) * columns);
   const counts = first === 0 ? [0, 1, 2, 3].map(row) : undefined;
   const positive = (i: number) =>
-    counts ? (counts[0]?.[i] as number) + (counts[1]?.[i] as number) > 0 : (row(PRECISION)[i] as number) > 0;
+    counts ? defined(counts[0]?.[i]) + defined(counts[1]?.[i]) > 0 : defined(row(PRECISION)[i]) > 0;
   let n = columns;
   while (n > 1 && !positive(n - 1)) n--;
   const total = Math.max(1, head.shape[1] - 1);
@@ -37,7 +38,6 @@ export function prCurve({ head, number }: Values): PrCurve | undefined {
 /** The mean of the precisions, weighted by the gain of recall. */
 export function averagePrecision({ precision, recall }: PrCurve): number {
   let sum = 0;
-  for (let i = 0; i < recall.length; i++)
-    sum += ((recall[i] as number) - (recall[i + 1] ?? 0)) * (precision[i] as number);
+  for (let i = 0; i < recall.length; i++) sum += (defined(recall[i]) - (recall[i + 1] ?? 0)) * defined(precision[i]);
   return sum;
 }

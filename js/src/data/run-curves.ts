@@ -1,4 +1,5 @@
 /** Curves of runs in bins of steps, which are common to all runs: those of a coarser level contain those of a finer. */
+import { defined } from "../lib/defined";
 
 export interface RunCurve {
   /** bin k covers the steps k * 2^level to (k + 1) * 2^level, the end exclusive */
@@ -46,8 +47,8 @@ export function envelope(curve: RunCurve): Envelope {
   let last = curve.lo.length - 1;
   while (last >= 0 && !curve.hi[last]) last--;
   for (let k = 0; k <= last; k++) {
-    const code = curve.hi[k] as number;
-    const lo = code ? decoded(curve, curve.lo[k] as number) : Number.NaN;
+    const code = defined(curve.hi[k]);
+    const lo = code ? decoded(curve, defined(curve.lo[k])) : Number.NaN;
     const hi = code ? decoded(curve, code) : Number.NaN;
     out.x.push(middle(curve.first + k, curve.level));
     out.lo.push(lo);
@@ -63,7 +64,7 @@ function coarser(curve: RunCurve, level: number): Map<number, [number, number]> 
   for (let k = 0; k < curve.lo.length; k++) {
     if (!curve.hi[k]) continue;
     const bin = Math.floor((curve.first + k) / 2 ** (level - curve.level));
-    const [lo, hi] = [decoded(curve, curve.lo[k] as number), decoded(curve, curve.hi[k] as number)];
+    const [lo, hi] = [decoded(curve, defined(curve.lo[k])), decoded(curve, defined(curve.hi[k]))];
     const known = out.get(bin);
     out.set(bin, known ? [Math.min(known[0], lo), Math.max(known[1], hi)] : [lo, hi]);
   }

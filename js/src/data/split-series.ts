@@ -1,4 +1,5 @@
 /** A series, split by mode, because a curve must not connect training and evaluation. */
+import { defined } from "../lib/defined";
 import type { Series } from "./store";
 
 export interface ModePart {
@@ -13,7 +14,7 @@ export interface ModePart {
 export function byMode(data: Series, modeOf: (step: number) => number, only = 0): ModePart[] {
   const rows = new Map<number, number[]>();
   for (let i = 0; i < data.step.length; i++) {
-    const mode = modeOf(data.step[i] as number);
+    const mode = modeOf(defined(data.step[i]));
     if (only && mode !== only) continue;
     const list = rows.get(mode);
     if (list) list.push(i);
@@ -24,7 +25,7 @@ export function byMode(data: Series, modeOf: (step: number) => number, only = 0)
     .map(([mode, at]) => ({
       mode,
       at,
-      x: Float64Array.from(at, (i) => data.step[i] as number),
-      y: Float64Array.from(at, (i) => data.y[i] as number),
+      x: Float64Array.from(at, (i) => defined(data.step[i])),
+      y: Float64Array.from(at, (i) => defined(data.y[i])),
     }));
 }

@@ -1,4 +1,5 @@
 /** The saved steps of a run, to which new ones are appended without copying the earlier ones. */
+import { defined } from "../lib/defined";
 
 /** Steps in ascending order, each with its mode and mode step. */
 export interface Steps {
@@ -28,7 +29,7 @@ export class StepList {
 
   /** Adds steps; one that is known is replaced. Steps after all others cost nothing but their own copy. */
   add({ steps, modes, modeSteps }: Steps): void {
-    let last = this.length ? (this.#steps[this.length - 1] as number) : Number.NEGATIVE_INFINITY;
+    let last = this.length ? defined(this.#steps[this.length - 1]) : Number.NEGATIVE_INFINITY;
     const ascending = steps.every((step) => {
       const after = step > last;
       last = step;
@@ -61,10 +62,10 @@ export class StepList {
     const rows = new Map<number, [number, number]>();
     const before = this.all;
     before.steps.forEach((step, i) => {
-      rows.set(step, [before.modes[i] as number, before.modeSteps[i] as number]);
+      rows.set(step, [defined(before.modes[i]), defined(before.modeSteps[i])]);
     });
     steps.forEach((step, i) => {
-      rows.set(step, [modes[i] as number, modeSteps[i] as number]);
+      rows.set(step, [defined(modes[i]), defined(modeSteps[i])]);
     });
     const sorted = Float64Array.from(rows.keys()).sort();
     this.length = 0;
@@ -72,8 +73,8 @@ export class StepList {
     this.edition++;
     this.#append(
       sorted,
-      Uint8Array.from(sorted, (step) => rows.get(step)?.[0] as number),
-      Float64Array.from(sorted, (step) => rows.get(step)?.[1] as number),
+      Uint8Array.from(sorted, (step) => defined(rows.get(step)?.[0])),
+      Float64Array.from(sorted, (step) => defined(rows.get(step)?.[1])),
     );
   }
 }
@@ -103,9 +104,9 @@ export class ModeSteps {
     this.#read = steps.length;
     if (picks.length)
       this.#list.add({
-        steps: Float64Array.from(picks, (i) => steps[i] as number),
-        modes: Uint8Array.from(picks, (i) => modes[i] as number),
-        modeSteps: Float64Array.from(picks, (i) => modeSteps[i] as number),
+        steps: Float64Array.from(picks, (i) => defined(steps[i])),
+        modes: Uint8Array.from(picks, (i) => defined(modes[i])),
+        modeSteps: Float64Array.from(picks, (i) => defined(modeSteps[i])),
       });
     return this.#list.all;
   }

@@ -1,6 +1,7 @@
 /** Data received from runs. Independent of Jupyter and of drawing. */
 
-import { jsonEqual } from "../lib/json-equal";
+import { defined } from "../lib/defined";
+import { equal } from "../lib/equal";
 import { type Blocks, decode, type Packet } from "../protocol/packet";
 import {
   type CatalogHead,
@@ -21,9 +22,9 @@ import {
 } from "../protocol/types";
 import { addLives, type Difference, differenceOf, type Life } from "./difference";
 import { lastAtOrBefore, TensorFrames } from "./frames";
-import { Runs } from "./runs";
+import type { Runs } from "./runs";
 import { ModeSteps, StepList } from "./step-list";
-import { Surveys } from "./survey";
+import type { Surveys } from "./survey";
 
 export interface Run {
   head: CatalogHead;
@@ -95,6 +96,14 @@ export interface Axis {
   modes: Uint8Array;
 }
 
+/** What only an explorer shows. */
+export interface ExplorerData {
+  /** The Run Map's data: values, what stands out in them, and how much of each run they cover. */
+  readonly surveys: Surveys;
+  /** The table of runs of an explorer of many. */
+  readonly table?: Runs;
+}
+
 export class Store {
   readonly runs = new Map<number, Run>();
   readonly tensors = new Map<string, TensorFrames>();
@@ -104,10 +113,6 @@ export class Store {
   readonly rules = new Map<string, RuleState>();
   /** What is wrong with each run. */
   readonly diagnoses = new Map<number, DiagnosisHead>();
-  /** The Run Map's data: values, what stands out in them, and how much of each run they cover. */
-  readonly surveys = new Surveys();
-  /** The table of runs of an explorer of many. */
-  readonly table = new Runs();
   readonly findings = new Map<number, FindingsHead>();
   readonly readings = new Map<number, ReadingHead>();
   classes: RuleClass[] = [];
@@ -125,6 +130,17 @@ export class Store {
   #differences: Difference[] = [];
   readonly #listeners = new Set<() => void>();
   readonly #axes = new Map<string, { version: number; list: StepList; ofMode: ModeSteps; axis: Axis }>();
+
+  /** Without `explorer`, its packets are ignored. */
+  constructor(private readonly explorer?: ExplorerData) {}
+
+  get surveys(): Surveys {
+    return (this.explorer as ExplorerData).surveys;
+  }
+
+  get table(): Runs {
+    return this.explorer?.table as Runs;
+  }
 
   onChange(callback: () => void, signal: AbortSignal): void {
     this.#listeners.add(callback);
@@ -193,9 +209,9 @@ export class Store {
         this.diagnoses.set(head.run, head);
         return;
       case "survey":
-        return this.surveys.add(head, arrays);
+        return this.explorer?.surveys.add(head, arrays);
       case "runs":
-        return this.table.add(head, arrays);
+        return this.explorer?.table?.add(head, arrays);
       case "findings":
         this.findings.set(head.run, head);
         return;
@@ -244,16 +260,9 @@ export class Store {
     return this.runs.get(run)?.head.colour ?? run;
   }
 
-  /** The steps at which rules of a run fired, ascending, and a key that changes with them. */
-  firedSteps(run: number): { key: string; steps(): Float64Array } {
-    const rules = [...this.rules].filter(([, rule]) => rule.info.run === run);
-    return {
-      key: JSON.stringify([run, rules.map(([id, rule]) => [id, rule.version])]),
-      steps: () => {
-        const fired = rules.flatMap(([, rule]) => [...rule.outcomes].filter(([, outcome]) => outcome === 2));
-        return Float64Array.from(new Set(fired.map(([step]) => step))).sort();
-      },
-    };
+  /** The rules of a run. */
+  rulesOf(run: number): RuleState[] {
+    return [...this.rules.values()].filter(({ info }) => info.run === run);
   }
 
   tile(fits: (head: TileHead) => boolean): Tile | undefined {
@@ -266,7 +275,7 @@ export class Store {
 
   /** The exact differences of two values, the latest first. */
   differences(a: ValueRef, b: ValueRef): Difference[] {
-    return this.#differences.filter(({ head }) => jsonEqual(head.a, a) && jsonEqual(head.b, b));
+    return this.#differences.filter(({ head }) => equal(head.a, a) && equal(head.b, b));
   }
 
   /** The steps of a run in a mode. "" selects all modes, numbered by global step. */
@@ -290,7 +299,7 @@ export class Store {
     if (!found) return undefined;
     const i = lastAtOrBefore(found.steps, step);
     if (i < 0 || found.steps[i] !== step) return undefined;
-    return { mode: found.modes[i] as number, modeStep: found.modeSteps[i] as number };
+    return { mode: defined(found.modes[i]), modeStep: defined(found.modeSteps[i]) };
   }
 
   /** Drops the data of a run. */
@@ -304,7 +313,7 @@ export class Store {
     this.diagnoses.delete(run);
     this.findings.delete(run);
     this.readings.delete(run);
-    this.surveys.drop(run);
+    this.explorer?.surveys.drop(run);
     this.restarts++;
   }
 
@@ -356,7 +365,7 @@ export class Store {
       const outcomes = keep ? before.outcomes : new Map<number, number>();
       const steps = arrays[`${i}.step`]?.data;
       const codes = arrays[`${i}.outcome`]?.data;
-      if (steps && codes) for (let k = 0; k < steps.length; k++) outcomes.set(steps[k] as number, codes[k] as number);
+      if (steps && codes) for (let k = 0; k < steps.length; k++) outcomes.set(defined(steps[k]), defined(codes[k]));
       const judged = (keep && before.judged) || (codes?.some((code) => code === 1 || code === 2) ?? false);
       const findings = keep ? before.findings : new Map<number, Finding[]>();
       const fresh = new Map<number, Finding[]>();
@@ -365,4 +374,10 @@ export class Store {
       this.rules.set(info.id, { info, outcomes, findings, judged, version: ++this.#ruleChanges });
     });
   }
+}
+
+/** The steps at which rules fired, ascending. */
+export function firedSteps(rules: readonly RuleState[]): Float64Array {
+  const fired = rules.flatMap(({ outcomes }) => [...outcomes].filter(([, outcome]) => outcome === 2));
+  return Float64Array.from(new Set(fired.map(([step]) => step))).sort();
 }

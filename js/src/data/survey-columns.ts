@@ -1,4 +1,7 @@
 /** One number per tensor from a survey, over a range of steps: what a query compares and sorts by. */
+
+import { defined } from "../lib/defined";
+import { Memo } from "../lib/memo";
 import type { MapStat } from "../protocol/types";
 import { codePosition, codeValue, FLAG, isLog, NOT_FINITE_FLAGS, type Survey, type SurveyBlock } from "./survey";
 
@@ -14,13 +17,16 @@ export interface SurveyColumns {
   pooled: boolean;
 }
 
-const known = new WeakMap<Survey, { key: string; columns: SurveyColumns }>();
+const memos = new WeakMap<Survey, Memo<SurveyColumns>>();
 
 /** The columns of `tensors` tensors. NaN: no value in the range. */
 export function surveyColumns(survey: Survey, tensors: number, range?: readonly [number, number]): SurveyColumns {
-  const key = JSON.stringify([survey.version, tensors, range]);
-  const before = known.get(survey);
-  if (before?.key === key) return before.columns;
+  const memo = memos.get(survey) ?? new Memo<SurveyColumns>();
+  memos.set(survey, memo);
+  return memo.of([survey.version, tensors, range], () => readColumns(survey, tensors, range));
+}
+
+function readColumns(survey: Survey, tensors: number, range?: readonly [number, number]): SurveyColumns {
   const column = () => new Float64Array(tensors).fill(Number.NaN);
   const [first, last, worst, largest, change] = [column(), column(), column(), column(), column()];
   const columns: SurveyColumns = { first, last, worst, largest, change, pooled: false };
@@ -32,7 +38,6 @@ export function surveyColumns(survey: Survey, tensors: number, range?: readonly 
     columns.pooled ||= block.poster || block.level > 0;
     readRow(block, survey.stat, tensor, from, to, columns);
   }
-  known.set(survey, { key, columns });
   return columns;
 }
 
@@ -45,7 +50,7 @@ function widest(survey: Survey, tensors: number, from: number, to: number): (Sur
     const covered = Math.min(to, (block.first + block.bins) * width) - Math.max(from, block.first * width);
     for (const tensor of block.rows.keys()) {
       // A block of coarser bins extends a little beyond the last step.
-      if (tensor >= tensors || covered <= 0 || covered < (most[tensor] as number) - 2 * width) continue;
+      if (tensor >= tensors || covered <= 0 || covered < defined(most[tensor]) - 2 * width) continue;
       best[tensor] = block;
       most[tensor] = covered;
     }
@@ -70,11 +75,11 @@ function readRow(
   const end = Math.min(block.bins, Math.floor(to / width) + 1 - block.first);
   let [least, most, begin, last] = [65536, 0, 0, 0];
   for (let i = start + first; i < start + end; i++) {
-    const middle = shown ? shownCode(shown[i] as number) : (mid?.[i] as number);
+    const middle = shown ? shownCode(defined(shown[i])) : defined(mid?.[i]);
     if (!middle) continue;
     begin ||= middle;
     last = middle;
-    const [low, high] = shown ? [middle, middle] : [lo?.[i] as number, hi?.[i] as number];
+    const [low, high] = shown ? [middle, middle] : [defined(lo?.[i]), defined(hi?.[i])];
     if (low < least) least = low;
     if (high > most) most = high;
   }
@@ -86,7 +91,7 @@ function readRow(
   columns.change[tensor] = least === most ? 1 : value(most) / value(least);
   const centre = block.centre(row);
   columns.worst[tensor] =
-    isLog(stat) && most - centre < centre - least ? value(least) : (columns.largest[tensor] as number);
+    isLog(stat) && most - centre < centre - least ? value(least) : defined(columns.largest[tensor]);
 }
 
 /** The middle of the codes with this high byte. */
@@ -112,7 +117,7 @@ export function surveyPoints(survey: Survey, tensor: number): SurveyPoints {
   const [lo, mid, hi, flag] = (["lo", "mid", "hi", "flag"] as const).map((name) => block.array(name));
   const shown = block.array("shown");
   for (let i = start; i < start + block.bins; i++) {
-    const codes = shown ? [shownCode(shown[i] as number)] : [lo?.[i] ?? 0, mid?.[i] ?? 0, hi?.[i] ?? 0];
+    const codes = shown ? [shownCode(defined(shown[i]))] : [lo?.[i] ?? 0, mid?.[i] ?? 0, hi?.[i] ?? 0];
     const bits = (flag?.[i] ?? 0) & NOT_FINITE_FLAGS;
     const step = (block.first + i - start) * width + (width - 1) / 2;
     if (!codes[0] && !bits) continue;

@@ -1,4 +1,5 @@
 /** The survey as rows of pixels: of all values and tensors that share a pixel, the one farthest from what is usual. */
+import { defined } from "../lib/defined";
 import { lowerIndex } from "../lib/sorted";
 import { FLAG, NO_SURPRISE, type Survey, type SurveyBlock, type Surveys } from "./survey";
 
@@ -48,15 +49,12 @@ export class StepBins {
     const n = steps.length;
     // One step outside of the view on each side, because its bin can reach into it.
     let start = 0;
-    while (start + 1 < n && (steps[start + 1] as number) < from) start++;
-    while (
-      start > 0 &&
-      Math.floor((steps[start - 1] as number) / width) === Math.floor((steps[start] as number) / width)
-    )
+    while (start + 1 < n && defined(steps[start + 1]) < from) start++;
+    while (start > 0 && Math.floor(defined(steps[start - 1]) / width) === Math.floor(defined(steps[start]) / width))
       start--;
     let after = 0;
     for (let i = start; i < n; i++) {
-      const step = steps[i] as number;
+      const step = defined(steps[i]);
       const k = Math.floor(step / width);
       if (bin.at(-1) !== k) {
         if (step > to && after++) break;
@@ -66,7 +64,7 @@ export class StepBins {
         last.push(step);
       }
       const at = bin.length - 1;
-      (counts[at] as number)++;
+      counts[at] = defined(counts[at]) + 1;
       last[at] = step;
     }
     const x = (step: number) => ((step - from) / (to - from)) * pixels;
@@ -74,16 +72,16 @@ export class StepBins {
     const size = bin.length;
     const [x0, x1] = [new Int32Array(size), new Int32Array(size)];
     for (let i = 0; i < size; i++) {
-      const [a, b] = [first[i] as number, last[i] as number];
-      const before = i > 0 ? a - (last[i - 1] as number) : this.#before(a);
-      const behind = i + 1 < size ? (first[i + 1] as number) - b : this.#behind(b);
+      const [a, b] = [defined(first[i]), defined(last[i])];
+      const before = i > 0 ? a - defined(last[i - 1]) : this.#before(a);
+      const behind = i + 1 < size ? defined(first[i + 1]) - b : this.#behind(b);
       const [left, right] = [x(a - Math.min(before / 2, this.#reach)), x(b + Math.min(behind / 2, this.#reach))];
       x0[i] = inside(Math.round(left));
       x1[i] = inside(Math.round(right));
       // Every bin in view has a pixel: that of its middle.
       if (x1[i] === x0[i] && right > 0 && left < pixels) {
         x0[i] = Math.min(pixels - 1, inside(Math.floor((left + right) / 2)));
-        x1[i] = (x0[i] as number) + 1;
+        x1[i] = defined(x0[i]) + 1;
       }
     }
     const f8 = (list: number[]) => Float64Array.from(list);
@@ -93,11 +91,11 @@ export class StepBins {
   /** Distance to the neighbour of a step at either end of the list; the usual one if it has none. */
   #before(step: number): number {
     const i = lowerIndex(this.steps, step);
-    return i > 0 ? step - (this.steps[i - 1] as number) : this.#reach;
+    return i > 0 ? step - defined(this.steps[i - 1]) : this.#reach;
   }
   #behind(step: number): number {
     const i = lowerIndex(this.steps, step);
-    return i + 1 < this.steps.length ? (this.steps[i + 1] as number) - step : this.#reach;
+    return i + 1 < this.steps.length ? defined(this.steps[i + 1]) - step : this.#reach;
   }
 }
 
@@ -107,7 +105,7 @@ export function usualGap(steps: ArrayLike<number>): number {
   if (n < 2) return 1;
   const every = Math.max(1, Math.floor((n - 1) / 999));
   const gaps: number[] = [];
-  for (let i = 1; i < n; i += every) gaps.push((steps[i] as number) - (steps[i - 1] as number));
+  for (let i = 1; i < n; i += every) gaps.push(defined(steps[i]) - defined(steps[i - 1]));
   gaps.sort((a, b) => a - b);
   return gaps[gaps.length >> 1] || 1;
 }
@@ -159,15 +157,15 @@ export class LineMaker {
     for (const [level, level_] of this.#levels) {
       const { x0, x1 } = bins.at(level);
       for (let i = 0; i < x0.length; i++) {
-        const state = level_.state[i] as number;
-        for (let p = x0[i] as number; p < (x1[i] as number); p++) {
-          line.flag[p] = (line.flag[p] as number) | (level_.flag[i] as number);
-          if (state > (line.state[p] as number)) line.state[p] = state;
+        const state = defined(level_.state[i]);
+        for (let p = defined(x0[i]); p < defined(x1[i]); p++) {
+          line.flag[p] = defined(line.flag[p]) | defined(level_.flag[i]);
+          if (state > defined(line.state[p])) line.state[p] = state;
           if (state !== STATE.value) continue;
-          line.n[p] = (line.n[p] as number) + (level_.n[i] as number);
-          if ((level_.score[i] as number) < (this.#score[p] as number)) continue;
-          this.#score[p] = level_.score[i] as number;
-          line.value[p] = level_.value[i] as number;
+          line.n[p] = defined(line.n[p]) + defined(level_.n[i]);
+          if (defined(level_.score[i]) < defined(this.#score[p])) continue;
+          this.#score[p] = defined(level_.score[i]);
+          line.value[p] = defined(level_.value[i]);
         }
       }
     }
@@ -182,7 +180,7 @@ export class LineMaker {
     for (let p = 0; p < state.length; p++) {
       const before = state[p - 1];
       if (state[p] === STATE.notSaved && before === STATE.value && wide < this.least) {
-        for (const list of [line.value, line.n, line.flag, state]) list[p] = list[p - 1] as number;
+        for (const list of [line.value, line.n, line.flag, state]) list[p] = defined(list[p - 1]);
       }
       wide = state[p] === STATE.value ? wide + 1 : 0;
     }
@@ -200,7 +198,7 @@ export class LineMaker {
 
   #addUnread() {
     const { state } = this.#level(0);
-    for (let i = 0; i < state.length; i++) state[i] = Math.max(state[i] as number, STATE.unread);
+    for (let i = 0; i < state.length; i++) state[i] = Math.max(defined(state[i]), STATE.unread);
   }
 
   /** Adds a tensor's bins, each of the finest block that has it. False if there is none. */
@@ -234,24 +232,24 @@ export class LineMaker {
     const size = list.bin.length;
     let missing = false;
     for (let i = 0; i < size; i++) {
-      const k = (list.bin[i] as number) - block.first;
-      if (k < 0 || k >= block.bins || ((list.first[i] as number) >= from && (list.last[i] as number) < to)) continue;
-      if (read(k, centre)) this.#put(out, i, read.code, centre, read.n || (list.steps[i] as number), read.flag);
+      const k = defined(list.bin[i]) - block.first;
+      if (k < 0 || k >= block.bins || (defined(list.first[i]) >= from && defined(list.last[i]) < to)) continue;
+      if (read(k, centre)) this.#put(out, i, read.code, centre, read.n || defined(list.steps[i]), read.flag);
       else missing = true;
     }
     if (missing) this.#fill(block, row, survey, list, out, centre, from, to);
   }
 
   #put(out: Line & { score: Float32Array }, i: number, code: number, centre: number, n: number, flag: number) {
-    out.flag[i] = (out.flag[i] as number) | flag;
+    out.flag[i] = defined(out.flag[i]) | flag;
     if (code === 0) {
       const state = flag & FLAG.unread ? STATE.unread : STATE.blank;
-      if (state > (out.state[i] as number)) out.state[i] = state;
+      if (state > defined(out.state[i])) out.state[i] = state;
       return;
     }
     const score = Math.abs(code - centre);
-    out.n[i] = (out.n[i] as number) + n;
-    if (out.state[i] === STATE.value && score <= (out.score[i] as number)) return;
+    out.n[i] = defined(out.n[i]) + n;
+    if (out.state[i] === STATE.value && score <= defined(out.score[i])) return;
     out.state[i] = STATE.value;
     out.score[i] = score;
     out.value[i] = code;
@@ -275,23 +273,23 @@ export class LineMaker {
     const size = list.bin.length;
     const saved: number[] = [];
     for (let i = 0; i < size; i++) {
-      const k = (list.bin[i] as number) - block.first;
+      const k = defined(list.bin[i]) - block.first;
       if (k >= 0 && k < block.bins && read(k, centre)) saved.push(i);
     }
     const due = usualGap(saved);
     const short = Math.max(2 * due, LONG_GAP * size);
     let next = 0;
     for (let i = 0; i < size; i++) {
-      const k = (list.bin[i] as number) - block.first;
+      const k = defined(list.bin[i]) - block.first;
       if (k < 0 || k >= block.bins) continue;
-      while (next < saved.length && (saved[next] as number) <= i) next++;
+      while (next < saved.length && defined(saved[next]) <= i) next++;
       const before = saved[next - 1];
       if (before === i || before === undefined) continue;
-      if ((list.first[i] as number) >= from && (list.last[i] as number) < to) continue;
+      if (defined(list.first[i]) >= from && defined(list.last[i]) < to) continue;
       if (i - before < due) {
-        read((list.bin[before] as number) - block.first, centre);
+        read(defined(list.bin[before]) - block.first, centre);
         this.#put(out, i, read.code, centre, 0, read.flag);
-      } else if ((saved[next] ?? size) - before <= short) out.state[i] = Math.max(out.state[i] as number, STATE.blank);
+      } else if ((saved[next] ?? size) - before <= short) out.state[i] = Math.max(defined(out.state[i]), STATE.blank);
     }
   }
 }

@@ -1,4 +1,5 @@
 /** What the survey says of each tensor over the whole run, for the minimap, the badges and the order of suspicion. */
+import { defined } from "../lib/defined";
 import { chance } from "../lib/map-colour";
 import type { MapStat } from "../protocol/types";
 import { codePosition, FLAG, NO_SURPRISE, NOT_FINITE_FLAGS, type Survey, type SurveyBlock } from "./survey";
@@ -37,13 +38,13 @@ export class Summaries {
       const part = this.#part(block, survey?.stat ?? "surprise");
       for (const [tensor, row] of block.rows) {
         if (tensor >= tensors) continue;
-        out.flag[tensor] = (out.flag[tensor] as number) | (part.flag[row] as number);
-        out.n[tensor] = Math.max(out.n[tensor] as number, part.n[row] as number);
+        out.flag[tensor] = defined(out.flag[tensor]) | defined(part.flag[row]);
+        out.n[tensor] = Math.max(defined(out.n[tensor]), defined(part.n[row]));
         for (const name of ["notFinite", "surprising"] as const)
-          out[name][tensor] = Math.min(out[name][tensor] as number, part[name][row] as number);
-        if ((part.score[row] as number) <= (out.score[tensor] as number)) continue;
-        out.score[tensor] = part.score[row] as number;
-        out.code[tensor] = part.code[row] as number;
+          out[name][tensor] = Math.min(defined(out[name][tensor]), defined(part[name][row]));
+        if (defined(part.score[row]) <= defined(out.score[tensor])) continue;
+        out.score[tensor] = defined(part.score[row]);
+        out.code[tensor] = defined(part.code[row]);
       }
     }
     return out;

@@ -2,6 +2,7 @@
  * The survey of runs: one statistic of many tensors over all steps, as codes in aligned bins. Packets of several levels
  * are kept side by side, and a finer one is preferred where there is one, so that a picture is never blank.
  */
+import { defined } from "../lib/defined";
 import type { Blocks } from "../protocol/packet";
 import { type MapStat, SURVEY_FLAGS, type SurveyHead } from "../protocol/types";
 
@@ -95,7 +96,7 @@ export class SurveyBlock {
     tensors: ArrayLike<number>,
     arrays: Blocks,
   ) {
-    for (let i = 0; i < tensors.length; i++) this.rows.set(tensors[i] as number, i);
+    for (let i = 0; i < tensors.length; i++) this.rows.set(defined(tensors[i]), i);
     this.stride = bins;
     for (const name of NAMES) {
       const data = arrays[name]?.data;
@@ -126,7 +127,7 @@ export class SurveyBlock {
       const i = start + k;
       reader.flag = flag?.[i] ?? 0;
       if (shown) {
-        const byte = shown[i] as number;
+        const byte = defined(shown[i]);
         // The middle of the codes with this high byte.
         reader.code = byte && (byte << 8) | 128;
         reader.n = 0;
@@ -155,11 +156,11 @@ export class SurveyBlock {
       const code = codes?.[i] ?? 0;
       if (code === 0) continue;
       const bucket = code >> shift;
-      counts[bucket] = (counts[bucket] as number) + 1;
+      counts[bucket] = defined(counts[bucket]) + 1;
       total++;
     }
     let bucket = 0;
-    for (let seen = counts[0] as number; seen * 2 < total; seen += counts[bucket] as number) bucket++;
+    for (let seen = defined(counts[0]); seen * 2 < total; seen += defined(counts[bucket])) bucket++;
     const centre = (bucket << 8) | 128;
     this.#centres[row] = centre;
     return centre;
@@ -267,8 +268,8 @@ export class Survey {
         k: k + block.first,
         saved,
         code: read.code,
-        lo: ends[0] as number,
-        hi: ends[1] as number,
+        lo: defined(ends[0]),
+        hi: defined(ends[1]),
         flag: read.flag,
         score: read.code ? Math.abs(read.code - centre) : -1,
       };
@@ -286,7 +287,7 @@ export class Survey {
         const codes = block.array(name) ?? [];
         const shift = block.poster ? 8 : 0;
         for (let i = 0; i < codes.length; i++) {
-          const code = codes[i] as number;
+          const code = defined(codes[i]);
           if (code <= 1) continue;
           lo = Math.min(lo, code << shift);
           hi = Math.max(hi, code << shift);

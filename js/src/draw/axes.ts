@@ -1,6 +1,6 @@
 /** Axes and grids. */
 import type { Scale, Tick } from "../lib/scale";
-import { line, type Pen } from "./pen";
+import { crisp, line, type Pen } from "./pen";
 import type { Theme } from "./theme";
 
 export interface Box {
@@ -9,8 +9,6 @@ export interface Box {
   width: number;
   height: number;
 }
-/** Centres a 1-pixel line on a pixel. */
-export const crisp = (v: number) => Math.round(v) + 0.5;
 
 /** Number of labels that fit into a length. */
 const room = (pixels: number, each: number) => Math.max(2, Math.floor(pixels / each));

@@ -1,11 +1,14 @@
 /** Draws a matrix as colours: the pooled image of a frame, and over it a tile of exact cells while zoomed in. */
+
 import { type Image, imageValue } from "../data/frames";
 import type { CellWindow } from "../data/matrix";
-import { NOT_FINITE, type Table } from "../lib/colour";
+import { NOT_FINITE } from "../lib/colour";
+import { defined } from "../lib/defined";
 import { count, num } from "../lib/format";
+import type { Table } from "../lib/palette";
 import { linear } from "../lib/scale";
-import { type Box, crisp, message } from "./axes";
-import { line, type Pen, type Pixels, type Size } from "./pen";
+import { type Box, message } from "./axes";
+import { crisp, line, type Pen, type Pixels, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 export interface Layer {
@@ -41,7 +44,7 @@ export function colourPixels(image: Image, table: Table, domain: [number, number
   if (image.data instanceof Uint8Array) {
     const codes = { ...image, data: Uint8Array.from({ length: 256 }, (_, code) => code) };
     const colours = Uint32Array.from({ length: 256 }, (_, code) => colourOf(imageValue(codes, code), table, domain));
-    for (let i = 0; i < out.length; i++) out[i] = colours[image.data[i] as number] as number;
+    for (let i = 0; i < out.length; i++) out[i] = defined(colours[defined(image.data[i])]);
   } else for (let i = 0; i < out.length; i++) out[i] = colourOf(imageValue(image, i), table, domain);
   return { data, width, height };
 }
@@ -55,7 +58,7 @@ function colourOf(value: number, table: Table, [lo, hi]: [number, number]): numb
     return rgba(...NOT_FINITE[Number.isNaN(value) ? "nan" : value > 0 ? "posInf" : "negInf"]);
   const t = ((value - lo) * 255) / (hi - lo || 1);
   const k = 3 * (t <= 0 ? 0 : t >= 255 ? 255 : Math.round(t));
-  return rgba(table[k] as number, table[k + 1] as number, table[k + 2] as number);
+  return rgba(defined(table[k]), defined(table[k + 1]), defined(table[k + 2]));
 }
 
 /** Pixels beside the cells: row numbers, and the colour bar. */

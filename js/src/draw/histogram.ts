@@ -1,11 +1,14 @@
 /** Draws a histogram, and a second one below it, upside down. Non-finite values get separate bars beside the bins. */
+
 import type { Frame, Histogram } from "../data/frames";
 import type { NotFinite } from "../lib/colour";
+import { defined } from "../lib/defined";
 import { compactCount } from "../lib/format";
-import { linear, linearWidth, log, type Scale, symmetricLog } from "../lib/scale";
-import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
+import { linearWidth, log, symmetricLog } from "../lib/log-scale";
+import { linear, type Scale } from "../lib/scale";
+import { type Box, bottomAxis, leftAxis, message } from "./axes";
 import { notFiniteColour } from "./not-finite";
-import { line, type Pen, type Size } from "./pen";
+import { crisp, line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 export interface HistogramPicture {
@@ -96,17 +99,17 @@ function outline(hist: Histogram, layout: HistogramLayout, up: boolean): Float64
   const n = hist.counts.length;
   const points = new Float64Array(4 * n + 4);
   let k = 0;
-  points[k++] = x(hist.edges[0] as number);
+  points[k++] = x(defined(hist.edges[0]));
   points[k++] = base;
   for (let i = 0; i < n; i++) {
-    const count = hist.counts[i] as number;
+    const count = defined(hist.counts[i]);
     const height = count > 0 ? base + side * Math.max(1, Math.abs(y(count) - base)) : base;
-    points[k++] = x(hist.edges[i] as number);
+    points[k++] = x(defined(hist.edges[i]));
     points[k++] = height;
-    points[k++] = x(hist.edges[i + 1] as number);
+    points[k++] = x(defined(hist.edges[i + 1]));
     points[k++] = height;
   }
-  points[k++] = x(hist.edges[n] as number);
+  points[k++] = x(defined(hist.edges[n]));
   points[k++] = base;
   return points;
 }
@@ -134,9 +137,9 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
     }
     if (picture.hist) pen.path(outline(picture.hist, layout, true), { fill: picture.colour, opacity: 0.75 }, true);
     if (picture.hist && picture.hover >= 0 && picture.hover < picture.hist.counts.length) {
-      const x0 = x(picture.hist.edges[picture.hover] as number);
-      const x1 = x(picture.hist.edges[picture.hover + 1] as number);
-      const top = Math.min(base - 1, y(Math.max(picture.hist.counts[picture.hover] as number, 0.7)));
+      const x0 = x(defined(picture.hist.edges[picture.hover]));
+      const x1 = x(defined(picture.hist.edges[picture.hover + 1]));
+      const top = Math.min(base - 1, y(Math.max(defined(picture.hist.counts[picture.hover]), 0.7)));
       pen.rect(x0, top, Math.max(1, x1 - x0), base - top, { fill: theme.ink });
     }
     if (picture.compared)
@@ -213,8 +216,8 @@ export function binAt(layout: HistogramLayout, hist: Histogram, pixel: number): 
   let hi = n;
   while (lo < hi) {
     const mid = (lo + hi) >> 1;
-    if ((hist.edges[mid + 1] as number) <= value) lo = mid + 1;
+    if (defined(hist.edges[mid + 1]) <= value) lo = mid + 1;
     else hi = mid;
   }
-  return lo < n && (hist.edges[lo] as number) <= value ? lo : -1;
+  return lo < n && defined(hist.edges[lo]) <= value ? lo : -1;
 }

@@ -1,13 +1,15 @@
 /** Draws the histograms of all steps as a heat strip (one column per step) or as ridges (one outline per step). */
+
 import { type Frame, type Histogram, lastAtOrBefore } from "../data/frames";
-import type { Table } from "../lib/colour";
+import { defined } from "../lib/defined";
 import { num } from "../lib/format";
+import type { Table } from "../lib/palette";
 import { linear, type Scale } from "../lib/scale";
 import type { StepAxis } from "../lib/step-axis";
-import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
+import { type Box, bottomAxis, leftAxis, message } from "./axes";
 import { valueScale } from "./histogram";
 import { drawNotFinite, type NotFiniteRange, notFiniteColour } from "./not-finite";
-import { line, type Pen, type Pixels, type Size } from "./pen";
+import { crisp, line, type Pen, type Pixels, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 export interface HistoryPicture {
@@ -79,13 +81,13 @@ export function stripPixels(picture: HistoryPicture, layout: HistoryLayout): Pix
       last = hist;
     }
     for (let py = 0; py < height; py++) {
-      const density = column?.[py] as number;
+      const density = defined(column?.[py]);
       if (!(density > 0)) continue;
       const colour = 3 * Math.max(8, Math.min(255, Math.round(255 * Math.sqrt(density))));
       const at = 4 * (py * width + px);
-      data[at] = table[colour] as number;
-      data[at + 1] = table[colour + 1] as number;
-      data[at + 2] = table[colour + 2] as number;
+      data[at] = defined(table[colour]);
+      data[at + 1] = defined(table[colour + 1]);
+      data[at + 2] = defined(table[colour + 2]);
       data[at + 3] = 255;
     }
   }
@@ -95,7 +97,7 @@ export function stripPixels(picture: HistoryPicture, layout: HistoryLayout): Pix
 /** The largest count of a bin, at least 1. */
 function largest({ counts }: Histogram): number {
   let most = 1;
-  for (let b = 0; b < counts.length; b++) most = Math.max(most, counts[b] as number);
+  for (let b = 0; b < counts.length; b++) most = Math.max(most, defined(counts[b]));
   return most;
 }
 
@@ -104,11 +106,11 @@ function densities(hist: Histogram, y: Scale, top: number, height: number): Floa
   const out = new Float64Array(height);
   const most = largest(hist);
   for (let b = 0; b < hist.counts.length; b++) {
-    const count = hist.counts[b] as number;
+    const count = defined(hist.counts[b]);
     if (!count) continue;
-    const y1 = Math.max(0, Math.floor(y(hist.edges[b + 1] as number) - top));
-    const y0 = Math.min(height - 1, Math.max(y1, Math.ceil(y(hist.edges[b] as number) - top) - 1));
-    for (let py = y1; py <= y0; py++) out[py] = Math.max(out[py] as number, count / most);
+    const y1 = Math.max(0, Math.floor(y(defined(hist.edges[b + 1])) - top));
+    const y0 = Math.min(height - 1, Math.max(y1, Math.ceil(y(defined(hist.edges[b])) - top) - 1));
+    for (let py = y1; py <= y0; py++) out[py] = Math.max(defined(out[py]), count / most);
   }
   return out;
 }
@@ -210,12 +212,12 @@ export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPi
       if (!hist) continue;
       const base = y(frame.step);
       const most = largest(hist);
-      const points = [x(hist.edges[0] as number), base];
+      const points = [x(defined(hist.edges[0])), base];
       for (let b = 0; b < hist.counts.length; b++) {
-        const middle = (x(hist.edges[b] as number) + x(hist.edges[b + 1] as number)) / 2;
-        points.push(middle, base - (34 * (hist.counts[b] as number)) / most);
+        const middle = (x(defined(hist.edges[b])) + x(defined(hist.edges[b + 1]))) / 2;
+        points.push(middle, base - (34 * defined(hist.counts[b])) / most);
       }
-      points.push(x(hist.edges[hist.counts.length] as number), base);
+      points.push(x(defined(hist.edges[hist.counts.length])), base);
       pen.path(points, { fill: theme.surface, opacity: 0.86 }, true);
       pen.path(
         points,

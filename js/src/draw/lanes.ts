@@ -1,12 +1,14 @@
 /** Draws what happened over the steps as lanes on the shared axis: a curve, modes, the firings of rules, the axis. */
+
 import { modeColour } from "../lib/colour";
+import { defined } from "../lib/defined";
 import { count, rangeEnds } from "../lib/format";
-import { linear, linearTicks, log, type Scale, type Tick } from "../lib/scale";
+import { log } from "../lib/log-scale";
+import { linear, linearTicks, type Scale, type Tick } from "../lib/scale";
 import type { StepAxis } from "../lib/step-axis";
 import type { Box } from "./axes";
-import { crisp } from "./axes";
 import { drawNotFinite, type NotFiniteRange } from "./not-finite";
-import { line, type Pen, type Size } from "./pen";
+import { crisp, line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 interface Points {
@@ -39,8 +41,8 @@ export function envelope({ x, y }: Points, axis: StepAxis): Envelope {
   let sum = 0;
   let n = 0;
   for (let i = 0; i < x.length; i++) {
-    const at = axis.x(x[i] as number);
-    const value = y[i] as number;
+    const at = axis.x(defined(x[i]));
+    const value = defined(y[i]);
     const last = out.px.length - 1;
     if (!Number.isFinite(value)) {
       if (last >= 0 && !Number.isNaN(out.px[last])) push(out, Number.NaN, Number.NaN);
@@ -48,8 +50,8 @@ export function envelope({ x, y }: Points, axis: StepAxis): Envelope {
     } else if (Math.floor(at) === column) {
       sum += value;
       n++;
-      out.lo[last] = Math.min(out.lo[last] as number, value);
-      out.hi[last] = Math.max(out.hi[last] as number, value);
+      out.lo[last] = Math.min(defined(out.lo[last]), value);
+      out.hi[last] = Math.max(defined(out.hi[last]), value);
       out.mid[last] = sum / n;
     } else {
       column = Math.floor(at);
@@ -77,7 +79,7 @@ export function laneScale(
   let [lo, hi] = curve.ends ?? [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (const { x, y } of curve.ends ? [] : [curve, ...curve.dots])
     for (let i = 0; i < x.length; i++) {
-      const [step, value] = [x[i] as number, y[i] as number];
+      const [step, value] = [defined(x[i]), defined(y[i])];
       if (step < axis.from || step > axis.to || !Number.isFinite(value) || (curve.logY && value <= 0)) continue;
       lo = Math.min(lo, value);
       hi = Math.max(hi, value);
@@ -121,26 +123,26 @@ export function drawCurve(pen: Pen, theme: Theme, curve: LaneCurve, axis: StepAx
     for (const [from, to] of parts(px)) {
       const [band, under, trace] = [[] as number[], [] as number[], [] as number[]];
       for (let i = from; i < to; i++) {
-        band.push(px[i] as number, place(hi[i] as number));
-        trace.push(px[i] as number, place(mid[i] as number));
-        under.push(px[i] as number, place(mid[i] as number));
+        band.push(defined(px[i]), place(defined(hi[i])));
+        trace.push(defined(px[i]), place(defined(mid[i])));
+        under.push(defined(px[i]), place(defined(mid[i])));
       }
-      for (let i = to - 1; i >= from; i--) band.push(px[i] as number, place(lo[i] as number));
+      for (let i = to - 1; i >= from; i--) band.push(defined(px[i]), place(defined(lo[i])));
       if (curve.filled && to - from > 1) {
-        under.push(px[to - 1] as number, box.y + box.height, px[from] as number, box.y + box.height);
+        under.push(defined(px[to - 1]), box.y + box.height, defined(px[from]), box.y + box.height);
         pen.path(under, { fill: theme.accent, opacity: 0.12 }, true);
       }
       pen.path(band, { fill: theme.accent, opacity: 0.3 }, true);
       if (to - from > 1) pen.path(trace, { stroke: theme.accent, width: 1.5 });
-      else pen.rect((trace[0] as number) - 1.5, (trace[1] as number) - 1.5, 3, 3, { fill: theme.accent });
+      else pen.rect(defined(trace[0]) - 1.5, defined(trace[1]) - 1.5, 3, 3, { fill: theme.accent });
     }
     for (const { x, y: values, mode, name } of curve.dots) {
       const fill = modeColour(mode, theme.dark);
       let free = Number.NEGATIVE_INFINITY;
       let last: [number, number] | undefined;
       for (let i = 0; i < x.length; i++) {
-        const at = axis.x(x[i] as number);
-        const up = place(values[i] as number);
+        const at = axis.x(defined(x[i]));
+        const up = place(defined(values[i]));
         if (Number.isNaN(up) || at < axis.left - 3 || at > axis.right + 3) continue;
         last = [at, up];
         if (at - free < 4) continue;
@@ -202,7 +204,7 @@ const LEAST = 3;
 function halfGap(steps: ArrayLike<number>, axis: StepAxis): number {
   const n = steps.length;
   if (n < 2) return LEAST / 2;
-  const gap = (axis.x(steps[n - 1] as number) - axis.x(steps[0] as number)) / (n - 1);
+  const gap = (axis.x(defined(steps[n - 1])) - axis.x(defined(steps[0]))) / (n - 1);
   return Math.max(LEAST / 2, Math.min(6, gap / 2));
 }
 
@@ -251,8 +253,8 @@ export function modeBands(
   const half = halfGap(steps, axis);
   const out: { mode: number; from: number; to: number }[] = [];
   for (let i = 0; i < steps.length; i++) {
-    const at = axis.x(steps[i] as number);
-    const mode = modes[i] as number;
+    const at = axis.x(defined(steps[i]));
+    const mode = defined(modes[i]);
     const now = out.at(-1);
     if (now?.mode === mode) now.to = at + half;
     else {
@@ -321,7 +323,7 @@ export function drawAxis(pen: Pen, size: Size, theme: Theme, picture: AxisPictur
   const { axis, steps, covered } = picture;
   line(pen, axis.left, 0.5, axis.right, 0.5, { stroke: theme.rule });
   const n = steps.length;
-  const last = n ? (steps[n - 1] as number) : Number.NaN;
+  const last = n ? defined(steps[n - 1]) : Number.NaN;
   const whole = linearTicks(axis.from, axis.to, Math.max(2, Math.floor((axis.right - axis.left) / 75))).filter(
     ({ value }) => Number.isInteger(value) && value >= 0,
   );

@@ -1,10 +1,14 @@
 /** Draws curves over steps: raw values faint, smoothed values solid, with gaps where nothing was saved. */
+
 import { lastAtOrBefore, nearestIndex } from "../data/frames";
-import { linear, log, type Scale, time } from "../lib/scale";
-import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
+import { defined } from "../lib/defined";
+import { log } from "../lib/log-scale";
+import { linear, type Scale } from "../lib/scale";
+import { time } from "../lib/time-scale";
+import { type Box, bottomAxis, leftAxis, message } from "./axes";
 import { cursor } from "./history";
 import { drawNotFinite, type NotFiniteRange } from "./not-finite";
-import { line, type Pen, type Size } from "./pen";
+import { crisp, line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 export interface Curve {
@@ -50,9 +54,9 @@ export function extent(curves: readonly Curve[], range: [number, number] | undef
   let hi = Number.NEGATIVE_INFINITY;
   for (const curve of curves)
     for (let i = 0; i < curve.y.length; i++) {
-      const x = curve.x[i] as number;
+      const x = defined(curve.x[i]);
       if (range && (x < range[0] || x > range[1])) continue;
-      const y = curve.y[i] as number;
+      const y = defined(curve.y[i]);
       if (!Number.isFinite(y) || (logY && y <= 0)) continue;
       if (y < lo) lo = y;
       if (y > hi) hi = y;
@@ -65,8 +69,8 @@ function steps(curves: readonly Curve[]): [number, number] {
   let hi = Number.NEGATIVE_INFINITY;
   for (const { x } of curves)
     if (x.length) {
-      lo = Math.min(lo, x[0] as number);
-      hi = Math.max(hi, x[x.length - 1] as number);
+      lo = Math.min(lo, defined(x[0]));
+      hi = Math.max(hi, defined(x[x.length - 1]));
     }
   return [lo, hi];
 }
@@ -102,8 +106,8 @@ export function tracePoints(
   const out: number[] = [];
   const n = curve.x.length;
   const place = (i: number) => {
-    const v = curve.y[i] as number;
-    const at = curve.x[i] as number;
+    const v = defined(curve.y[i]);
+    const at = defined(curve.x[i]);
     return [logX && at <= 0 ? x.domain[0] : at, Number.isFinite(v) && !(logY && v <= 0) ? v : Number.NaN] as const;
   };
   let i = 0;
@@ -188,7 +192,7 @@ function drawVoided(pen: Pen, { voided, colour }: Curve, x: Scale, y: Scale) {
   if (!voided) return;
   const points: number[] = [];
   for (let i = 0; i < voided.x.length; i++) {
-    const [px, py] = [x(voided.x[i] as number), y(voided.y[i] as number)];
+    const [px, py] = [x(defined(voided.x[i])), y(defined(voided.y[i]))];
     points.push(px - 2, py - 2, px + 2, py + 2, Number.NaN, Number.NaN, px - 2, py + 2, px + 2, py - 2);
     points.push(Number.NaN, Number.NaN);
   }
@@ -201,7 +205,7 @@ function drawRestarts(pen: Pen, curves: readonly Curve[], box: Box, x: Scale, th
   for (const { voided, x: kept } of curves) {
     if (!voided) continue;
     for (let i = 0; i < voided.x.length; i++) {
-      const [before, step] = [voided.x[i - 1], voided.x[i] as number];
+      const [before, step] = [voided.x[i - 1], defined(voided.x[i])];
       // Superseded values between which the run has others belong to different restarts.
       if (before === undefined || lastAtOrBefore(kept, before) + 8 < lastAtOrBefore(kept, step)) starts.add(step);
     }
@@ -226,7 +230,7 @@ export function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale): void {
   for (let i = 0; i < curve.y.length; i++) {
     const lone = !Number.isFinite(curve.y[i - 1] ?? Number.NaN) && !Number.isFinite(curve.y[i + 1] ?? Number.NaN);
     if (lone && Number.isFinite(curve.y[i]))
-      pen.rect(x(curve.x[i] as number) - 1.5, y(curve.y[i] as number) - 1.5, 3, 3, { fill: curve.colour });
+      pen.rect(x(defined(curve.x[i])) - 1.5, y(defined(curve.y[i])) - 1.5, 3, 3, { fill: curve.colour });
   }
 }
 
@@ -238,7 +242,7 @@ export function at(pen: Pen, curve: Curve, x: Scale, y: Scale, step: number, the
 function dot(pen: Pen, curve: Curve, i: number, x: Scale, y: Scale, theme: Theme): void {
   const value = i < 0 ? Number.NaN : ((curve.smooth ?? curve.y)[i] as number);
   if (!Number.isFinite(value)) return;
-  const px = x(curve.x[i] as number);
+  const px = x(defined(curve.x[i]));
   const py = y(value);
   pen.rect(px - 3.5, py - 3.5, 7, 7, { fill: theme.surface });
   pen.rect(px - 2.5, py - 2.5, 5, 5, { fill: curve.colour });

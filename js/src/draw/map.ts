@@ -1,7 +1,9 @@
 /** Draws the cells of the Run Map: rows of coloured pixels, marks of values that are not finite, hatches and dots. */
+
 import { codePosition, FLAG, NOT_FINITE_FLAGS } from "../data/survey";
 import { type Line, STATE } from "../data/survey-lines";
 import { NOT_FINITE } from "../lib/colour";
+import { defined } from "../lib/defined";
 import { type MapPalette, type MapScale, mapPalette, type Rgb, surpriseStrength } from "../lib/map-colour";
 import type { MapStat } from "../protocol/types";
 import type { Theme } from "./theme";
@@ -101,18 +103,18 @@ export class MapPainter {
     for (const [i] of lines.entries()) this.#rect(c, 0, width, edges, i, between);
     c.globalAlpha = 1;
     this.#cells(c, picture, theme, width, edges);
-    if (between) for (const [i] of lines.entries()) c.clearRect(0, (edges[i + 1] as number) - between, width, between);
+    if (between) for (const [i] of lines.entries()) c.clearRect(0, defined(edges[i + 1]) - between, width, between);
     this.#patterns(c, picture, theme, width, edges, between);
     for (const [i, line] of lines.entries()) this.#notFinite(c, line, picture, theme, width, edges, i, between);
     if (theme.contrast && between) {
       c.fillStyle = theme.rule;
-      for (const [i] of lines.entries()) c.fillRect(0, (edges[i + 1] as number) - between, width, between);
+      for (const [i] of lines.entries()) c.fillRect(0, defined(edges[i + 1]) - between, width, between);
     }
   }
 
   #rect(c: CanvasRenderingContext2D, x0: number, x1: number, edges: readonly number[], i: number, between: number) {
-    const top = edges[i] as number;
-    c.fillRect(x0, top, x1 - x0, Math.max(1, (edges[i + 1] as number) - top - between));
+    const top = defined(edges[i]);
+    c.fillRect(x0, top, x1 - x0, Math.max(1, defined(edges[i + 1]) - top - between));
   }
 
   #cells(
@@ -130,13 +132,13 @@ export class MapPainter {
     lines.forEach((line, row) => {
       for (let p = 0; p < width; p++) {
         if (line.state[p] !== STATE.value) continue;
-        const [index, alpha] = shade(stat, line.value[p] as number, line.n[p] as number, domain);
+        const [index, alpha] = shade(stat, defined(line.value[p]), defined(line.n[p]), domain);
         if (alpha === 0) continue;
         for (let part = parts === 2 && index < 128 ? 1 : 0; part < parts; part++) {
           const at = 4 * ((row * parts + part) * width + p);
-          data[at] = table[3 * index] as number;
-          data[at + 1] = table[3 * index + 1] as number;
-          data[at + 2] = table[3 * index + 2] as number;
+          data[at] = defined(table[3 * index]);
+          data[at + 1] = defined(table[3 * index + 1]);
+          data[at + 2] = defined(table[3 * index + 2]);
           data[at + 3] = 255 * alpha;
         }
       }
@@ -146,8 +148,8 @@ export class MapPainter {
     scratch.height = image.height;
     scratch.getContext("2d")?.putImageData(image, 0, 0);
     c.imageSmoothingEnabled = false;
-    const top = edges[0] as number;
-    c.drawImage(scratch, 0, 0, width, image.height, 0, top, width, (edges[lines.length] as number) - top);
+    const top = defined(edges[0]);
+    c.drawImage(scratch, 0, 0, width, image.height, 0, top, width, defined(edges[lines.length]) - top);
   }
 
   /** Diagonal lines where nothing was saved, dots where nothing was read, a small mark where reading failed. */
@@ -186,8 +188,8 @@ export class MapPainter {
           this.#rect(c, from, to, edges, i, between);
       }
       c.fillStyle = theme.warn;
-      for (const [from, to] of spans(width, (p) => ((line.flag[p] as number) & FLAG.error) > 0)) {
-        const [top, bottom] = [edges[i] as number, (edges[i + 1] as number) - between];
+      for (const [from, to] of spans(width, (p) => (defined(line.flag[p]) & FLAG.error) > 0)) {
+        const [top, bottom] = [defined(edges[i]), defined(edges[i + 1]) - between];
         const tall = Math.min(bottom - top, Math.round(LEAST_LINE * ratio));
         c.fillRect(from, bottom - tall, Math.max(least, to - from), tall);
       }
@@ -214,10 +216,10 @@ export class MapPainter {
     between: number,
   ) {
     const onset = Math.round(ONSET * ratio);
-    const joined = spans(width, (p) => ((line.flag[p] as number) & NOT_FINITE_FLAGS) > 0, onset);
+    const joined = spans(width, (p) => (defined(line.flag[p]) & NOT_FINITE_FLAGS) > 0, onset);
     if (!joined.length) return;
-    const top = edges[i] as number;
-    const height = Math.max(1, (edges[i + 1] as number) - top - between);
+    const top = defined(edges[i]);
+    const height = Math.max(1, defined(edges[i + 1]) - top - between);
     // A row of one pixel has a mark of three.
     const tall = Math.max(height, Math.round(LEAST * ratio));
     const thin = Math.max(Math.min(height, Math.round(LASTING * ratio)), Math.round(LEAST_LINE * ratio));
@@ -226,7 +228,7 @@ export class MapPainter {
       const start = Math.min(from, width - onset);
       c.fillRect(start, top - Math.floor((tall - height) / 2), onset, tall);
       c.fillRect(from, top + Math.floor((height - thin) / 2), to - from, thin);
-      const infinite = ((line.flag[from] as number) & NOT_FINITE_FLAGS) === FLAG.infinite;
+      const infinite = (defined(line.flag[from]) & NOT_FINITE_FLAGS) === FLAG.infinite;
       if (!infinite || height < 9 * ratio) continue;
       c.fillStyle = "#fff";
       c.beginPath();

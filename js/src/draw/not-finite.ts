@@ -1,10 +1,11 @@
 /** Marks where values over steps are NaN or infinite. */
 
 import { NOT_FINITE, type NotFinite } from "../lib/colour";
+import { defined } from "../lib/defined";
 import { count } from "../lib/format";
 import type { Scale } from "../lib/scale";
-import { type Box, crisp } from "./axes";
-import { line, type Pen } from "./pen";
+import type { Box } from "./axes";
+import { crisp, line, type Pen } from "./pen";
 import type { Theme } from "./theme";
 
 const NAMES: Record<NotFinite, string> = { nan: "NaN", posInf: "+Inf", negInf: "\u2212Inf" };
@@ -31,7 +32,7 @@ export function notFiniteRanges(
   let now: NotFiniteRange | undefined;
   for (let i = 0; i < steps.length; i++) {
     const here = kind(i);
-    const step = steps[i] as number;
+    const step = defined(steps[i]);
     if (!here) now = undefined;
     else if (now?.kind === here) now.last = step;
     else {

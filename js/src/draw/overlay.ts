@@ -1,6 +1,9 @@
 /** Draws curves of many runs over each other, each with a band around it. */
+
 import type { Envelope } from "../data/run-curves";
-import { linear, log, type Scale } from "../lib/scale";
+import { defined } from "../lib/defined";
+import { log } from "../lib/log-scale";
+import { linear, type Scale } from "../lib/scale";
 import { type Box, bottomAxis, leftAxis, message } from "./axes";
 import { drawNotFinite } from "./not-finite";
 import { line, type Pen, type Size } from "./pen";
@@ -26,7 +29,7 @@ export function layoutOverlay(lines: readonly OverlayLine[], size: Size, logY: b
     each.x.forEach((x, i) => {
       x0 = Math.min(x0, x);
       x1 = Math.max(x1, x);
-      for (const value of [each.lo[i] as number, each.hi[i] as number]) {
+      for (const value of [defined(each.lo[i]), defined(each.hi[i])]) {
         if (!Number.isFinite(value) || (logY && value <= 0)) continue;
         y0 = Math.min(y0, value);
         y1 = Math.max(y1, value);
@@ -60,13 +63,13 @@ export function drawOverlay(
     for (const each of lines)
       for (const band of bands(each, x, height)) pen.path(band, { fill: each.colour, opacity: 0.16 }, true);
     for (const each of lines) {
-      const points = each.x.flatMap((step, i) => [x(step), height(each.mid[i] as number)]);
+      const points = each.x.flatMap((step, i) => [x(step), height(defined(each.mid[i]))]);
       pen.path(points, { stroke: each.colour, width: 1.6, dash: each.dash ?? [] });
       // A value between two gaps has no line.
       each.mid.forEach((value, i) => {
         const lone = !Number.isFinite(each.mid[i - 1] ?? Number.NaN) && !Number.isFinite(each.mid[i + 1] ?? Number.NaN);
         if (lone && Number.isFinite(value))
-          pen.rect(x(each.x[i] as number) - 2, height(value) - 2, 4, 4, { fill: each.colour });
+          pen.rect(x(defined(each.x[i])) - 2, height(value) - 2, 4, 4, { fill: each.colour });
       });
     }
   });
@@ -96,8 +99,8 @@ function bands({ x, lo, hi }: Envelope, px: Scale, py: (value: number) => number
     if (i < x.length && Number.isFinite(lo[i])) continue;
     if (i - from > 1) {
       const points: number[] = [];
-      for (let k = from; k < i; k++) points.push(px(x[k] as number), py(hi[k] as number));
-      for (let k = i - 1; k >= from; k--) points.push(px(x[k] as number), py(lo[k] as number));
+      for (let k = from; k < i; k++) points.push(px(defined(x[k])), py(defined(hi[k])));
+      for (let k = i - 1; k >= from; k--) points.push(px(defined(x[k])), py(defined(lo[k])));
       out.push(points);
     }
     from = i + 1;

@@ -1,5 +1,7 @@
 /** Draws precision over recall. */
+
 import type { PrCurve } from "../data/pr-curve";
+import { defined } from "../lib/defined";
 import { linear, type Scale } from "../lib/scale";
 import { type Box, bottomAxis, leftAxis, message } from "./axes";
 import type { Pen, Size } from "./pen";
@@ -31,7 +33,7 @@ export function drawPr(pen: Pen, size: Size, theme: Theme, picture: PrPicture): 
   pen.cached([curve, colour], (paper) => {
     leftAxis(paper, box, y, theme);
     bottomAxis(paper, box, x, theme, "recall");
-    const points = Array.from(curve.recall, (recall, i) => [x(recall), y(curve.precision[i] as number)]);
+    const points = Array.from(curve.recall, (recall, i) => [x(recall), y(defined(curve.precision[i]))]);
     const bottom = y(0);
     const [first, last] = [points[0]?.[0] ?? box.x, points.at(-1)?.[0] ?? box.x];
     paper.path([...points.flat(), last, bottom, first, bottom], { fill: colour, opacity: 0.1 }, true);
@@ -40,7 +42,7 @@ export function drawPr(pen: Pen, size: Size, theme: Theme, picture: PrPicture): 
   });
   const i = picture.hover;
   if (i < 0) return;
-  const [px, py] = [x(curve.recall[i] as number), y(curve.precision[i] as number)];
+  const [px, py] = [x(defined(curve.recall[i])), y(defined(curve.precision[i]))];
   pen.path([px, box.y, px, box.y + box.height], { stroke: theme.ink2, dash: [2, 3] });
   pen.path([box.x, py, box.x + box.width, py], { stroke: theme.ink2, dash: [2, 3] });
   pen.rect(px - 4.5, py - 4.5, 9, 9, { fill: theme.surface });

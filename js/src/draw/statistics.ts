@@ -1,6 +1,7 @@
 /** Draws statistics over steps, one row with its own scale per statistic. */
 import { rangeText } from "../lib/format";
-import { linear, log, type Scale } from "../lib/scale";
+import { log } from "../lib/log-scale";
+import { linear, type Scale } from "../lib/scale";
 import { bottomAxis, leftAxis, message } from "./axes";
 import { cursor } from "./history";
 import { at, type Curve, extent, lonePoints, tracePoints } from "./lines";
@@ -8,7 +9,7 @@ import { drawNotFinite } from "./not-finite";
 import { line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
-/** Row heights in pixels: the rows fill the height of the picture beside them, within these limits. */
+/** Row heights in pixels: the rows fill the height of the picture next to them, within these limits. */
 const LOW = 46;
 const HIGH = 66;
 const ALONE = 140;

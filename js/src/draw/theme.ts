@@ -1,4 +1,5 @@
 /** The page's colours, read from the variables of widget.css, which follow JupyterLab's. */
+import { equal } from "../lib/equal";
 
 export interface Theme {
   dark: boolean;
@@ -76,7 +77,7 @@ export class ThemeWatch {
     const detect = () => {
       const now = this.#read();
       // Keep the object while the colours are equal: drawing caches compare it by identity.
-      if (JSON.stringify(now) === JSON.stringify(this.theme)) return;
+      if (equal(now, this.theme)) return;
       this.theme = now;
       changed();
     };

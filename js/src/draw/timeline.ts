@@ -1,9 +1,10 @@
-/** Draws the track of the step slider and the outcome strips of rules. */
+/** Draws the track of the step slider. */
+
 import { modeColour } from "../lib/colour";
+import { defined } from "../lib/defined";
 import { count } from "../lib/format";
 import { linear, type Scale } from "../lib/scale";
-import { crisp } from "./axes";
-import { line, type Pen, type Size } from "./pen";
+import { crisp, line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 interface TrackPicture {
@@ -23,8 +24,8 @@ interface TrackPicture {
 const TRACK_MARGIN = 10;
 
 export function trackScale(labels: ArrayLike<number>, width: number): Scale {
-  const lo = labels.length ? (labels[0] as number) : 0;
-  const hi = labels.length ? (labels[labels.length - 1] as number) : 1;
+  const lo = labels.length ? defined(labels[0]) : 0;
+  const hi = labels.length ? defined(labels[labels.length - 1]) : 1;
   // A single step is centred.
   return linear(hi > lo ? lo : lo - 1, hi > lo ? hi : hi + 1, [
     TRACK_MARGIN,
@@ -34,7 +35,7 @@ export function trackScale(labels: ArrayLike<number>, width: number): Scale {
 
 /** Vertical positions, from the top. */
 const TRACK = { fired: 2, ticks: 13, tickHeight: 9, line: 27, labels: 33 } as const;
-/** Half the width of an incident's mark: wider than the thumb, so that its tips are visible beside it. */
+/** Half the width of an incident's mark: wider than the thumb, so that the thumb does not hide its tips. */
 export const INCIDENT = 7;
 
 export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPicture): void {
@@ -49,14 +50,14 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
     const here = i < n && picture.state[i] === 2;
     if (here && from < 0) from = i;
     if (!here && from >= 0) {
-      const a = x(picture.labels[from] as number);
-      const b = x(picture.labels[i - 1] as number);
+      const a = x(defined(picture.labels[from]));
+      const b = x(defined(picture.labels[i - 1]));
       pen.rect(a - 1, TRACK.line - 1, Math.max(2, b - a + 2), 3, { fill: theme.accent, opacity: 0.55 });
       from = -1;
     }
     if (i === n) break;
-    const px = Math.round(x(picture.labels[i] as number));
-    const mode = picture.modes[i] as number;
+    const px = Math.round(x(defined(picture.labels[i])));
+    const mode = defined(picture.modes[i]);
     const faint = picture.state[i] === 0;
     const key = `${px}/${mode}/${faint}`;
     if (seen.has(key)) continue;
@@ -68,14 +69,14 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
   }
   const fired = new Set<number>();
   for (let i = 0; i < picture.fired.length; i++) {
-    const px = Math.round(x(picture.fired[i] as number));
+    const px = Math.round(x(defined(picture.fired[i])));
     if (fired.has(px)) continue;
     fired.add(px);
     pen.path([px - 4, TRACK.fired, px + 4, TRACK.fired, px, TRACK.fired + 7], { fill: theme.error }, true);
   }
   const marked = new Set<number>();
   for (let i = 0; i < picture.incidents.length; i++) {
-    const px = Math.round(x(picture.incidents[i] as number));
+    const px = Math.round(x(defined(picture.incidents[i])));
     if (marked.has(px)) continue;
     marked.add(px);
     const y = TRACK.line + 0.5;
@@ -84,7 +85,7 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
     pen.path(diamond(INCIDENT), { fill: theme.incident }, true);
   }
   let free = 0;
-  const last = picture.labels.length ? (picture.labels[n - 1] as number) : 0;
+  const last = picture.labels.length ? defined(picture.labels[n - 1]) : 0;
   const ends = n ? [{ value: last, label: count(last) }] : [];
   const inner = x
     .ticks(Math.max(2, Math.floor(size.width / 80)))
@@ -114,44 +115,4 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
       stroke: theme.ink2,
       opacity: 0.6,
     });
-}
-
-interface OutcomesPicture {
-  outcomes: ReadonlyMap<number, number>;
-  /** changes with the outcomes */
-  version: number;
-  step: number;
-  range: readonly [number, number];
-}
-
-/** Draws the outcomes of one rule. Fired and error are taller, so that they are distinct without colour. */
-export function drawOutcomes(pen: Pen, size: Size, theme: Theme, picture: OutcomesPicture): void {
-  const x = linear(picture.range[0], picture.range[1], [4, size.width - 4]);
-  pen.cached([picture.version, ...picture.range], (paper) => outcomeMarks(paper, size, theme, picture, x));
-  if (Number.isFinite(picture.step))
-    line(pen, crisp(x(picture.step)), 0, crisp(x(picture.step)), size.height, { stroke: theme.ink });
-}
-
-function outcomeMarks(pen: Pen, size: Size, theme: Theme, { outcomes }: OutcomesPicture, x: Scale) {
-  const base = size.height - 3;
-  pen.rect(4, base, size.width - 8, 1, { fill: theme.grid });
-  const columns = new Map<number, number>();
-  // Of the steps in one column the most severe outcome is drawn: error, fired, passed, skipped.
-  const worse = [0, 2, 3, 1, 4];
-  for (const [step, outcome] of outcomes) {
-    const px = Math.round(x(step));
-    const now = columns.get(px) ?? 0;
-    if ((worse[outcome] ?? 0) > (worse[now] ?? 0)) columns.set(px, outcome);
-  }
-  const next = columns.size > 1 ? Math.max(1, Math.min(6, (size.width - 8) / columns.size - 1)) : 4;
-  for (const [px, outcome] of columns) {
-    if (outcome === 1) pen.rect(px - next / 2, base - 5, next, 5, { fill: theme.accent, opacity: 0.45 });
-    else if (outcome === 3) pen.rect(px - next / 2, base - 2, next, 2, { fill: theme.ink2, opacity: 0.6 });
-    else if (outcome === 2) pen.rect(px - Math.max(next, 2) / 2, 3, Math.max(next, 2), base - 3, { fill: theme.error });
-    else if (outcome === 4)
-      pen.path([px - 3, 5, px + 3, base - 2, Number.NaN, Number.NaN, px + 3, 5, px - 3, base - 2], {
-        stroke: theme.warn,
-        width: 1.5,
-      });
-  }
 }

@@ -1,5 +1,7 @@
 /** Creates DOM elements. Text is only assigned to `textContent`, so that names from a run cannot inject markup. */
+
 import { escapeInvisible } from "./escape-text";
+import { Memo } from "./memo";
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | undefined>;
@@ -96,17 +98,14 @@ export function textButton(label: string, onClick: () => void, signal: AbortSign
 /** A native select element. */
 export class Select {
   readonly el: HTMLSelectElement;
-  #options = "";
+  readonly #options = new Memo();
   constructor(label: string, onChange: (value: string) => void, signal: AbortSignal) {
     this.el = h("select", { class: "smdw-select", "aria-label": label, title: label });
     this.el.addEventListener("change", () => onChange(this.el.value), { signal });
   }
   update(options: readonly (readonly [value: string, label: string])[], value: string): void {
-    const key = JSON.stringify(options);
-    if (key !== this.#options) {
-      this.#options = key;
+    if (this.#options.changed(options))
       this.el.replaceChildren(...options.map(([v, label]) => h("option", { value: v }, clip(label))));
-    }
     if (this.el.value !== value) this.el.value = value;
   }
 }

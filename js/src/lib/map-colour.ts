@@ -1,5 +1,7 @@
 /** Colours of the Run Map's cells. */
-import { type Table, table } from "./colour";
+
+import { defined } from "./defined";
+import { type Table, table } from "./palette";
 
 /** "surprise" is diverging, its middle is the ordinary; the others rise. */
 export type MapScale = "surprise" | "size" | "share";
@@ -31,7 +33,7 @@ function stepTable(scale: MapScale, from: Rgb, to: Rgb): Table {
     const t = scale === "surprise" ? Math.abs(i - 127.5) / 127.5 : i / 255;
     const step = Math.min(4, Math.floor(t * 5)) / 4;
     for (let c = 0; c < 3; c++)
-      out[3 * i + c] = Math.round((from[c] as number) + ((to[c] as number) - (from[c] as number)) * step);
+      out[3 * i + c] = Math.round(defined(from[c]) + (defined(to[c]) - defined(from[c])) * step);
   }
   return out;
 }

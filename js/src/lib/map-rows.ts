@@ -2,9 +2,8 @@
 
 import { path } from "./name-path";
 import { compareNatural } from "./natural-order";
+import { type KindLetter, kindLetters, stem } from "./tensor-names";
 
-/** W weights and biases, G gradients, A activations and other tensors, S scalars. */
-export type KindLetter = "W" | "G" | "A" | "S";
 const KINDS: readonly KindLetter[] = ["W", "G", "A", "S"];
 
 export interface MapModule {
@@ -26,16 +25,11 @@ export interface MapRow {
   tensors: readonly number[];
 }
 
-/** Collections of scalars. */
-const SCALARS = ["losses", "scalars", "metrics", "sm_metrics", "searchable_scalars"];
 /** A module with more tensors is split at the next number in their names: an expert, a block of a stage. */
 const LARGE = 64;
 const SCALAR_MODULE = "scalars";
 
 const isNumber = (part: string) => /^\d+$/.test(part);
-
-/** The name without the word that marks a gradient. */
-const stem = (name: string) => name.replace(/^gradients?\//, "");
 
 /** The index after the numbered part of a path that is number `nth`; that of its last part if it has fewer numbers. */
 function moduleEnd(parts: readonly string[], nth: number): number {
@@ -209,18 +203,6 @@ function commonStart(names: readonly string[], parts: (name: string) => string[]
 /** Ids of the modules that can be unfolded. */
 export function modulesOf(names: readonly string[], collections: ReadonlyMap<string, readonly number[]>): string[] {
   return new MapModel(names, collections).modules.filter(({ tensors }) => tensors.length > 1).map(({ id }) => id);
-}
-
-function kindLetters(names: readonly string[], collections: ReadonlyMap<string, readonly number[]>): KindLetter[] {
-  const letters = names.map((name): KindLetter => (/^gradients?\//.test(name) ? "G" : "A"));
-  const mark = (collection: string, letter: KindLetter) => {
-    for (const index of collections.get(collection) ?? []) letters[index] = letter;
-  };
-  for (const collection of SCALARS) mark(collection, "S");
-  mark("weights", "W");
-  mark("biases", "W");
-  mark("gradients", "G");
-  return letters;
 }
 
 /** What is known of a tensor's trouble. */

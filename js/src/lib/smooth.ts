@@ -1,4 +1,5 @@
 /** Smooths a curve: by an exponential moving average, or by local linear regression. */
+import { defined } from "./defined";
 
 /**
  * The exponential moving average of TensorBoard: each value has the weight `1 - weight`, and the average is divided by the
@@ -12,7 +13,7 @@ export function movingAverage(y: ArrayLike<number>, weight: number): Float64Arra
   let sum = 0;
   let weights = 0;
   for (let i = 0; i < out.length; i++) {
-    const value = out[i] as number;
+    const value = defined(out[i]);
     if (!Number.isFinite(value)) continue;
     sum = sum * weight + (1 - weight) * value;
     weights = weights * weight + (1 - weight);
@@ -33,20 +34,20 @@ export function smooth(x: ArrayLike<number>, y: ArrayLike<number>, width: number
   for (let i = 0; i < n; i++) if (Number.isFinite(y[i])) finite.push(i);
   const reach = Math.ceil(width * 2.5);
   for (let k = 0; k < finite.length; k++) {
-    const i = finite[k] as number;
-    const x0 = x[i] as number;
-    const y0 = y[i] as number;
+    const i = defined(finite[k]);
+    const x0 = defined(x[i]);
+    const y0 = defined(y[i]);
     let w0 = 0;
     let wx = 0;
     let wy = 0;
     let wxx = 0;
     let wxy = 0;
     for (let j = Math.max(0, k - reach); j <= Math.min(finite.length - 1, k + reach); j++) {
-      const at = finite[j] as number;
+      const at = defined(finite[j]);
       const w = Math.exp(-0.5 * ((j - k) / width) ** 2);
-      const dx = (x[at] as number) - x0;
+      const dx = defined(x[at]) - x0;
       // Differences from the point itself, so that a constant stays exactly constant.
-      const dy = (y[at] as number) - y0;
+      const dy = defined(y[at]) - y0;
       w0 += w;
       wx += w * dx;
       wy += w * dy;

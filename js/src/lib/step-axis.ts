@@ -12,6 +12,11 @@ export class StepAxis {
     readonly right: number,
   ) {}
 
+  /** What decides where steps are, for a `Memo`. */
+  get ends(): readonly number[] {
+    return [this.from, this.to, this.left, this.right];
+  }
+
   /** Position of a step, in pixels from the left edge of the widget. */
   x(step: number): number {
     return this.left + ((step - this.from) / (this.to - this.from)) * (this.right - this.left);

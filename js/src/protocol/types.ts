@@ -189,20 +189,26 @@ export interface RuleInfo {
 export type DiagnosisState = "reading" | "found" | "nothing" | "unjudged" | "failed";
 
 export interface DiagnosisFinding {
-  /** stable identifier, such as "overfit" */
+  /** kind, subject and first step */
+  id: string;
+  /** a row of the table of kinds, such as "overfit" */
   kind: string;
-  severity: "problem" | "warning" | "note";
-  confidence: "high" | "medium" | "low";
+  level: "problem" | "warning" | "note";
+  confidence: "proof" | "high" | "medium" | "low";
   /** first step that shows it */
-  onset: number | null;
+  first: number | null;
   /** the tensor that shows it best, or "" */
   tensor: string;
   /** the fact in one sentence; names are between backticks */
   title: string;
-  /** fact and probable cause */
+  /** fact, numbers and probable cause */
   text: string;
+  /** one sentence with what follows from it, or "" */
+  explains: string;
   /** what to try */
   advice: string;
+  /** level, confidence, steps, and section of the documentation */
+  about: string;
 }
 
 /** A moment at which something broke, as the flight recorder of a hook recorded it. */
@@ -233,21 +239,18 @@ export interface Clause {
   step: number | null;
 }
 
-/** What stands out in the statistics of a run. */
+/** Where a finding of the survey or of a rule is on the map. */
 export interface MapFinding {
-  /** stable while the run grows */
+  /** kind, subject and first step */
   id: string;
-  kind: "not_finite" | "loss_jump" | "rule" | "surprise";
-  severity: "problem" | "warning" | "note";
+  kind: "not_finite" | "spike" | "rule" | "stands_out";
   /** indices into all names sent, the first affected first */
   tensors: number[];
   /** step */
   first: number;
   last: number;
-  /** saved steps that show it */
+  /** steps at which a rule fired, else 1 */
   count: number;
-  /** one sentence; names are between backticks */
-  text: string;
 }
 
 export interface HistogramInfo {
@@ -370,7 +373,6 @@ export interface Traits {
   range: number[];
   query: string;
   cell_scale: "" | "shared" | "own";
-  closed: string[];
   height: number;
   map_stat: MapStat;
   map_order: MapOrder;
@@ -423,7 +425,6 @@ export const DEFAULTS: Traits = {
   range: [],
   query: "",
   cell_scale: "",
-  closed: [],
   height: 0,
   map_stat: "surprise",
   map_order: "model",
@@ -438,67 +439,6 @@ export const DEFAULTS: Traits = {
   runs_tag: "",
   checked: null,
 };
-
-/** Types of the traits that a state string may have. */
-// biome-ignore format: one trait a line
-export const TRAIT_TYPES: { readonly [name: string]: TraitType } = {
-  step: "int",
-  follow: "bool",
-  speed: "float",
-  mode: {"any": [{"is": ""}, {"is": "TRAIN"}, {"is": "EVAL"}, {"is": "PREDICT"}, {"is": "GLOBAL"}]},
-  tensor: "str",
-  run: "int",
-  worker: "str",
-  compare: {"fields": {"run?": "int", "worker?": "str", "tensor?": "str", "step?": "int", "offset?": "int"}},
-  view: {"any": [{"is": "a"}, {"is": "b"}, {"is": "side"}, {"is": "diff"}, {"is": "blink"}]},
-  selection: {"any": [{"fields": {}}, {"fields": {"kind": {"is": "cells"}, "rows": {"items": ["int", "int"]}, "cols": {"items": ["int", "int"]}}}, {"fields": {"kind": {"any": [{"is": "steps"}, {"is": "bins"}]}, "range": {"items": ["float", "float"]}}}]},
-  panels: {"list": {"any": [{"is": "histogram"}, {"is": "history"}, {"is": "heatmap"}, {"is": "statistics"}, {"is": "values"}, {"is": "pr_curve"}, {"is": "scalars"}, {"is": "rules"}]}},
-  hist_scale: {"any": [{"is": "linear"}, {"is": "log"}, {"is": "symlog"}]},
-  hist_bins: {"any": [{"is": "shared"}, {"is": "own"}]},
-  log_counts: "bool",
-  history: {"any": [{"is": "strip"}, {"is": "ridge"}]},
-  axes: {"list": "int"},
-  fixed: {"list": "int"},
-  pool: {"any": [{"is": "mean"}, {"is": "min"}, {"is": "max"}, {"is": "maxabs"}]},
-  palette: "str",
-  clip: {"list": "float"},
-  scale_over: {"any": [{"is": "steps"}, {"is": "step"}]},
-  zoom: {"list": "float"},
-  stats: {"list": "str"},
-  series: {"list": {"fields": {"tensor": "str", "stat": "str", "run?": "int", "worker?": "str", "mode?": {"any": [{"is": ""}, {"is": "TRAIN"}, {"is": "EVAL"}, {"is": "PREDICT"}, {"is": "GLOBAL"}]}}}},
-  smoothing: "float",
-  x_axis: {"any": [{"is": "step"}, {"is": "relative"}, {"is": "wall"}]},
-  charts: "str",
-  log_x: "bool",
-  log_y: "bool",
-  range: {"list": "float"},
-  query: "str",
-  cell_scale: {"any": [{"is": ""}, {"is": "shared"}, {"is": "own"}]},
-  closed: {"list": "str"},
-  height: "int",
-  map_stat: {"any": [{"is": "surprise"}, {"is": "size"}, {"is": "l2"}, {"is": "update"}, {"is": "zeros"}, {"is": "not_finite"}]},
-  map_order: {"any": [{"is": "model"}, {"is": "suspicious"}, {"is": "change"}, {"is": "name"}]},
-  map_fit: "bool",
-  unfolded: {"any": [{"list": "str"}, "null"]},
-  inspect: "bool",
-  bookmarks: {"list": {"fields": {"step": "int", "tensor": "str", "note": "str"}}},
-  lane: "str",
-  table: "bool",
-  runs_query: "str",
-  runs_sort: {"list": {"fields": {"by": "str", "down?": "bool"}}},
-  runs_tag: "str",
-  checked: {"any": [{"list": {"fields": {"run": "int"}}}, "null"]},
-};
-
-/** A plain type, one text, one of several types, a list, a list of fixed length, or an object. */
-export type TraitType =
-  | string
-  | { is: string }
-  | { any: TraitType[] }
-  | { list: TraitType }
-  | { items: TraitType[] }
-  | { map: TraitType }
-  | { fields: { [name: string]: TraitType } };
 
 /** The eighteen reductions, in the column order of `stats`. */
 export const REDUCTIONS = [
@@ -804,8 +744,10 @@ export interface DiagnosisHead {
   state: DiagnosisState;
   /** one sentence, also if there is no finding */
   summary: string;
-  /** at most three, the cause first */
+  /** causes, in the order of every list */
   findings: DiagnosisFinding[];
+  /** weak evidence, and what stands out */
+  notes: DiagnosisFinding[];
   /** titles of findings that no longer hold */
   withdrawn: string[];
 }

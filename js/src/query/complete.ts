@@ -35,6 +35,7 @@ const NOTES: Record<string, string> = {
   sort: "order the rows",
   steps: "only these steps",
   as: "map, curves, histograms, table",
+  not: "the other rows",
 };
 const VIEW_NOTES: Record<string, string> = {
   map: "colours over steps",
@@ -45,9 +46,11 @@ const VIEW_NOTES: Record<string, string> = {
 /** Words after which more is to come. */
 const OPEN: Record<string, string> = { top: "top 12 by ", sort: "sort by ", steps: "steps ", as: "as " };
 
+const JOINTS = ["and", "or"];
+
 const plain = (word: string): Option => ({ insert: `${word} `, label: word, note: "" });
 /** A word as it is written in a query. */
-const written = (word: string) => (/[\s|"<>=!]|\.\./.test(word) ? `"${word.replace(/["\\]/g, "\\$&")}"` : word);
+const written = (word: string) => (/[\s|"'`()<>=!~]|\.\./.test(word) ? `"${word.replace(/["\\]/g, "\\$&")}"` : word);
 const keyOptions = (subject: Subject, keys: readonly string[]): Option[] =>
   keys.map((key) => ({ insert: `${written(key)} `, label: key, note: subject.note(key) }));
 
@@ -55,9 +58,23 @@ export function complete(text: string, caret: number, subject: Subject): Complet
   const before = text.slice(0, caret);
   const bar = lastBar(before);
   const part = before.slice(bar + 1);
-  const start = bar + 1 + (part.length - part.trimStart().length);
-  const found = bar < 0 ? ofSelect(text, start, caret, subject) : undefined;
-  return found ?? ofStage(text, start, caret, subject);
+  const operand = lastOperand(part);
+  const start = bar + 1 + operand;
+  const isWhole = !part.slice(0, operand).trim();
+  const completion = bar < 0 ? ofSelect(text, start, caret, subject) : undefined;
+  return completion ?? ofStage(text, start, caret, subject, isWhole);
+}
+
+/** Where the last condition begins that `and`, `or`, `not` and parentheses combine with others. */
+function lastOperand(part: string): number {
+  let start = 0;
+  for (;;) {
+    const rest = part.slice(start);
+    const [head, opens] = /^\s*(not(?=[\s(])|\()?/i.exec(rest) as RegExpExecArray;
+    const joint = /^(?:"(?:\\.|[^"\\])*"|(?!\s(?:and|or)[\s(])[^"])*\s(?:and|or)(?=[\s(])/i.exec(rest);
+    if (!opens && !joint) return start + (head as string).length;
+    start += opens ? (head as string).length : (joint?.[0].length ?? 0);
+  }
 }
 
 /** The last bar that ends a part; -1: none. */
@@ -84,7 +101,7 @@ function limited(typed: string, start: number, end: number, options: Option[]): 
 function ofSelect(text: string, start: number, caret: number, subject: Subject): Completion | undefined {
   const { words, names, counts } = subject;
   const typed = text.slice(start, caret);
-  const end = caret + (/^[^|]*/.exec(text.slice(caret))?.[0] ?? "").trimEnd().length;
+  const end = caret + (/^((?!\s(?:and|or)[\s(])[^|])*/i.exec(text.slice(caret))?.[0] ?? "").trimEnd().length;
   const ofCollection = (name: string): Option => {
     const size = counts?.get(name)?.length;
     return { insert: `@${written(name)} `, label: `@${name}`, note: size === undefined ? "" : String(size) };
@@ -93,25 +110,25 @@ function ofSelect(text: string, start: number, caret: number, subject: Subject):
   if (typed.startsWith("@")) return limited(typed, start, end, collections);
   // Inside of quotes, and of a regular expression.
   if (/^(\/|"(\\.|[^"\\])*$)/.test(typed)) return { start, end, options: [] };
-  if (/[<>=!]/.test(typed.replace(/^"(\\.|[^"\\])*"/, ""))) return undefined;
+  if (/[<>=!~]/.test(typed.replace(/^"(\\.|[^"\\])*"/, ""))) return undefined;
   // After a space comes a stage; what is before it can be the key of one.
   if (/\s$/.test(typed)) {
     const next = stages(subject).map((each) => ({ ...each, insert: `| ${each.insert}` }));
     return {
       start: caret,
       end: caret,
-      options: [...(keyOf(typed.trim(), words) ? OPERATORS.map(plain) : []), ...next],
+      options: [...(keyOf(typed.trim(), words) ? OPERATORS.map(plain) : []), ...next, ...JOINTS.map(plain)],
     };
   }
   // The last part of the names that match what was typed.
   const from = Math.max(...[".", "/", "*"].map((each) => typed.lastIndexOf(each))) + 1;
   const stem = typed.slice(from);
-  const matches = makeGlob(typed.split("*"));
+  const glob = makeGlob(typed.split("*"));
   const parts = new Map<string, number>();
   const wanted = folded(stem);
   const head = folded(typed.slice(0, from).split("*").at(-1) as string);
   for (const name of names) {
-    if (!matches(name)) continue;
+    if (!glob.matches(name)) continue;
     const lower = folded(name);
     const seen = new Set<string>();
     let at = 0;
@@ -145,9 +162,9 @@ const stages = (subject: Subject): Option[] =>
     return { insert, label: word, note: key ? subject.note(word) : (NOTES[word] ?? "") };
   });
 
-function ofStage(text: string, start: number, caret: number, subject: Subject): Completion {
+function ofStage(text: string, start: number, caret: number, subject: Subject, isWhole: boolean): Completion {
   const { words } = subject;
-  const tokens = text.slice(start, caret).match(/"(\\.|[^"\\])*"?|[<>=!]+|\.\.|((?!\.\.)[^\s"<>=!])+|\s+$/g) ?? [];
+  const tokens = text.slice(start, caret).match(/"(\\.|[^"\\])*"?|[<>=!~]+|\.\.|((?!\.\.)[^\s"<>=!~])+|\s+$/g) ?? [];
   const last = tokens.at(-1) ?? "";
   const typed = /^\s*$/.test(last) ? "" : last;
   const done = tokens
@@ -155,10 +172,10 @@ function ofStage(text: string, start: number, caret: number, subject: Subject): 
     .filter((each) => each.trim())
     .map(folded);
   const from = caret - typed.length;
-  const end = caret + (typed ? (/^[^\s|"<>=!]*/.exec(text.slice(caret))?.[0].length ?? 0) : 0);
+  const end = caret + (typed ? (/^[^\s|"<>=!~)]*/.exec(text.slice(caret))?.[0].length ?? 0) : 0);
   const list = (options: Option[]) => limited(typed, from, end, options);
   const [word, ...rest] = done;
-  if (word === undefined) return list(stages(subject));
+  if (word === undefined) return list(isWhole ? stages(subject) : [...keyOptions(subject, words.keys), plain("not")]);
   if (done.at(-1) === "by") return list(keyOptions(subject, words.keys));
   if (word === "as" && words.views.length) {
     const views = rest.length ? [] : words.views;
@@ -172,6 +189,7 @@ function ofStage(text: string, start: number, caret: number, subject: Subject): 
   const key = keyOf(word, words);
   if (key === undefined) return list([]);
   if (!rest.length) return list(OPERATORS.map(plain));
+  if (rest.length === 2) return list(JOINTS.map(plain));
   // Texts can only be equal.
   const values = rest.length === 1 && /^!?=$/.test(rest[0] as string) ? (subject.values?.(key) ?? []) : [];
   return list(values.map((value) => ({ insert: `${written(value)} `, label: value, note: "" })));

@@ -3,8 +3,18 @@
  * the same evaluator in `smdwidgets/queries/table.py`.
  */
 import { compareNatural } from "../lib/natural-order";
-import type { Filter, Order, Query, Vocabulary } from "./parse";
-import { folded } from "./words";
+import {
+  type Comparison,
+  type Condition,
+  conditionsOf,
+  type Order,
+  parse,
+  type Query,
+  QueryError,
+  type Vocabulary,
+} from "./parse";
+import type { Pattern } from "./pattern";
+import { closest, folded, quoted } from "./words";
 
 /** A number, a text, or undefined or NaN if the value is missing. */
 export type Cell = number | string | undefined;
@@ -22,27 +32,93 @@ export interface Table extends Vocabulary {
 
 /** The rows that a query leaves, in its order. */
 export function evaluate(table: Table, query: Query): number[] {
-  let rows = selected(table, query);
-  for (const stage of query.stages) {
-    const cells = table.cells(stage.key, query);
-    if (stage.kind === "filter") rows = rows.filter((row) => compares(cells[row], stage));
-    else rows = ordered(table, rows, cells, stage).slice(0, stage.count);
-  }
+  let rows = [...table.names.keys()];
+  for (const stage of query.stages)
+    rows =
+      stage.kind === "order"
+        ? ordered(table, rows, table.cells(stage.key, query), stage).slice(0, stage.count)
+        : selected(table, stage, rows, query);
   return rows;
 }
 
-function selected(table: Table, { collection, matches }: Query): number[] {
-  if (collection !== undefined) return [...new Set(table.members(collection))].sort((a, b) => a - b);
-  const { names } = table;
-  const rows: number[] = [];
-  for (let row = 0; row < names.length; row++) if (!matches || matches(names[row] as string)) rows.push(row);
-  return rows;
+/** The rows for which a condition is true. */
+function selected(table: Table, condition: Condition, rows: readonly number[], query: Query): number[] {
+  switch (condition.kind) {
+    case "names":
+      return rows.filter((row) => condition.pattern.matches(table.names[row] as string));
+    case "members": {
+      const members = new Set(table.members(condition.collection));
+      return rows.filter((row) => members.has(row));
+    }
+    case "comparison": {
+      const cells = table.cells(condition.key, query);
+      return rows.filter((row) => compares(cells[row], condition));
+    }
+    case "and":
+      return condition.parts.reduce((left, part) => selected(table, part, left, query), [...rows]);
+    case "not": {
+      const leftOut = new Set(selected(table, condition.parts[0] as Condition, rows, query));
+      return rows.filter((row) => !leftOut.has(row));
+    }
+    case "or": {
+      const matches = new Set<number>();
+      for (const part of condition.parts) {
+        const rest = rows.filter((row) => !matches.has(row));
+        for (const row of selected(table, part, rest, query)) matches.add(row);
+      }
+      return rows.filter((row) => matches.has(row));
+    }
+  }
+}
+
+/** Where the parts of a name end, and parts that need no quotes in a query. */
+const SEPARATORS = /[./]/;
+const PLAIN = /^[A-Za-z0-9_:.-]+(\/[A-Za-z0-9_:.-]+)*$/;
+
+/** Parses a query of a table with these names. Throws QueryError, also if a pattern is found in no name. */
+export function parseFor(text: string, vocabulary: Vocabulary, names: readonly string[]): Query {
+  const query = parse(text, vocabulary);
+  if (!names.length) return query;
+  const letters = [...text];
+  const isFound = (pattern: Pattern) => names.some((name) => pattern.matches(name));
+  for (const part of conditionsOf(query)) {
+    if (part.kind !== "names" && !(part.kind === "comparison" && part.key === "name")) continue;
+    const { start, end, pattern } = part;
+    if (pattern) {
+      if (!isFound(pattern)) throw noName(names, pattern, letters.slice(start, end).join(""), start);
+    } else if (part.kind === "comparison" && part.operator === "=" && part.value && part.number === undefined) {
+      const expected = folded(part.value);
+      if (names.some((name) => folded(name) === expected)) continue;
+      const suggestion = closest(part.value, suggestible(names));
+      throw new QueryError(`No name is ${quoted(part.value)}.`, start, end, suggestion);
+    }
+  }
+  return query;
+}
+
+/** The error of a pattern that is found in no name. */
+function noName(names: readonly string[], { parts }: Pattern, source: string, start: number): QueryError {
+  const end = start + [...source].length;
+  const [part] = parts ?? [];
+  if (part === undefined || parts?.length !== 1)
+    return new QueryError(`No name matches ${quoted(source)}.`, start, end);
+  const first = source.split(" ", 1)[0] as string;
+  const stage = first === source ? undefined : closest(first, ["top", "sort"]);
+  if (stage) return new QueryError(`Unknown word ${quoted(first)}.`, start, start + [...first].length, stage);
+  return new QueryError(`No name contains ${quoted(source)}.`, start, end, closest(part, suggestible(names)));
+}
+
+/** The parts of names between dots and slashes, and names, that need no quotes in a query. */
+function suggestible(names: readonly string[]): string[] {
+  const parts = names.flatMap((name) => name.split(SEPARATORS).filter((part) => part.length < name.length));
+  return [...new Set([...parts, ...names])].filter((part) => PLAIN.test(part));
 }
 
 const isMissing = (cell: Cell): cell is undefined => cell === undefined || Number.isNaN(cell);
 
 /** Whether a comparison is true. With a missing value it is false. */
-function compares(cell: Cell, { operator, value, number }: Filter): boolean {
+function compares(cell: Cell, { operator, value, number, pattern }: Comparison): boolean {
+  if (pattern) return typeof cell === "string" && pattern.matches(cell);
   if (number !== undefined && Number.isNaN(number)) return isMissing(cell) === (operator === "=");
   if (isMissing(cell)) return false;
   if (typeof cell === "string") {
@@ -103,6 +179,11 @@ export class KeyTable implements Table {
   ) {
     this.keys = [...new Set(["name", ...cellsOf.keys()])];
     this.#ascending = new Set(ascending);
+  }
+
+  isText(key: string): boolean {
+    const cells = Array.from(this.cells(key));
+    return cells.some((cell) => typeof cell === "string") || cells.every(isMissing);
   }
 
   members(): Iterable<number> {

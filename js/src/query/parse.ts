@@ -2,13 +2,18 @@
  * The grammar of queries: `layers.*.q_proj | l2 | top 12 by change`. docs/query.md describes it. Python has the same parser
  * in `smdwidgets/queries/grammar.py`; both pass tests/vectors/query.json. All places count code points.
  */
-import { makeGlob, makeRegex, PatternError } from "./pattern";
+import { makeGlob, makeRegex, type Pattern, PatternError } from "./pattern";
 import { closest, folded, quoted } from "./words";
 
 /** Maximum characters of a query. */
 export const LONGEST = 10_000;
-const SIGNS = "<>=!";
-export const OPERATORS = ["<", "<=", ">", ">=", "=", "!="] as const;
+/** Depth of groups and negations. */
+const DEEPEST = 50;
+/** Characters of a tag such as that of `min(tag)`. */
+const LONGEST_TAG = 200;
+const SIGNS = "<>=!~";
+const QUOTES = "\"'`";
+export const OPERATORS = ["<", "<=", ">", ">=", "=", "!=", "~"] as const;
 type Operator = (typeof OPERATORS)[number];
 const MEANT: Record<string, string> = {
   "=>": ">=",
@@ -25,6 +30,7 @@ const NUMBER = /^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?$/;
 const INFINITE = /^([+-]?)inf(inity)?$/;
 const SPACE = /^\s$/u;
 const END = "'|' or the end";
+const STAGES = ["top", "sort", "steps", "as"];
 
 /** The words of a table that a query can use. */
 export interface Vocabulary {
@@ -38,6 +44,8 @@ export interface Vocabulary {
   hasSteps: boolean;
   /** names of collections */
   collections: Iterable<string>;
+  /** whether a column has strings, in which patterns can be found */
+  isText(key: string): boolean;
 }
 
 interface Place {
@@ -61,14 +69,37 @@ export class QueryError extends Error implements Place {
   }
 }
 
-export interface Filter {
-  kind: "filter";
+/** The rows in whose names a pattern is found. Places are in the query. */
+export interface Names extends Place {
+  kind: "names";
+  pattern: Pattern;
+}
+
+/** The rows of a collection. */
+export interface Members {
+  kind: "members";
+  collection: string;
+}
+
+/** The rows whose key compares. The place is that of the value. */
+export interface Comparison extends Place {
+  kind: "comparison";
   key: string;
   operator: Operator;
   /** what to compare with, and its number if it is one; NaN stands for a missing value */
   value: string;
   number: number | undefined;
+  /** what the operator `~` looks for */
+  pattern: Pattern | undefined;
 }
+
+/** "not" has a single part. */
+export interface Combination {
+  kind: "and" | "or" | "not";
+  parts: Condition[];
+}
+
+export type Condition = Names | Members | Comparison | Combination;
 
 /** Sorts the rows, and keeps the first ones. */
 export interface Order {
@@ -81,10 +112,7 @@ export interface Order {
 }
 
 export interface Query {
-  /** undefined: all names */
-  matches: ((name: string) => boolean) | undefined;
-  collection: string | undefined;
-  stages: (Filter | Order)[];
+  stages: (Condition | Order)[];
   statistic: string | undefined;
   steps: { from: number; to: number | undefined } | undefined;
   view: string | undefined;
@@ -92,8 +120,15 @@ export interface Query {
   parts: (Place & { kind: "select" | "filter" | "order" | "statistic" | "steps" | "view" })[];
 }
 
+/** The stages of a query, with the parts of combinations, in the order of the text. */
+export function conditionsOf({ stages }: Query): (Names | Members | Comparison | Order)[] {
+  const flat = (part: Condition | Order): (Names | Members | Comparison | Order)[] =>
+    "parts" in part ? part.parts.flatMap(flat) : [part];
+  return stages.flatMap(flat);
+}
+
 interface Token extends Place {
-  kind: "word" | "text" | "sign" | "dots";
+  kind: "word" | "text" | "sign" | "dots" | "parenthesis";
   value: string;
 }
 
@@ -111,10 +146,10 @@ function knownName(word: string, names: readonly string[]): string | undefined {
 
 class Parser {
   #at = 0;
+  /** open groups */
+  #groups = 0;
   readonly #text: readonly string[];
   readonly #query: Query = {
-    matches: undefined,
-    collection: undefined,
     stages: [],
     statistic: undefined,
     steps: undefined,
@@ -134,7 +169,7 @@ class Parser {
     if (length > LONGEST) this.#fail(`Query is longer than ${LONGEST} characters.`, { start: LONGEST, end: length });
     this.#skip();
     if (this.#at < length && this.#next !== "|")
-      this.#part(() => (this.#startsStage() ? this.#stage() : this.#select()));
+      this.#part(() => (this.#startsStage() ? this.#stage() : this.#filter(true)));
     while (this.#at < length) {
       const bar = this.#at++;
       this.#skip();
@@ -175,6 +210,19 @@ class Parser {
     while (this.#atSpace) this.#at++;
   }
 
+  /** Reads one of these words, which ends at a space, a parenthesis or a bar. */
+  #keyword(...words: string[]): string | undefined {
+    this.#skip();
+    for (const word of words) {
+      const end = this.#at + word.length;
+      const next = this.#text[end] ?? " ";
+      if (folded(this.#slice(this.#at, end)) !== word || !(SPACE.test(next) || "()|".includes(next))) continue;
+      this.#at = end;
+      return word;
+    }
+    return undefined;
+  }
+
   #slice(start: number, end = this.#at): string {
     return this.#text.slice(start, end).join("");
   }
@@ -185,7 +233,12 @@ class Parser {
     const start = this.#at;
     const first = this.#next;
     if (first === undefined || first === "|") return undefined;
-    if (first === '"') return this.#quoted();
+    if (QUOTES.includes(first)) return this.#quoted();
+    if (first === "(" || first === ")") {
+      this.#at++;
+      return { kind: "parenthesis", value: first, start, end: this.#at };
+    }
+    let value: string | undefined;
     let kind: Token["kind"] = "word";
     if (SIGNS.includes(first)) {
       kind = "sign";
@@ -193,19 +246,49 @@ class Parser {
     } else if (this.#atDots) {
       kind = "dots";
       this.#at += 2;
-    } else
-      while (this.#next !== undefined && !this.#atSpace && !`|"${SIGNS}`.includes(this.#next) && !this.#atDots)
+    } else {
+      value = "";
+      while (this.#next !== undefined && !this.#atSpace && !`|")${SIGNS}`.includes(this.#next) && !this.#atDots) {
+        value += (this.#next === "(" ? this.#tag() : undefined) ?? this.#next;
         this.#at++;
-    return { kind, value: this.#slice(start), start, end: this.#at };
+      }
+    }
+    return { kind, value: value ?? this.#slice(start), start, end: this.#at };
+  }
+
+  /** Reads the parenthesis of `min(tag)` up to the closing one, without quotes; undefined if it is not closed. */
+  #tag(): string | undefined {
+    const last = Math.min(this.#text.length, this.#at + LONGEST_TAG);
+    let letters = "";
+    let depth = 0;
+    for (let index = this.#at; index < last; index++) {
+      const c = this.#text[index] as string;
+      if (c === "|") return undefined;
+      if (QUOTES.includes(c)) {
+        const end = this.#text.indexOf(c, index + 1);
+        if (end < 0 || end >= this.#at + LONGEST_TAG) return undefined;
+        letters += this.#slice(index + 1, end);
+        index = end;
+      } else {
+        letters += c;
+        depth += Number(c === "(") - Number(c === ")");
+      }
+      if (depth === 0) {
+        this.#at = index;
+        return letters;
+      }
+    }
+    return undefined;
   }
 
   #quoted(): Token {
     const start = this.#at++;
+    const quote = this.#text[start];
     let value = "";
-    while (this.#next !== '"') {
-      if (this.#next === undefined) this.#fail("Missing closing '\"'.", { start, end: this.#text.length });
+    while (this.#next !== quote) {
+      if (this.#next === undefined) this.#fail(`Missing closing '${quote}'.`, { start, end: this.#text.length });
       const after = this.#text[this.#at + 1];
-      if (this.#next === "\\" && (after === '"' || after === "\\")) this.#at++;
+      if (this.#next === "\\" && (after === quote || after === "\\")) this.#at++;
       value += this.#next;
       this.#at++;
     }
@@ -233,53 +316,133 @@ class Parser {
     return token ?? this.#fail(`Expected ${what} after ${this.#source(before)}.`, { start: end, end });
   }
 
-  // ---- select
+  // ---- conditions
 
-  /** Whether the first part is a stage. */
-  #startsStage(): boolean {
+  #filter(names: boolean): "select" | "filter" {
+    this.#query.stages.push(this.#condition(0, names));
+    this.#ends("and", "or");
+    return names ? "select" : "filter";
+  }
+
+  /** `depth` is that of groups and negations, `names` whether a pattern of names can be a part. */
+  #condition(depth: number, names: boolean): Condition {
+    return this.#combined("or", () => this.#combined("and", () => this.#operand(depth, names)));
+  }
+
+  #combined(word: "and" | "or", read: () => Condition): Condition {
+    const parts = [read()];
+    while (this.#keyword(word)) {
+      this.#expectOperand(word);
+      parts.push(read());
+    }
+    return parts.length === 1 ? (parts[0] as Condition) : { kind: word, parts };
+  }
+
+  /** Fails if no part of a condition follows a word. */
+  #expectOperand(before: string) {
+    const start = this.#at;
+    this.#skip();
+    if (this.#next === undefined || this.#next === "|" || this.#next === ")")
+      this.#fail(`Expected a condition after '${before}'.`, { start, end: start });
+  }
+
+  #operand(depth: number, names: boolean): Condition {
+    this.#skip();
+    const start = this.#at;
+    const negated = this.#keyword("not");
+    if (!negated && this.#next !== "(") return !names || this.#startsComparison() ? this.#comparison() : this.#names();
+    if (depth === DEEPEST) this.#fail("Conditions are nested too deeply.", { start, end: start + 1 });
+    if (negated) {
+      this.#expectOperand("not");
+      return { kind: "not", parts: [this.#operand(depth + 1, names)] };
+    }
+    this.#at++;
+    this.#expectOperand("(");
+    this.#groups++;
+    const inner = this.#condition(depth + 1, names);
+    this.#groups--;
+    this.#skip();
+    if (this.#next !== ")") {
+      if (this.#next !== undefined && this.#next !== "|") this.#ends("and", "or");
+      this.#fail("Missing closing ')'.", { start, end: start + 1 });
+    }
+    this.#at++;
+    return inner;
+  }
+
+  /** The next word or text, whether a space follows it, and whether an operator does. Nothing is read. */
+  #lookahead(): { first: Token; spaced: boolean; signed: boolean } | undefined {
     const begin = this.#at;
-    if (this.#next === "/" || this.#next === "@") return false;
+    if (this.#next === "/" || this.#next === "@") return undefined;
     const first = this.#token();
     const spaced = this.#atSpace;
     this.#skip();
     const signed = this.#next !== undefined && SIGNS.includes(this.#next);
     this.#at = begin;
-    if (first?.kind !== "word" && first?.kind !== "text") return false;
-    if (signed) return spaced || first.kind === "text" || knownName(first.value, this.vocabulary.keys) !== undefined;
-    return first.kind === "word" && spaced && ["top", "sort", "steps", "as"].includes(folded(first.value));
+    return first?.kind === "word" || first?.kind === "text" ? { first, spaced, signed } : undefined;
   }
 
-  #select(): "select" {
-    if (this.#next === "/") this.#regex();
-    else if (this.#next === "@") this.#collection();
-    else if (this.#next === '"') this.#query.matches = makeGlob([this.#quoted().value]);
-    else this.#glob();
-    this.#ends();
-    return "select";
+  /** Whether the first part is a stage other than a condition. */
+  #startsStage(): boolean {
+    const { first, spaced, signed } = this.#lookahead() ?? {};
+    return first?.kind === "word" && Boolean(spaced) && !signed && STAGES.includes(folded(first.value));
   }
 
-  #glob() {
-    const parts = [""];
-    const add = (letter: string) => {
-      parts[parts.length - 1] += letter;
-    };
+  #startsComparison(): boolean {
+    const { first, spaced, signed } = this.#lookahead() ?? {};
+    if (!first || !signed) return false;
+    return spaced || first.kind === "text" || knownName(first.value, this.vocabulary.keys) !== undefined;
+  }
+
+  #names(): Condition {
+    if (this.#next === "@") return this.#collection();
+    const start = this.#at;
+    const pattern = `/${QUOTES}`.includes(this.#next as string) ? this.#pattern() : this.#glob();
+    return { kind: "names", pattern, start, end: this.#at };
+  }
+
+  /** A regular expression, a text in quotes, or a word. */
+  #pattern(): Pattern {
+    if (this.#next === "/") return this.#regex();
+    const token = this.#token() as Token;
+    if (token.kind !== "word" && token.kind !== "text")
+      return this.#fail(`Expected a pattern, got ${quoted(token.value)}.`, token);
+    return makeGlob(token.kind === "text" ? [token.value] : token.value.split("*"));
+  }
+
+  /** Text up to a bar, `and`, `or`, or the parenthesis that closes a group. */
+  #glob(): Pattern {
+    const parts: string[][] = [[]];
     let start = this.#at;
+    let depth = 0;
     for (; this.#next !== undefined && this.#next !== "|"; this.#at++) {
       const after = this.#text[this.#at + 1];
       if (this.#next === "\\" && after !== undefined && ESCAPED.includes(after)) {
         this.#at++;
-        add(after);
+        parts.at(-1)?.push(after);
         start = this.#at + 1;
-      } else if (this.#next === "*") parts.push("");
-      else add(this.#next);
+      } else if (this.#next === "*") parts.push([]);
+      else {
+        if (this.#atSpace && !SPACE.test(this.#text[this.#at - 1] ?? "") && this.#endsGlob()) break;
+        if (this.#next === ")" && this.#groups && !depth) break;
+        if (this.#next === "(") depth++;
+        else if (this.#next === ")" && depth) depth--;
+        parts.at(-1)?.push(this.#next);
+      }
     }
     // Spaces at the end are not a part of it.
-    let last = parts.pop() as string;
-    for (let at = this.#at; at > start && SPACE.test(this.#text[at - 1] as string); at--) last = last.slice(0, -1);
-    this.#query.matches = makeGlob([...parts, last]);
+    for (; this.#at > start && SPACE.test(this.#text[this.#at - 1] as string); this.#at--) parts.at(-1)?.pop();
+    return makeGlob(parts.map((letters) => letters.join("")));
   }
 
-  #regex() {
+  #endsGlob(): boolean {
+    const begin = this.#at;
+    const word = this.#keyword("and", "or");
+    this.#at = begin;
+    return word !== undefined;
+  }
+
+  #regex(): Pattern {
     const start = this.#at++;
     while (this.#next !== "/") {
       if (this.#next === undefined) this.#fail("Missing closing '/'.", { start, end: this.#text.length });
@@ -289,35 +452,66 @@ class Parser {
     this.#at++;
     if (!pattern) this.#fail("Invalid regular expression: it is empty.", { start, end: this.#at });
     try {
-      this.#query.matches = makeRegex(pattern, start + 1);
+      return makeRegex(pattern, start + 1);
     } catch (error) {
       if (!(error instanceof PatternError)) throw error;
-      this.#fail(`Invalid regular expression: ${error.message}.`, error);
+      return this.#fail(`Invalid regular expression: ${error.message}.`, error);
     }
   }
 
-  #collection() {
-    const at = ++this.#at;
+  #collection(): Members {
+    const start = ++this.#at;
     const token = this.#atSpace ? undefined : this.#token();
     if (token?.kind !== "word" && token?.kind !== "text")
-      return this.#fail("Expected the name of a collection after '@'.", { start: at, end: at });
+      return this.#fail("Expected the name of a collection after '@'.", { start, end: start });
     const names = [...this.vocabulary.collections];
-    const known = knownName(token.value, names);
-    if (known === undefined) this.#failAt(token, `Unknown collection ${quoted(token.value)}.`, names);
-    this.#query.collection = known;
+    const collection = knownName(token.value, names);
+    if (collection === undefined) return this.#failAt(token, `Unknown collection ${quoted(token.value)}.`, names);
+    return { kind: "members", collection };
+  }
+
+  #comparison(): Comparison {
+    const first = this.#token() as Token;
+    const key = this.#key(first);
+    const sign = this.#expect("an operator such as '<'", first);
+    if (sign.kind !== "sign") this.#fail(`Expected an operator such as '<', got ${this.#source(sign)}.`, sign);
+    const operator = OPERATORS.find((each) => each === (sign.value === "==" ? "=" : sign.value));
+    if (!operator) {
+      const meant = Object.hasOwn(MEANT, sign.value) ? MEANT[sign.value] : undefined;
+      return this.#fail(`Unknown operator ${quoted(sign.value)}.`, sign, meant);
+    }
+    const begin = this.#at;
+    const token = this.#expect(operator === "~" ? "a pattern" : "a value", sign);
+    const { value, start } = token;
+    if (operator === "~") {
+      if (!this.vocabulary.isText(key)) this.#fail(`'~' needs strings, and ${quoted(key)} has numbers.`, sign, "=");
+      this.#at = begin;
+      this.#skip();
+      const pattern = this.#pattern();
+      return { kind: "comparison", key, operator, value, number: undefined, pattern, start, end: this.#at };
+    }
+    if (token.kind !== "word" && token.kind !== "text") this.#fail(`Expected a value, got ${quoted(value)}.`, token);
+    const number = token.kind === "word" ? toNumber(value) : undefined;
+    if (operator !== "=" && operator !== "!=") {
+      if (number === undefined) this.#fail(`'${operator}' needs a number, got ${this.#source(token)}.`, token);
+      if (Number.isNaN(number)) this.#fail(`'${operator}' cannot compare with nan; use = or !=.`, token);
+    }
+    return { kind: "comparison", key, operator, value, number, pattern: undefined, start, end: token.end };
   }
 
   // ---- stages
 
   #stage(): Query["parts"][number]["kind"] {
     const { vocabulary } = this;
+    const start = this.#at;
+    const negated = this.#keyword("not");
+    if (negated || this.#next === "(" || this.#lookahead()?.signed) {
+      this.#at = start;
+      return this.#filter(false);
+    }
     const first = this.#token() as Token;
     if (first.kind !== "word" && first.kind !== "text")
       return this.#fail(`Expected a stage, got ${quoted(first.value)}.`, first);
-    const begin = this.#at;
-    const second = this.#token();
-    if (second?.kind === "sign") return this.#filter(first, second);
-    this.#at = begin;
     const word = first.kind === "word" ? folded(first.value) : "";
     if (word === "top") return this.#top(first);
     if (word === "sort") return this.#sort(first);
@@ -342,26 +536,6 @@ class Parser {
     const { keys } = this.vocabulary;
     const known = token.kind === "word" || token.kind === "text" ? knownName(token.value, keys) : undefined;
     return known ?? this.#failAt(token, `Unknown key ${this.#source(token)}.`, keys);
-  }
-
-  #filter(first: Token, sign: Token): "filter" {
-    const key = this.#key(first);
-    const operator = OPERATORS.find((each) => each === (sign.value === "==" ? "=" : sign.value));
-    if (!operator) {
-      const meant = Object.hasOwn(MEANT, sign.value) ? MEANT[sign.value] : undefined;
-      return this.#fail(`Unknown operator ${quoted(sign.value)}.`, sign, meant);
-    }
-    const token = this.#expect("a value", sign);
-    if (token.kind !== "word" && token.kind !== "text")
-      this.#fail(`Expected a value, got ${quoted(token.value)}.`, token);
-    const number = token.kind === "word" ? toNumber(token.value) : undefined;
-    if (operator !== "=" && operator !== "!=") {
-      if (number === undefined) this.#fail(`'${operator}' needs a number, got ${this.#source(token)}.`, token);
-      if (Number.isNaN(number)) this.#fail(`'${operator}' cannot compare with nan; use = or !=.`, token);
-    }
-    this.#query.stages.push({ kind: "filter", key, operator, value: token.value, number });
-    this.#ends();
-    return "filter";
   }
 
   #top(first: Token): "order" {
@@ -425,14 +599,18 @@ class Parser {
 
 /** The words that a stage can begin with. */
 export function stageWords({ keys, statistics, views, hasSteps }: Vocabulary): string[] {
-  return ["top", "sort", ...(hasSteps ? ["steps"] : []), ...(views.length ? ["as"] : []), ...statistics, ...keys];
+  return [
+    ...["top", "sort", ...(hasSteps ? ["steps"] : []), ...(views.length ? ["as"] : []), "not"],
+    ...statistics,
+    ...keys,
+  ];
 }
 
 function toNumber(word: string): number | undefined {
   const lower = folded(word);
   const infinite = INFINITE.exec(lower);
   if (infinite) return infinite[1] === "-" ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
-  if (lower === "nan") return Number.NaN;
+  if (lower === "nan" || lower === "none") return Number.NaN;
   return NUMBER.test(lower) ? Number(lower) : undefined;
 }
 

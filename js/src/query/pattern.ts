@@ -1,7 +1,7 @@
 /**
  * Patterns of names: globs, and a subset of regular expressions that is matched in time linear in the length of a name: a
  * deterministic automaton whose states are made when a name first needs them. A backtracking RegExp could block the page for
- * years, and would differ from Python's. Python has the same patterns in `smdwidgets/queries/pattern.py`.
+ * years, and in a worker each answer would come later than the text. Python accepts the same patterns in `smdwidgets/_patterns.py`.
  */
 import { folded, quoted } from "./words";
 
@@ -16,29 +16,44 @@ export class PatternError extends Error {
   }
 }
 
-/** Returns whether literal parts occur in a name in order, anywhere. */
-export function makeGlob(parts: readonly string[]): (name: string) => boolean {
-  const wanted = parts.map(folded).filter(Boolean);
-  return (name) => {
+export interface Pattern {
+  matches(name: string): boolean;
+  /** literal parts of a glob; undefined: a regular expression */
+  parts?: readonly string[];
+}
+
+/** Literal parts that occur in a name in order, anywhere. */
+export function makeGlob(literals: readonly string[]): Pattern & { parts: readonly string[] } {
+  const parts = literals.map(folded).filter(Boolean);
+  const matches = (name: string) => {
     const lower = folded(name);
-    let at = 0;
-    for (const part of wanted) {
-      const found = lower.indexOf(part, at);
-      if (found < 0) return false;
-      at = found + part.length;
+    let offset = 0;
+    for (const part of parts) {
+      const index = lower.indexOf(part, offset);
+      if (index < 0) return false;
+      offset = index + part.length;
     }
     return true;
   };
+  return { parts, matches };
+}
+
+/** A regular expression, which starts at an offset of a text. Throws PatternError. */
+export function makeRegex(pattern: string, offset = 0): Pattern {
+  const automaton = new Automaton(new Parser(pattern, offset).parse());
+  return { matches: (name) => automaton.test(name) };
 }
 
 type Test = (code: number) => boolean;
 type Assertion = "^" | "$" | "b" | "B";
-type Item =
-  | { kind: "char"; test: Test }
-  | { kind: "assert"; what: Assertion }
-  | { kind: "all"; items: Item[] }
-  | { kind: "any"; items: Item[] }
-  | { kind: "repeat"; item: Item; min: number; max: number };
+/** Adds the nodes of a part before those at `next`, and returns its first one. */
+type Build = (nodes: Node[], next: number) => number;
+/** A part of an expression, and its number of parts with repetitions expanded. */
+interface Item {
+  build: Build;
+  size: number;
+  isAssertion?: boolean;
+}
 
 /** Depth of groups, repetitions of one part, and parts with repetitions expanded. */
 const MOST_DEPTH = 50;
@@ -80,10 +95,11 @@ class Parser {
     this.#text = [...pattern];
   }
 
-  parse(): Item {
-    const item = this.#alternatives(0);
+  parse(): Build {
+    const { build, size } = this.#alternatives(0);
     if (this.#at < this.#text.length) this.#fail(this.#at, "')' without '('; write \\) for the character");
-    return item;
+    if (size > MOST_PARTS) this.#fail(0, "the pattern is too large", this.#text.length);
+    return build;
   }
 
   get #next(): string | undefined {
@@ -100,14 +116,20 @@ class Parser {
       this.#at++;
       items.push(this.#sequence(depth));
     }
-    return items.length === 1 ? (items[0] as Item) : { kind: "any", items };
+    if (items.length === 1) return items[0] as Item;
+    const build: Build = (nodes, next) =>
+      items
+        .map((item) => item.build(nodes, next))
+        .reduceRight((other, start) => add(nodes, { kind: "split", next: start, other }));
+    return { build, size: sizeOf(items) };
   }
 
   #sequence(depth: number): Item {
     const items: Item[] = [];
     while (this.#next !== undefined && this.#next !== "|" && this.#next !== ")")
-      items.push(this.#repeated(this.#one(depth)));
-    return { kind: "all", items };
+      items.push(this.#repeated(this.#atom(depth)));
+    const build: Build = (nodes, next) => items.reduceRight((after, item) => item.build(nodes, after), next);
+    return { build, size: sizeOf(items) };
   }
 
   get #repeats(): boolean {
@@ -117,12 +139,23 @@ class Parser {
   #repeated(item: Item): Item {
     if (!this.#repeats) return item;
     const start = this.#at;
-    if (item.kind === "assert") this.#fail(start, "nothing to repeat");
+    if (item.isAssertion) this.#fail(start, "nothing to repeat");
     const c = this.#text[this.#at++] as string;
     const [min, max] = c === "{" ? this.#times(start) : [c === "+" ? 1 : 0, c === "?" ? 1 : Number.POSITIVE_INFINITY];
     if (this.#next === "?") this.#at++; // whether the shortest or the longest match is found makes no difference
     if (this.#repeats) this.#fail(this.#at, "nothing to repeat");
-    return { kind: "repeat", item, min, max };
+    const endless = max === Number.POSITIVE_INFINITY;
+    const build: Build = (nodes, next) => {
+      let start = next;
+      if (endless) {
+        start = add(nodes, { kind: "split", next, other: next });
+        (nodes[start] as { other: number }).other = item.build(nodes, start);
+      } else
+        for (let i = min; i < max; i++) start = add(nodes, { kind: "split", next, other: item.build(nodes, start) });
+      for (let i = 0; i < min; i++) start = item.build(nodes, start);
+      return start;
+    };
+    return { build, size: 1 + item.size * (endless ? min + 1 : max) };
   }
 
   #times(start: number): [number, number] {
@@ -147,17 +180,17 @@ class Parser {
     return digits.replace(/^0+/, "") || digits.slice(0, 1);
   }
 
-  #one(depth: number): Item {
+  #atom(depth: number): Item {
     const start = this.#at;
     const c = this.#text[this.#at++] as string;
     if (c === "(") return this.#group(start, depth);
-    if (c === "[") return { kind: "char", test: this.#set(start) };
+    if (c === "[") return character(this.#set(start));
     if (c === "\\") return this.#escape(start);
-    if (c === ".") return { kind: "char", test: () => true };
-    if (c === "^" || c === "$") return { kind: "assert", what: c };
+    if (c === ".") return character(() => true);
+    if (c === "^" || c === "$") return assertion(c);
     if ("*+?".includes(c)) this.#fail(start, "nothing to repeat");
     if ("{}]".includes(c)) this.#fail(start, `write \\${c} for the character`);
-    return character(c);
+    return character(isChar(c));
   }
 
   #group(start: number, depth: number): Item {
@@ -174,21 +207,18 @@ class Parser {
   }
 
   #escape(start: number): Item {
-    const found = this.#escaped(start, false);
-    return typeof found === "string"
-      ? character(found)
-      : typeof found === "function"
-        ? { kind: "char", test: found }
-        : found;
+    const escaped = this.#escaped(start, false);
+    if (typeof escaped === "function") return character(escaped);
+    return typeof escaped === "string" ? character(isChar(escaped)) : escaped;
   }
 
   /** The character, class or assertion of an escape, whose backslash was read. */
-  #escaped(start: number, inside: boolean): Test | string | { kind: "assert"; what: Assertion } {
+  #escaped(start: number, inside: boolean): Test | string | Item {
     const c = this.#text[this.#at++];
     if (c === undefined) return this.#fail(start, "nothing after the backslash");
     if (Object.hasOwn(CLASSES, c)) return CLASSES[c] as Test;
     if (Object.hasOwn(CONTROLS, c)) return CONTROLS[c] as string;
-    if (!inside && (c === "b" || c === "B")) return { kind: "assert", what: c };
+    if (!inside && (c === "b" || c === "B")) return assertion(c);
     if (/^[0-9A-Za-z]$/.test(c)) return this.#fail(start, `escape ${quoted(`\\${c}`)} is not supported`, this.#at);
     return c;
   }
@@ -231,11 +261,11 @@ class Parser {
 }
 
 const code = (c: string) => c.codePointAt(0) as number;
-
-function character(c: string): Item {
-  const wanted = code(c);
-  return { kind: "char", test: ignoringCase((each) => each === wanted) };
-}
+const isChar = (c: string): Test => {
+  const expected = code(c);
+  return ignoringCase((each) => each === expected);
+};
+const sizeOf = (items: readonly Item[]) => items.reduce((sum, { size }) => sum + size, 1);
 
 type Node =
   | { kind: "char"; test: Test; next: number }
@@ -243,37 +273,13 @@ type Node =
   | { kind: "split"; next: number; other: number };
 
 const MATCH = -1;
-
-class TooLarge extends Error {}
-
-/** Builds the nodes of an item from its end to its start, so that each knows what follows. */
-function build(nodes: Node[], left: { parts: number }, item: Item, next: number): number {
-  if (--left.parts < 0) throw new TooLarge();
-  const add = (node: Node) => nodes.push(node) - 1;
-  switch (item.kind) {
-    case "char":
-      return add({ kind: "char", test: item.test, next });
-    case "assert":
-      return add({ kind: "assert", what: item.what, next });
-    case "all":
-      return item.items.reduceRight((after, each) => build(nodes, left, each, after), next);
-    case "any":
-      return item.items
-        .map((each) => build(nodes, left, each, next))
-        .reduceRight((other, start) => add({ kind: "split", next: start, other }));
-    case "repeat": {
-      let start = next;
-      if (item.max === Number.POSITIVE_INFINITY) {
-        start = add({ kind: "split", next, other: next });
-        (nodes[start] as { other: number }).other = build(nodes, left, item.item, start);
-      } else
-        for (let i = item.min; i < item.max; i++)
-          start = add({ kind: "split", next, other: build(nodes, left, item.item, start) });
-      for (let i = 0; i < item.min; i++) start = build(nodes, left, item.item, start);
-      return start;
-    }
-  }
-}
+const add = (nodes: Node[], node: Node) => nodes.push(node) - 1;
+const character = (test: Test): Item => ({ size: 1, build: (nodes, next) => add(nodes, { kind: "char", test, next }) });
+const assertion = (what: Assertion): Item => ({
+  size: 1,
+  isAssertion: true,
+  build: (nodes, next) => add(nodes, { kind: "assert", what, next }),
+});
 
 interface State {
   /** nodes to continue from, and whether the last character was one of a word; undefined: there was none */
@@ -298,8 +304,8 @@ class Automaton {
   readonly #found = newState([], undefined);
   #states = new Map<string, State>();
 
-  constructor(item: Item) {
-    this.#start = build(this.#nodes, { parts: MOST_PARTS }, item, MATCH);
+  constructor(build: Build) {
+    this.#start = build(this.#nodes, MATCH);
   }
 
   test(text: string): boolean {
@@ -356,17 +362,5 @@ class Automaton {
       [...next].sort((a, b) => a - b),
       after,
     );
-  }
-}
-
-/** Returns whether a regular expression, which starts at a place of a text, is found in a name. Throws PatternError. */
-export function makeRegex(pattern: string, offset = 0): (name: string) => boolean {
-  const item = new Parser(pattern, offset).parse();
-  try {
-    const automaton = new Automaton(item);
-    return (name) => automaton.test(name);
-  } catch (error) {
-    if (!(error instanceof TooLarge)) throw error;
-    throw new PatternError(offset, offset + [...pattern].length, "the pattern is too large");
   }
 }

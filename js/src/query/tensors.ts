@@ -12,6 +12,7 @@ export const tensorWords = (collections: Iterable<string>): Vocabulary => ({
   views: VIEWS,
   hasSteps: true,
   collections,
+  isText: (key) => key === "name",
 });
 
 const NOTES: Record<string, string> = {

@@ -15,6 +15,8 @@ const SYNONYMS: Record<string, string> = {
   limit: "top",
   head: "top",
   order: "sort",
+  "&&": "and",
+  "!": "not",
 };
 
 /** The text with ASCII letters in lower case. */

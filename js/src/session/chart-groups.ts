@@ -11,6 +11,15 @@ const MOST_CHARTS = 24;
 const MOST_CURVES = 60;
 const LONGEST_PATTERN = 1000;
 
+const ofSessions = new WeakMap<object, ChartGroups>();
+
+/** The groups of a session, which all views of its widget share. */
+export function chartGroupsOf(session: object): ChartGroups {
+  const groups = ofSessions.get(session) ?? new ChartGroups();
+  ofSessions.set(session, groups);
+  return groups;
+}
+
 export class ChartGroups {
   #key = "";
   #control: AbortController | undefined;

@@ -1,10 +1,8 @@
 /** The scalar above the step axis. */
 import type { Run } from "../data/store";
+import { SCALARS } from "../lib/tensor-names";
 import type { SeriesLine } from "../protocol/types";
-import type { Scene } from "./session";
-
-/** Collections of scalars, the most telling first. */
-export const SCALARS = ["losses", "scalars", "metrics", "sm_metrics", "searchable_scalars"];
+import type { Scene } from "./scene";
 
 /** Names of the run's scalars. */
 export function scalarNames(run: Run | undefined): string[] {

@@ -1,9 +1,11 @@
 /** Python code that returns what a panel shows. */
 
 import type { TensorView } from "../data/tensor-view";
+import { defined } from "../lib/defined";
 import { pyString } from "../lib/save";
 import { MODES } from "../protocol/types";
-import type { Scene, Session } from "./session";
+import type { Scene } from "./scene";
+import type { Session } from "./session";
 
 /** An index expression for a slice, such as `[0, :, 3:10, 0:64]`; empty for the whole tensor. */
 export function sliceText(
@@ -21,7 +23,7 @@ export function sliceText(
   };
   const parts = Array.from({ length: rank }, (_, axis) => part(axis));
   while (parts.length && parts.at(-1) === ":") parts.pop();
-  const turned = axes.length === 2 && (axes[0] as number) > (axes[1] as number) ? ".T" : "";
+  const turned = axes.length === 2 && defined(axes[0]) > defined(axes[1]) ? ".T" : "";
   return (parts.length ? `[${parts.join(", ")}]` : "") + turned;
 }
 

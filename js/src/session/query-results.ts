@@ -1,13 +1,17 @@
 /** The tensors that the query of a widget leaves: from the survey that the page holds, or the kernel's exact answer. */
+
 import type { Run } from "../data/store";
 import { surveyColumns } from "../data/survey-columns";
+import { defined } from "../lib/defined";
 import { count, plural } from "../lib/format";
 import { MapModel } from "../lib/map-rows";
+import { Memo } from "../lib/memo";
 import { type Cell, evaluate, type Table } from "../query/evaluate";
 import type { Query } from "../query/parse";
 import { STATISTICS, tensorWords } from "../query/tensors";
 import { mapStatOf, usesValues } from "./query-view";
-import type { Scene, Session } from "./session";
+import type { Scene } from "./scene";
+import type { Session } from "./session";
 
 /** A column needs statistics that the page does not hold. */
 class MissingValues extends Error {}
@@ -25,32 +29,29 @@ export class QueryResults {
   failure = "";
   /** increases when the result changes */
   version = 0;
-  #modelKey = "";
-  #key: unknown[] = [];
+  readonly #models = new Memo<MapModel>();
+  readonly #inputs = new Memo();
 
   constructor(private readonly session: Session) {}
 
   update(scene: Scene): void {
     const { traits, run, query } = scene;
     const { store, queryAnswer: answer } = this.session;
-    const modelKey = `${traits.run}/${run?.namesVersion}/${store.restarts}`;
-    if (modelKey !== this.#modelKey) {
-      this.#modelKey = modelKey;
-      this.model = new MapModel(run?.names ?? [], run?.collections ?? new Map());
-    }
+    this.model = this.#models.of(
+      [traits.run, run?.namesVersion, store.restarts],
+      () => new MapModel(run?.names ?? [], run?.collections ?? new Map()),
+    );
     const surveys = usesValues(query.query) ? STATISTICS.map((each) => this.#survey(scene, each)?.version) : [];
-    const key = [
-      modelKey,
+    const inputs = [
+      this.model,
       query.query,
       traits.worker,
       traits.mode,
       answer,
-      this.session.requests.get("query"),
+      this.session.connection.requests.get("query"),
       ...surveys,
     ];
-    if (key.length === this.#key.length && key.every((each, i) => each === this.#key[i])) return;
-    this.#key = key;
-    this.#evaluate(scene);
+    if (this.#inputs.changed(inputs)) this.#evaluate(scene);
   }
 
   /** How many tensors are left, for people. */
@@ -65,7 +66,7 @@ export class QueryResults {
     const { query: parsed, text } = query;
     const { session } = this;
     this.failure = "";
-    if (!parsed.matches && parsed.collection === undefined && !parsed.stages.length) return this.#set(undefined);
+    if (!parsed.stages.length) return this.#set(undefined);
     const sorted = parsed.stages.some(({ kind }) => kind === "order");
     const exact = usesValues(parsed) && session.exactRows(text, traits);
     if (exact) return this.#set(exact, sorted);
@@ -80,7 +81,7 @@ export class QueryResults {
     } catch (error) {
       if (!(error instanceof MissingValues)) throw error;
       // The last result stays on the screen until the kernel has answered.
-      const failed = session.requests.get("query")?.error;
+      const failed = session.connection.requests.get("query")?.error;
       this.failure = session.exported ? `Not in this file: values of '${error.message}'` : (failed ?? "");
     }
   }
@@ -108,6 +109,7 @@ export class TensorTable implements Table {
   readonly views;
   readonly hasSteps;
   readonly collections;
+  readonly isText;
   readonly names: readonly string[];
   /** a column that was read merges values of several steps */
   pooled = false;
@@ -120,14 +122,14 @@ export class TensorTable implements Table {
   ) {
     const words = tensorWords(run?.collections.keys() ?? []);
     ({ keys: this.keys, statistics: this.statistics, views: this.views, hasSteps: this.hasSteps } = words);
-    this.collections = words.collections;
+    ({ collections: this.collections, isText: this.isText } = words);
     this.names = model.order.map((tensor) => model.names[tensor] as string);
     this.#rank = new Map(model.order.map((tensor, rank) => [tensor, rank]));
   }
 
   /** Indices of tensors. */
   evaluate(query: Query): number[] {
-    return evaluate(this, query).map((row) => this.model.order[row] as number);
+    return evaluate(this, query).map((row) => defined(this.model.order[row]));
   }
 
   members(collection: string): number[] {
@@ -150,6 +152,6 @@ export class TensorTable implements Table {
     const columns = this.columns(statistic);
     this.pooled ||= columns.pooled;
     const column = columns[name];
-    return Float64Array.from(this.model.order, (tensor) => column[tensor] as number);
+    return Float64Array.from(this.model.order, (tensor) => defined(column[tensor]));
   }
 }

@@ -2,7 +2,8 @@
 import type { Run } from "../data/store";
 import type { MapStat, Traits } from "../protocol/types";
 import { withPart } from "../query/edit";
-import { parse, type Query, QueryError } from "../query/parse";
+import { parseFor } from "../query/evaluate";
+import { conditionsOf, parse, type Query, QueryError } from "../query/parse";
 import { tensorWords, type ViewName } from "../query/tensors";
 
 export interface QueryView {
@@ -41,7 +42,11 @@ export const withStat = ({ text, query }: QueryView, stat: MapStat): Partial<Tra
 });
 
 /** Whether the result depends on values, not only on names. */
-export const usesValues = ({ stages }: Query): boolean => stages.some(({ key }) => key !== "name");
+export const usesValues = (query: Query): boolean =>
+  conditionsOf(query).some((part) => "key" in part && part.key !== "name");
+
+/** Keys of the statistic that the query names, which is the size if it names none. */
+const OF_STATISTIC = new Set(["first", "last", "worst"]);
 
 export class QueryReader {
   #key = "";
@@ -50,15 +55,25 @@ export class QueryReader {
   /** The same object while the text and the words are the same. */
   read(text: string, run: Run | undefined): QueryView {
     // Collections are the only words that a run adds.
-    const key = text && `${run?.collections.size}/${text}`;
+    const key = text && `${run?.collections.size}/${run?.namesVersion}/${text}`;
     if (key === this.#key) return this.#view;
     this.#key = key;
+    const words = tensorWords(run?.collections.keys() ?? []);
     try {
-      this.#view = { text, query: parse(text, tensorWords(run?.collections.keys() ?? [])), error: undefined };
+      this.#view = { text, query: parseFor(text, words, run?.names ?? []), error: undefined };
     } catch (error) {
       if (!(error instanceof QueryError)) throw error;
       this.#view = { ...this.#view, error };
     }
     return this.#view;
+  }
+  /** The statistic and the range of steps in the query. */
+  traits({ query }: QueryView, { range }: Traits, run: Run | undefined): Partial<Traits> {
+    const stat = mapStatOf(
+      query.statistic ??
+        (conditionsOf(query).some((part) => "key" in part && OF_STATISTIC.has(part.key)) ? "size" : ""),
+    );
+    const { from, to = run?.steps.at(-1) ?? Number.NaN } = query.steps ?? { from: Number.NaN };
+    return { ...(stat && { map_stat: stat }), ...(to > from && !range.length && { range: [from, to] }) };
   }
 }

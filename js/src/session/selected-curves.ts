@@ -1,7 +1,10 @@
 /** The curves of the scalar panel, and the charts that they are in. */
+import { SCALARS } from "../lib/tensor-names";
 import type { Line } from "../protocol/types";
-import { SCALARS, scalarNames } from "./lane-curve";
-import type { Scene, Session } from "./session";
+import { chartGroupsOf } from "./chart-groups";
+import { scalarNames } from "./lane-curve";
+import type { Scene } from "./scene";
+import type { Session } from "./session";
 
 export interface Chart {
   /** "" of the only chart */
@@ -12,7 +15,7 @@ export interface Chart {
 /** One chart per group of `charts`, else one chart of the selected curves. The default is losses and metrics. */
 export function chartsOf({ traits }: Scene, session: Session): Chart[] {
   const { runs } = session.store;
-  const groups = session.chartGroups;
+  const groups = chartGroupsOf(session);
   const names = traits.charts ? [...new Set([...runs.values()].flatMap(scalarNames))] : [];
   groups.update(traits.charts, names, () => session.store.notify());
   const perRun = (line: Line, matched: string) =>

@@ -1,8 +1,10 @@
 /** The two values that are compared: A is the tensor in view, B that of the trait `compare`. */
+
 import type { TensorView } from "../data/tensor-view";
+import { equal } from "../lib/equal";
 import type { Traits, View } from "../protocol/types";
-import { isComparing } from "./place";
-import type { Scene } from "./session";
+import { isComparing } from "./comparison";
+import type { Scene } from "./scene";
 
 /** Half a period of blinking, in milliseconds: 1 Hz. */
 export const BLINK_MS = 500;
@@ -16,7 +18,7 @@ export function shownView(traits: Traits, now = performance.now()): View {
   return !reducedMotion() && Math.floor(now / BLINK_MS) % 2 ? "b" : "a";
 }
 
-/** The scene of parts that show one value or both: `main` is what they show, `compared` what they show beside it. */
+/** The scene of parts that show one value or both: `main` is what they show, `compared` what they show next to it. */
 export function viewed(scene: Scene): Scene {
   const view = shownView(scene.traits);
   if (view === "a") return { ...scene, compared: undefined };
@@ -47,7 +49,7 @@ export function differenceFault(a: TensorView | undefined, b: TensorView | undef
     if (frame?.error) return `${name} cannot be read: ${frame.error.message}`;
   }
   const [first, second] = [a, b].map(({ frame, frames }) => frame?.shape ?? frames.plan?.shape);
-  if (!first || !second || first.join() === second.join()) return "";
+  if (!first || !second || equal(first, second)) return "";
   const written = (shape: number[]) => shape.join(" \u00d7 ") || "one number";
   return `Different shapes, so cells cannot be subtracted: A is ${written(first)}, B ${written(second)}`;
 }

@@ -3,9 +3,11 @@
  * with the traits that differ from their defaults. It names runs and tensors rather than indices.
  * python/smdwidgets/widgets/state_string.py does the same; tests/vectors/state.json has cases for both.
  */
+
+import { equal } from "../lib/equal";
 import { truncate } from "../lib/format";
-import { jsonEqual } from "../lib/json-equal";
-import { DEFAULTS, TRAIT_TYPES, type Traits, type TraitType } from "../protocol/types";
+import { TRAIT_TYPES, type TraitType } from "../protocol/trait-types";
+import { DEFAULTS, type Traits } from "../protocol/types";
 
 const PREFIX = "smdw2.";
 const MOST = 2048;
@@ -52,7 +54,7 @@ export function encodeState(traits: Partial<Traits>, runs: readonly string[]): s
   const texts = new Map<string, string>();
   for (const name of STATE_NAMES) {
     const value = traits[name];
-    if (value === undefined || jsonEqual(value, DEFAULTS[name])) continue;
+    if (value === undefined || equal(value, DEFAULTS[name])) continue;
     texts.set(name, JSON.stringify(name === "run" ? label(value) : eachObject(value, named)));
   }
   while (true) {

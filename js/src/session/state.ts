@@ -1,6 +1,6 @@
 /** The widget's traits, stored in a kernel's widget or an exported page. */
 
-import { jsonEqual } from "../lib/json-equal";
+import { equal } from "../lib/equal";
 import { PointerTracker } from "../lib/pointer-tracker";
 import { DEFAULTS, type Traits } from "../protocol/types";
 
@@ -61,7 +61,7 @@ export class State {
     let changed = false;
     for (const [key, value] of Object.entries(patch)) {
       const name = key as keyof Traits;
-      if (jsonEqual(this.get(name), value)) continue;
+      if (equal(this.get(name), value)) continue;
       changed = true;
       if (this.model.get(name) === undefined) Object.assign(this.#own, { [name]: value });
       else {
@@ -95,8 +95,8 @@ export class State {
   #keepUnsaved() {
     for (const [name, value] of this.#unsaved) {
       const current = this.model.get(name);
-      if (jsonEqual(current, value)) continue;
-      if (this.#saved.has(name) && jsonEqual(current, this.#saved.get(name))) this.model.set(name, value);
+      if (equal(current, value)) continue;
+      if (this.#saved.has(name) && equal(current, this.#saved.get(name))) this.model.set(name, value);
       else this.#unsaved.delete(name);
     }
   }

@@ -1,0 +1,174 @@
+/** What the Run Map shows: query, presentation, colour, order, folding, and the legend. */
+
+import { legendOf } from "../../draw/map";
+import { h, Select, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
+import { modulesOf } from "../../lib/map-rows";
+import type { MapOrder, MapStat, Traits } from "../../protocol/types";
+import { tensorNote, tensorWords, type ViewName } from "../../query/tensors";
+import type { QueryResults } from "../../session/query-results";
+import { viewOf, withStat, withView } from "../../session/query-view";
+import type { Scene } from "../../session/scene";
+import type { Context } from "../common/part";
+import { Popover } from "../common/popover";
+import { QueryBox } from "../common/query-box";
+
+const STATS: readonly (readonly [MapStat, string])[] = [
+  ["surprise", "Colour: surprise"],
+  ["size", "Colour: size (RMS)"],
+  ["l2", "Colour: L2 norm"],
+  ["update", "Colour: update ratio"],
+  ["zeros", "Colour: zeros"],
+  ["not_finite", "Colour: not finite"],
+];
+const ORDERS: readonly (readonly [MapOrder, string])[] = [
+  ["model", "Order: model"],
+  ["suspicious", "Order: most suspicious"],
+  ["change", "Order: largest change"],
+  ["name", "Order: name"],
+];
+const BY_QUERY = [["query", "Order: query"]] as const;
+const SHOWN: readonly (readonly [ViewName, string])[] = [
+  ["map", "Show: map"],
+  ["curves", "Show: curves"],
+  ["histograms", "Show: histograms"],
+  ["table", "Show: table"],
+];
+const FOLDS = [
+  ["finding", "Fold: all but the finding"],
+  ["module", "Fold: modules"],
+  ["none", "Fold: nothing"],
+  ["fit", "Fold: fit all rows"],
+] as const;
+type Fold = (typeof FOLDS)[number][0] | "some";
+
+export class Toolbar {
+  readonly el: HTMLElement;
+  readonly #query: QueryBox;
+  readonly #found = h("span", { class: "smdw-note smdw-found", role: "status" });
+  readonly #shown: Select;
+  readonly #stat: Select;
+  readonly #order: Select;
+  readonly #fold: Select;
+  readonly #log: Select;
+  readonly #low = h("span", {});
+  readonly #high = h("span", {});
+  readonly #bar = h("span", { class: "smdw-legend-bar" });
+  #bars = "";
+  #scene: Scene | undefined;
+
+  constructor(private readonly context: Context) {
+    const { session, signal } = context;
+    const { state } = session;
+    this.#query = new QueryBox(context, "Query", "Query: layers.*.weight | top 12 by change", (query) =>
+      state.set({ query }),
+    );
+    this.#shown = new Select("Show", (value) => this.#set((scene) => withView(scene.query, value as ViewName)), signal);
+    this.#stat = new Select("Colour", (value) => this.#set((scene) => withStat(scene.query, value as MapStat)), signal);
+    this.#order = new Select("Order", (value) => state.set({ map_order: value as MapOrder }), signal);
+    this.#fold = new Select("Fold", (value) => this.#setFold(value as Fold), signal);
+    this.#log = new Select("Scale of the curve", (value) => state.set({ log_y: value === "log" }), signal);
+    const button = textButton("View", () => {}, signal);
+    button.classList.add("smdw-menu-button");
+    const choices = h(
+      "div",
+      { class: "smdw-choices" },
+      this.#shown.el,
+      this.#stat.el,
+      this.#order.el,
+      this.#fold.el,
+      this.#log.el,
+    );
+    const popover = new Popover(button, choices, context);
+    this.el = h(
+      "div",
+      { class: "smdw-toolbar", role: "toolbar", "aria-label": "Run Map" },
+      this.#query.el,
+      this.#found,
+      h("div", { class: "smdw-anchor smdw-view" }, button, popover.el),
+      h("span", { class: "smdw-space" }),
+      h(
+        "div",
+        { class: "smdw-map-legend", role: "img", "aria-label": "Legend" },
+        this.#low,
+        this.#bar,
+        this.#high,
+        h("span", { class: "smdw-key-nan" }),
+        h("span", {}, "NaN"),
+        h("span", { class: "smdw-key-unsaved" }),
+        h("span", {}, "not saved"),
+      ),
+    );
+  }
+
+  update(scene: Scene, results: QueryResults): void {
+    this.#scene = scene;
+    const { traits, run, query } = scene;
+    const found = results.failure || results.status;
+    setText(this.#found, found);
+    setVisible(this.#found, Boolean(found));
+    setAttributes(this.#found, {
+      title: results.approximate ? `${found}, from values of several steps together` : found,
+    });
+    this.#found.classList.toggle("smdw-error", results.failure !== "");
+    const { collections = new Map<string, number[]>(), names = [] } = run ?? {};
+    this.#query.update({
+      text: this.context.session.state.get("query"),
+      error: query.error,
+      words: tensorWords([...collections.keys()]),
+      names,
+      counts: collections,
+      note: tensorNote,
+    });
+    this.#shown.update(SHOWN, viewOf(query));
+    this.#stat.update(STATS, traits.map_stat);
+    this.#order.update(results.sorted ? BY_QUERY : ORDERS, results.sorted ? "query" : traits.map_order);
+    const fold: Fold = traits.map_fit
+      ? "fit"
+      : traits.unfolded === null
+        ? "finding"
+        : traits.unfolded.length === 0
+          ? "module"
+          : "some";
+    this.#fold.update(fold === "some" ? [...FOLDS, ["some", "Fold: some"]] : FOLDS, fold);
+    this.#log.update(
+      [
+        ["linear", "Curve: linear"],
+        ["log", "Curve: log"],
+      ],
+      traits.log_y ? "log" : "linear",
+    );
+    const { table, low, high } = legendOf(traits.map_stat, this.context.theme());
+    setText(this.#low, low);
+    setText(this.#high, high);
+    const stops: string[] = [];
+    for (let i = 0; i <= 16; i++) {
+      const at = 3 * Math.round((i / 16) * 255);
+      stops.push(`rgb(${table[at]},${table[at + 1]},${table[at + 2]})`);
+    }
+    const bars = `linear-gradient(to right, ${stops.join()})`;
+    if (bars !== this.#bars) this.#bar.style.background = this.#bars = bars;
+    setVisible(this.el, (scene.run?.steps.length ?? 0) > 0);
+  }
+
+  /** Puts the cursor into the query. */
+  focus(): void {
+    this.#query.focus();
+  }
+
+  #set(patch: (scene: Scene) => Partial<Traits>) {
+    const { session } = this.context;
+    session.state.set(patch(session.scene()));
+  }
+
+  #setFold(fold: Fold) {
+    const run = this.#scene?.run;
+    const patch = {
+      fit: { map_fit: true },
+      finding: { map_fit: false, unfolded: null },
+      module: { map_fit: false, unfolded: [] as string[] },
+      none: { map_fit: false, unfolded: run ? modulesOf(run.names, run.collections) : [] },
+      some: {},
+    }[fold];
+    this.context.session.state.set(patch);
+  }
+}

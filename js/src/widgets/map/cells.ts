@@ -1,0 +1,128 @@
+/** The cells of the Run Map on a canvas. They are drawn again only if what they show has changed. */
+
+import type { Survey } from "../../data/survey";
+import { type Line, LineMaker, StepBins } from "../../data/survey-lines";
+import { MapPainter } from "../../draw/map";
+import { h } from "../../lib/dom";
+import { IdleTimer } from "../../lib/idle-timer";
+import type { MapRow } from "../../lib/map-rows";
+import { Memo } from "../../lib/memo";
+import type { Scene } from "../../session/scene";
+import type { Context } from "../common/part";
+import type { MapList } from "./list";
+import type { MapScroll } from "./scroll";
+
+/** While zooming, cells that take longer to draw than this many milliseconds are stretched until the zoom rests. */
+const FAST = 12;
+const REST = 90;
+
+/** Codes at both ends of the colour scale: whole decades, so that it rarely changes while a run grows. */
+export function domainOf(survey: Survey | undefined): [number, number] {
+  if (!survey || survey.stat === "surprise" || survey.stat === "zeros" || survey.stat === "not_finite")
+    return [1, 65535];
+  const [lo, hi] = survey.extent() ?? [1, 65535];
+  const decade = 65534 / 50;
+  return [Math.floor((lo - 1) / decade) * decade + 1, Math.ceil((hi - 1) / decade) * decade + 1];
+}
+
+/** What decides how the cells look, beside the rows. */
+export interface CellsPicture {
+  survey: Survey | undefined;
+  domain: [number, number];
+  /** saved steps, ascending */
+  steps: ArrayLike<number>;
+  /** device pixels per pixel */
+  ratio: number;
+}
+
+export class MapCells {
+  readonly el = h("canvas", { "aria-hidden": "true" });
+  readonly #painter = new MapPainter();
+  readonly #idle: IdleTimer;
+  #lines = new Map<string, Line>();
+  #maker: LineMaker | undefined;
+  readonly #data = new Memo();
+  readonly #ends = new Memo();
+  readonly #look = new Memo();
+  /** the lines are those of other data, or of another part of the axis */
+  #renewed = false;
+  #zoomed = false;
+  /** ends of the axis for which the cells were drawn, and how long that took */
+  #drawn: [number, number] = [0, 1];
+  #cost = 0;
+  #stretched = false;
+
+  constructor(
+    private readonly context: Context,
+    private readonly list: MapList,
+    private readonly scroll: MapScroll,
+  ) {
+    this.#idle = new IdleTimer(context.signal);
+  }
+
+  update({ traits, stepAxis: axis }: Scene, { survey, domain, steps, ratio }: CellsPicture): void {
+    const theme = this.context.theme();
+    const width = axis.right - axis.left;
+    const { rowHeight, rows } = this.list;
+    const { top, height } = this.scroll;
+    if (this.#data.changed([survey, survey?.version, steps, width, ratio])) this.#renewed = true;
+    if (this.#ends.changed([axis.from, axis.to])) this.#zoomed = true;
+    const looks = this.#look.changed([top, rows, rowHeight, height, theme, domain]);
+    if (!this.#renewed && !this.#zoomed && !looks) return this.#stretch(axis.from, axis.to, width);
+    if (this.#zoomed && !this.#renewed && this.#cost > FAST && !this.#stretched) {
+      this.#stretch(axis.from, axis.to, width);
+      this.#idle.schedule(REST, () => {
+        this.#stretched = true;
+        this.context.redraw();
+      });
+      return;
+    }
+    this.#stretched = false;
+    if (this.#renewed || this.#zoomed) {
+      this.#renewed = this.#zoomed = false;
+      this.#lines = new Map();
+      const bins = new StepBins(steps, axis.from, axis.to, Math.max(1, Math.round(width * ratio)));
+      this.#maker = new LineMaker(this.context.session.store.surveys, survey, bins, Math.round(3 * ratio));
+    }
+    const [first, last] = this.scroll.range();
+    const y = this.scroll.y(first);
+    this.context.paint(() => {
+      const start = performance.now();
+      this.#painter.paint(
+        this.el,
+        {
+          lines: rows.slice(first, last).map((row) => this.#line(row)),
+          top: y,
+          rowHeight,
+          stat: traits.map_stat,
+          domain,
+          width,
+          height,
+          ratio,
+        },
+        theme,
+      );
+      this.#drawn = [axis.from, axis.to];
+      this.#stretch(axis.from, axis.to, width);
+      this.#cost = performance.now() - start;
+    });
+  }
+
+  #line(row: MapRow): Line {
+    let line = this.#lines.get(row.key);
+    if (!line) {
+      line = (this.#maker as LineMaker).make(row.tensors);
+      this.#lines.set(row.key, line);
+    }
+    return line;
+  }
+
+  /** Moves the cells that were drawn to where they are on the present axis. */
+  #stretch(from: number, to: number, width: number) {
+    const [start, end] = this.#drawn;
+    const scale = (end - start) / (to - from);
+    const shift = ((start - from) / (to - from)) * width;
+    const transform = scale === 1 && shift === 0 ? "" : `translateX(${shift}px) scaleX(${scale})`;
+    if (this.el.style.transform !== transform) this.el.style.transform = transform;
+  }
+}

@@ -1,0 +1,210 @@
+/** Which rows the Run Map shows, in which order, with which badges. */
+
+import type { Store } from "../../data/store";
+import type { Survey } from "../../data/survey";
+import { hasNotFinite, notFiniteLabel, Summaries, type Summary } from "../../data/survey-summary";
+import { defined } from "../../lib/defined";
+import { compareTrouble, type MapModel, type MapRow, type Trouble } from "../../lib/map-rows";
+import { Memo } from "../../lib/memo";
+import { naturalOrder } from "../../lib/natural-order";
+import type { MapFinding, Traits } from "../../protocol/types";
+import type { QueryResults } from "../../session/query-results";
+import type { Scene } from "../../session/scene";
+
+export interface Badges {
+  /** "NaN", "Inf" or "" */
+  notFinite: string;
+  /** number of steps at which a rule fired */
+  fired: number;
+}
+
+const SEVERITY: Record<MapFinding["kind"], number> = { not_finite: 4, spike: 3, rule: 2, stands_out: 1 };
+const FIRED = 2;
+
+/** Rows of a map in its usual height; rows of a smaller map grow to this height. */
+const FEW_ROWS = 24;
+const ROOMY = 20;
+/** More tensors than rows of one pixel fit are merged. */
+const LEAST_HEIGHT = 1;
+const MOST_HEIGHT = 4;
+
+export class MapList {
+  rows: readonly MapRow[] = [];
+  rowHeight = 14;
+  #tensors: readonly number[] = [];
+  #tensorsOf: readonly MapRow[] = [];
+  readonly #summaries = new Summaries();
+  summary: Summary = this.#summaries.of(undefined, 0);
+  /** changes with the rows; and with what is known of them */
+  version = 0;
+  readonly #found = new Set<string>();
+  readonly #modelMemo = new Memo();
+  readonly #rowsMemo = new Memo();
+  readonly #troubleMemo = new Memo();
+  readonly #summaryMemo = new Memo<Summary>();
+  #troubles: Trouble[] = [];
+  #fired = new Map<number, number>();
+
+  constructor(
+    private readonly store: Store,
+    private readonly results: QueryResults,
+  ) {}
+
+  get model(): MapModel {
+    return this.results.model;
+  }
+
+  /** The tensors of all rows, in their order. */
+  get tensors(): readonly number[] {
+    if (this.#tensorsOf !== this.rows) {
+      this.#tensorsOf = this.rows;
+      this.#tensors = [...new Set(this.rows.flatMap(({ tensors }) => tensors))];
+    }
+    return this.#tensors;
+  }
+
+  update(scene: Scene, survey: Survey | undefined, height: number, rowHeight: number): void {
+    const { traits, run } = scene;
+    this.results.update(scene);
+    const model = [traits.run, run?.namesVersion, this.store.restarts];
+    if (this.#modelMemo.changed(model)) this.#found.clear();
+    const inputs = [...model, survey, survey?.version];
+    const { summary } = this;
+    this.summary = this.#summaryMemo.of(inputs, () => this.#summaries.of(survey, this.model.names.length));
+    if (this.summary !== summary) this.version++;
+    this.#judge(scene, inputs);
+    const ordered = !this.results.sorted && traits.map_order !== "model" && traits.map_order !== "name";
+    const { map_order, map_fit } = traits;
+    const fitted = map_fit && Math.round(height);
+    const rows = [model, map_order, fitted, this.results.version, this.unfolded(traits), ordered && this.version];
+    if (this.#rowsMemo.changed(rows)) {
+      this.version++;
+      this.#make(traits, height);
+    }
+    if (!traits.map_fit)
+      this.rowHeight = Math.max(rowHeight, Math.min(ROOMY, Math.floor(height / (this.rows.length || 1))));
+  }
+
+  /** The chosen modules; else all of a small model, or that of the first finding. */
+  unfolded(traits: Traits): string[] {
+    if (traits.unfolded) return traits.unfolded;
+    if (this.model.mostRows <= FEW_ROWS) return this.model.modules.map(({ id }) => id);
+    const first = this.first(traits.run);
+    const module = first === undefined ? undefined : this.model.moduleOf(first);
+    // Findings come one after the other; rows that were unfolded stay so.
+    if (module) this.#found.add(module.id);
+    return [...this.#found];
+  }
+
+  /** The tensor of the first finding. */
+  first(run: number): number | undefined {
+    const finding = this.store.diagnoses.get(run)?.findings.find(({ tensor }) => tensor);
+    const index = finding ? this.model.names.indexOf(finding.tensor) : -1;
+    if (index >= 0) return index;
+    return this.store.findings.get(run)?.findings.find(({ tensors }) => tensors.length)?.tensors[0];
+  }
+
+  badges(row: Pick<MapRow, "tensors">): Badges {
+    let flag = 0;
+    let fired = 0;
+    for (const tensor of row.tensors) {
+      flag |= this.summary.flag[tensor] ?? 0;
+      fired = Math.max(fired, this.#fired.get(tensor) ?? 0);
+    }
+    return { notFinite: notFiniteLabel(flag), fired };
+  }
+
+  trouble(tensor: number): Trouble {
+    return this.#troubles[tensor] ?? { severity: 0, onset: Number.POSITIVE_INFINITY, amount: 0 };
+  }
+
+  #make(traits: Traits, height: number) {
+    const { model } = this;
+    const { matching, sorted } = this.results;
+    const shown = (index: number) => !matching || matching.has(index);
+    if (traits.map_fit) {
+      const order = this.#order(traits).filter(shown);
+      const rows = Math.max(1, Math.floor(height / LEAST_HEIGHT));
+      const each = Math.max(1, Math.ceil(order.length / rows));
+      const flat = model.flatRows(order);
+      // The height is divided among the rows, by fractions of a pixel.
+      this.rowHeight = Math.max(LEAST_HEIGHT, Math.min(MOST_HEIGHT, height / Math.ceil(order.length / each || 1)));
+      this.rows =
+        each === 1
+          ? flat
+          : flat
+              .filter((_, i) => i % each === 0)
+              .map((row, i) => ({ ...row, tensors: order.slice(i * each, (i + 1) * each) }));
+    } else if (traits.map_order === "model" && !sorted)
+      this.rows = model.rows(new Set(this.unfolded(traits)), matching);
+    else this.rows = model.flatRows(this.#order(traits).filter(shown));
+  }
+
+  #order({ map_order: order }: Traits): readonly number[] {
+    const { model } = this;
+    if (this.results.sorted) return this.results.rows ?? [];
+    if (order === "model") return model.order;
+    if (order === "name") return naturalOrder(model.names);
+    const by =
+      order === "suspicious"
+        ? (a: number, b: number) => compareTrouble(this.trouble(a), this.trouble(b))
+        : (a: number, b: number) => defined(this.summary.score[b]) - defined(this.summary.score[a]);
+    // Model order decides among equals.
+    return [...model.order].sort(by);
+  }
+
+  /** What is known of each tensor's trouble: from findings, firings of rules, and the survey itself. */
+  #judge({ traits }: Scene, inputs: readonly unknown[]) {
+    const findings = this.store.findings.get(traits.run)?.findings;
+    const rules = this.store.rulesOf(traits.run);
+    if (!this.#troubleMemo.changed([...inputs, findings, rules.map(({ version }) => version)])) return;
+    this.version++;
+    const { summary, model } = this;
+    const troubles = model.names.map((_, i): Trouble => {
+      const notFinite = hasNotFinite(defined(summary.flag[i]));
+      const onset = (notFinite ? summary.notFinite : summary.surprising)[i] as number;
+      const severity = notFinite ? SEVERITY.not_finite : Number.isFinite(onset) ? SEVERITY.stands_out : 0;
+      return { severity, onset, amount: defined(summary.score[i]) };
+    });
+    const exact = new Set<number>();
+    const worse = (tensor: number, severity: number, onset: number) => {
+      const trouble = troubles[tensor];
+      if (!trouble || severity < trouble.severity) return;
+      // Steps of the survey are those of its bins; findings and rules have the exact ones.
+      const known = exact.has(tensor) && severity === trouble.severity;
+      trouble.onset = known ? Math.min(trouble.onset, onset) : onset;
+      trouble.severity = severity;
+      exact.add(tensor);
+    };
+    const index = new Map(model.names.map((name, i) => [name, i]));
+    this.#fired = firedSteps(index, rules);
+    for (const { findings: steps } of rules)
+      for (const [step, list] of steps) for (const finding of list) worse(index.get(finding.tensor) ?? -1, FIRED, step);
+    for (const finding of findings ?? [])
+      for (const tensor of finding.tensors) {
+        worse(tensor, SEVERITY[finding.kind] ?? 0, finding.first);
+        if (finding.kind === "rule") this.#fired.set(tensor, Math.max(this.#fired.get(tensor) ?? 0, finding.count));
+      }
+    this.#troubles = troubles;
+  }
+}
+
+/** By tensor, the number of steps at which a rule fired on it. */
+function firedSteps(
+  index: ReadonlyMap<string, number>,
+  rules: readonly { findings: Map<number, { tensor: string }[]> }[],
+): Map<number, number> {
+  const steps = new Map<string, Set<number>>();
+  for (const { findings } of rules)
+    for (const [step, list] of findings)
+      for (const { tensor } of list) {
+        const known = steps.get(tensor) ?? new Set();
+        steps.set(tensor, known.add(step));
+      }
+  const out = new Map<number, number>();
+  for (const [name, set] of steps) {
+    const tensor = index.get(name);
+    if (tensor !== undefined) out.set(tensor, set.size);
+  }
+  return out;
+}

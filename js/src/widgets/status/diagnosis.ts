@@ -1,0 +1,197 @@
+/** What is wrong with the run, in one sentence whose parts lead to the tensor and step that show it. */
+import { defined } from "../../lib/defined";
+import { h, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
+import { count } from "../../lib/format";
+import { Memo } from "../../lib/memo";
+import type { Clause, DiagnosisFinding, DiagnosisHead, FindingsHead } from "../../protocol/types";
+import type { Scene } from "../../session/scene";
+import type { Context, Part } from "../common/part";
+import { Popover } from "../common/popover";
+
+const MARKS: Record<string, string> = { problem: "\u25b2", warning: "\u25b3", note: "\u25cb" };
+/** Screen readers announce changes at most this often, in milliseconds. */
+const ANNOUNCE_EVERY = 10_000;
+
+/** One sentence of the bar. */
+interface Item {
+  level: string;
+  /** its number among the findings or the notes */
+  position: string;
+  clauses: readonly Clause[];
+  details: readonly string[];
+}
+
+export class DiagnosisBar implements Part {
+  readonly el: HTMLElement;
+  readonly #mark = h("span", { class: "smdw-diagnosis-mark", "aria-hidden": "true" });
+  readonly #sentence = h("span", { class: "smdw-diagnosis-sentence" });
+  readonly #announced = h("span", { class: "smdw-sr", role: "status" });
+  readonly #position = h("span", { class: "smdw-quiet smdw-diagnosis-position" });
+  readonly #previous: HTMLButtonElement;
+  readonly #next: HTMLButtonElement;
+  readonly #more: Popover;
+  readonly #details = h("div", { class: "smdw-diagnosis-details" });
+  readonly #links: { button: HTMLButtonElement; clause: Clause }[] = [];
+  #items: readonly Item[] = [];
+  #at = 0;
+  readonly #shown = new Memo();
+  readonly #described = new Memo();
+  #announcedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(private readonly context: Context) {
+    const { signal } = context;
+    this.#previous = keyButton("p", "Previous finding", () => this.turn(-1), signal);
+    this.#next = keyButton("n", "Next finding", () => this.turn(1), signal);
+    const more = textButton("Details", () => {}, signal);
+    this.#more = new Popover(more, this.#details, context);
+    this.el = h(
+      "section",
+      { class: "smdw-diagnosis", "aria-label": "Diagnosis" },
+      this.#mark,
+      this.#sentence,
+      this.#announced,
+      h(
+        "div",
+        { class: "smdw-tools" },
+        h("div", { class: "smdw-anchor" }, more, this.#more.el),
+        this.#position,
+        this.#previous,
+        this.#next,
+      ),
+    );
+  }
+
+  update({ run, traits }: Scene): void {
+    const { store } = this.context.session;
+    const diagnosis = store.diagnoses.get(traits.run);
+    const survey = store.findings.get(traits.run);
+    const started = run !== undefined && run.steps.length > 0;
+    // Where nothing judges the run, as in an old page, there is no bar.
+    setVisible(this.el, started && (diagnosis !== undefined || survey !== undefined));
+    if (!run || (!diagnosis && !survey)) return;
+    this.#items = itemsOf(diagnosis, survey);
+    this.#at = Math.min(this.#at, this.#items.length - 1);
+    const item = defined(this.#items[this.#at]);
+    this.#show(item.clauses);
+    this.el.dataset.severity = item.level;
+    setText(this.#mark, MARKS[item.level] ?? "");
+    setVisible(this.#mark, item.level !== "");
+    const several = this.#items.length > 1;
+    setText(this.#position, item.position);
+    setAttributes(this.#position, { title: item.position || undefined });
+    setVisible(this.#previous, several);
+    setVisible(this.#next, several);
+    const { details } = item;
+    setVisible(this.#more.button, details.length > 0);
+    if (!details.length && this.#more.open) this.#more.show(false);
+    this.#describe(details);
+  }
+
+  /** Shows the next or the previous finding, and goes to it. */
+  turn(by: 1 | -1): boolean {
+    const n = this.#items.length;
+    if (n === 0) return false;
+    this.#at = n === 1 ? 0 : (this.#at + by + n) % n;
+    const item = this.#items[this.#at];
+    const place = item?.clauses.find((clause) => clause.tensor || clause.step !== null);
+    if (place) this.#go(place);
+    this.context.redraw();
+    return true;
+  }
+
+  #show(clauses: readonly Clause[]) {
+    if (!this.#shown.changed(clauses)) return;
+    const had = this.#links.some(({ button }) => button.matches(":focus"));
+    this.#links.length = 0;
+    this.#sentence.replaceChildren(
+      // The spaces and points between clauses are in their texts.
+      ...clauses.map((clause) => {
+        const place = placeOf(clause);
+        if (!place) return setCode(h("span", {}), clause.text);
+        const button = h("button", { type: "button", class: "smdw-link", title: place });
+        button.addEventListener("click", () => this.#go(clause), { signal: this.context.signal });
+        this.#links.push({ button, clause });
+        return setCode(button, clause.text);
+      }),
+    );
+    if (had) this.#links[0]?.button.focus();
+    setAttributes(this.#sentence, { title: this.#sentence.textContent ?? "" });
+    this.#announce();
+  }
+
+  #announce() {
+    const wait = this.#announcedAt + ANNOUNCE_EVERY - performance.now();
+    const say = () => {
+      this.#announcedAt = performance.now();
+      setText(this.#announced, this.#sentence.textContent ?? "");
+    };
+    if (wait <= 0) return say();
+    const timer = setTimeout(say, wait);
+    this.context.signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  }
+
+  #describe(lines: readonly string[]): void {
+    if (!this.#described.changed(lines)) return;
+    this.#details.replaceChildren(
+      ...lines.map((line, i) => setCode(h("p", { class: i === lines.length - 1 ? "smdw-quiet" : undefined }), line)),
+    );
+  }
+
+  #go({ tensor, step }: Clause): void {
+    this.context.session.state.set({
+      ...(tensor ? { tensor } : {}),
+      ...(step === null ? {} : { step, mode: "" as const, follow: false }),
+    });
+  }
+}
+
+/** Findings and notes, with their numbers; before them a summary, if there is no finding. */
+function itemsOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | undefined): Item[] {
+  const { findings = [], notes = [], withdrawn = [] } = diagnosis ?? {};
+  const of = (n: number) => (findings.length > 1 || notes.length ? ` of ${count(n)}` : "");
+  const items = [
+    ...findings.map((finding, i) =>
+      ofFinding(finding, withdrawn, of(findings.length) && `${i + 1}${of(findings.length)}`),
+    ),
+    ...notes.map((note, i) => ofFinding(note, [], `Note ${i + 1}${of(notes.length)}`)),
+  ];
+  return findings.length
+    ? items
+    : [{ level: "", clauses: summaryOf(diagnosis, survey), details: [], position: "" }, ...items];
+}
+
+function summaryOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | undefined): readonly Clause[] {
+  if (diagnosis && diagnosis.state !== "reading") return [{ text: diagnosis.summary, tensor: "", step: null }];
+  if (survey?.sentence.length) return survey.sentence;
+  return [{ text: "Looking for faults\u2026", tensor: "", step: null }];
+}
+
+function ofFinding(finding: DiagnosisFinding, withdrawn: readonly string[], position: string): Item {
+  const { level, title, tensor, first, text, explains, advice, about } = finding;
+  return {
+    level,
+    position,
+    clauses: [{ text: title, tensor, step: first }],
+    details: [`${text} ${explains}`.trim(), `Try: ${advice}`, ...withdrawn.map((each) => `Withdrawn: ${each}`), about],
+  };
+}
+
+/** Where a clause leads, in words; "" if it names no tensor or step of the run. */
+const placeOf = ({ tensor, step }: Clause) =>
+  [tensor && `Show ${tensor}`, step !== null && `${tensor ? "at" : "Go to"} step ${count(step)}`]
+    .filter(Boolean)
+    .join(" ");
+
+/** A button that names its key. */
+export function keyButton(key: string, label: string, onClick: () => void, signal: AbortSignal): HTMLButtonElement {
+  const title = `${label} (${key})`;
+  const button = h("button", { type: "button", class: "smdw-button smdw-key", "aria-label": label, title }, key);
+  button.addEventListener("click", onClick, { signal });
+  return button;
+}
+
+/** Sets a text in which names are between backticks. */
+function setCode<E extends HTMLElement>(el: E, text: string): E {
+  el.replaceChildren(...text.split("`").map((part, i) => h(i % 2 ? "code" : "span", {}, part)));
+  return el;
+}
