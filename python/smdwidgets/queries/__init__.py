@@ -27,7 +27,8 @@ def query(
 ) -> QueryResult:
     """Find tensors with a query: ``layers.*.q_proj | l2 | top 12 by change``.
 
-    The statistics are those of :meth:`smdwidgets.Trial.statistics`; only those of the tensors that the query selects are read.
+    The statistics are those of :meth:`smdwidgets.Trial.statistics`; only those of the tensors that the query selects
+    are read.
 
     Args:
         run: a trial, or its path.

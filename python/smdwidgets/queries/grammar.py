@@ -1,32 +1,40 @@
 """The grammar of queries: ``layers.*.q_proj | l2 | top 12 by change``.
 
-``docs/query.md`` describes it. JavaScript has the same parser in ``js/src/query/``; `tests/vectors/query.json` has cases that
-both pass, and a test compares both on random texts.
+``docs/query.md`` describes it. JavaScript has the same parser in ``js/src/query/``; `tests/vectors/query.json` has
+cases that both pass, and a test compares both on random texts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn, Protocol
 
+from smdwidgets._patterns import Glob, PatternError, Regex
+from smdwidgets._text import folded
 from smdwidgets.exceptions import QueryError
-from smdwidgets.queries.pattern import Glob, PatternError, Regex
-from smdwidgets.queries.words import SPACES, closest, folded, quoted
+from smdwidgets.queries.words import SPACES, closest, quoted
 
 #: Maximum characters of a query.
 LONGEST: Final = 10_000
 _LARGEST: Final = 2**53 - 1
-_SIGNS: Final = "<>=!"
-_OPERATORS: Final = ("<", "<=", ">", ">=", "=", "!=", "==")
+#: Depth of groups and negations.
+_DEEPEST: Final = 50
+#: Characters of a tag such as that of ``min(tag)``.
+_LONGEST_TAG: Final = 200
+_SIGNS: Final = "<>=!~"
+_QUOTES: Final = "\"'`"
+_OPERATORS: Final = ("<", "<=", ">", ">=", "=", "!=", "==", "~")
 _MEANT: Final = {"=>": ">=", "=<": "<=", "<>": "!=", "=!": "!=", "!": "!=", "===": "=", "!==": "!="}
 #: What a backslash makes literal in a glob.
 _ESCAPED: Final = '|*\\"/@'
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?")
 _WHOLE: Final = re.compile(r"[0-9]+")
 _INFINITE: Final = {"inf": 1.0, "+inf": 1.0, "-inf": -1.0, "infinity": 1.0, "+infinity": 1.0, "-infinity": -1.0}
+_MISSING: Final = ("nan", "none")
 _END: Final = "'|' or the end"
+_STAGES: Final = ("top", "sort", "steps", "as")
 
 
 class Vocabulary(Protocol):
@@ -52,6 +60,9 @@ class Vocabulary(Protocol):
     def collections(self) -> Iterable[str]:
         """Names of collections."""
 
+    def is_text(self, key: str) -> bool:
+        """Return whether a column has strings, in which patterns can be found."""
+
 
 class Literal(NamedTuple):
     """A value to compare with: its text, and its number if it is one.
@@ -63,12 +74,47 @@ class Literal(NamedTuple):
     number: float | None
 
 
-class Filter(NamedTuple):
-    """Keep the rows whose key compares."""
+class Names(NamedTuple):
+    """The rows in whose names a pattern is found.
+
+    ``start`` and ``end`` are those of the pattern in the query.
+    """
+
+    pattern: Glob | Regex
+    start: int
+    end: int
+
+
+class Members(NamedTuple):
+    """The rows of a collection."""
+
+    collection: str
+
+
+class Comparison(NamedTuple):
+    """The rows whose key compares, and the place of the value in the query.
+
+    The value of the operator ``~`` is a pattern.
+    """
 
     key: str
     operator: str
-    value: Literal
+    value: Literal | Glob | Regex
+    start: int
+    end: int
+
+
+class Combination(NamedTuple):
+    """Conditions that are combined by ``and``, ``or`` or ``not``.
+
+    ``not`` has a single part.
+    """
+
+    word: str
+    parts: tuple[Condition, ...]
+
+
+Condition = Names | Members | Comparison | Combination
 
 
 class Order(NamedTuple):
@@ -86,17 +132,24 @@ class Order(NamedTuple):
 class Query:
     """A parsed query."""
 
-    #: The rows whose names match; None: all.
-    pattern: Glob | Regex | None = None
-    collection: str | None = None
-    stages: list[Filter | Order] = field(default_factory=list)
+    stages: list[Condition | Order] = field(default_factory=list)
     statistic: str | None = None
     steps: tuple[int, int | None] | None = None
     view: str | None = None
 
+    def conditions(self) -> Iterator[Names | Members | Comparison | Order]:
+        """Yield the stages, with the parts of combinations, in the order of the text."""
+        parts = [*reversed(self.stages)]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, Combination):
+                parts += reversed(part.parts)
+            else:
+                yield part
+
 
 class _Token(NamedTuple):
-    """``kind`` is "word", "text" (in quotes), "sign" or "dots"."""
+    """``kind`` is "word", "text" (in quotes), "sign", "dots" or "parenthesis"."""
 
     kind: str
     value: str
@@ -116,6 +169,8 @@ class _Parser:
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
         self._text, self._at, self._vocabulary = text, 0, vocabulary
         self._query = Query()
+        #: Open groups.
+        self._groups = 0
 
     def parse(self) -> Query:
         if len(self._text) > LONGEST:
@@ -125,7 +180,7 @@ class _Parser:
             if self._starts_stage():
                 self._stage()
             else:
-                self._select()
+                self._filter(names=True)
         while self._at < len(self._text):  # at a bar
             bar = self._at
             self._at += 1
@@ -147,14 +202,30 @@ class _Parser:
         while self._peek() in SPACES:
             self._at += 1
 
+    def _keyword(self, *words: str) -> str:
+        """Read one of these words; return "" if there is none.
+
+        A word ends at a space, a parenthesis or a bar.
+        """
+        self._skip()
+        for word in words:
+            end = self._at + len(word)
+            if folded(self._text[self._at : end]) == word and self._text[end : end + 1] in (*SPACES, *"()|", ""):
+                self._at = end
+                return word
+        return ""
+
     def _token(self) -> _Token | None:
         """Read the next token of a stage; None at its end."""
         self._skip()
         start, char = self._at, self._peek()
         if char in ("", "|"):
             return None
-        if char == '"':
+        if char in _QUOTES:
             return self._quoted()
+        if char in "()":
+            self._at += 1
+            return _Token("parenthesis", char, start, self._at)
         if char in _SIGNS:
             while self._peek() and self._peek() in _SIGNS:
                 self._at += 1
@@ -162,24 +233,48 @@ class _Parser:
         if self._text.startswith("..", start):
             self._at += 2
             return _Token("dots", "..", start, self._at)
-        while (char := self._peek()) and char not in SPACES and char not in '|"' and char not in _SIGNS:
+        letters = []
+        while (char := self._peek()) and char not in SPACES and char not in '|")' and char not in _SIGNS:
             if self._text.startswith("..", self._at):
                 break
+            letters.append((self._tag() if char == "(" else None) or char)
             self._at += 1
-        return _Token("word", self._text[start : self._at], start, self._at)
+        return _Token("word", "".join(letters), start, self._at)
+
+    def _tag(self) -> str | None:
+        """Read the parenthesis of ``min(tag)`` without quotes; None if it is not closed."""
+        letters, depth, index = [], 0, self._at
+        while index < min(len(self._text), self._at + _LONGEST_TAG):
+            char = self._text[index]
+            if char == "|":
+                return None
+            if char in _QUOTES:
+                end = self._text.find(char, index + 1, self._at + _LONGEST_TAG)
+                if end < 0:
+                    return None
+                letters.append(self._text[index + 1 : end])
+                index = end
+            else:
+                letters.append(char)
+                depth += (char == "(") - (char == ")")
+            if depth == 0:
+                self._at = index
+                return "".join(letters)
+            index += 1
+        return None
 
     def _quoted(self) -> _Token:
-        start, found = self._at, []
+        start, quote, letters = self._at, self._peek(), []
         self._at += 1
-        while (char := self._peek()) != '"':
+        while (char := self._peek()) != quote:
             if not char:
-                self._fail("Missing closing '\"'.", start, len(self._text))
-            if char == "\\" and self._text[self._at + 1 : self._at + 2] in ('"', "\\"):
+                self._fail(f"Missing closing '{quote}'.", start, len(self._text))
+            if char == "\\" and self._text[self._at + 1 : self._at + 2] in (quote, "\\"):
                 self._at += 1
-            found.append(self._peek())
+            letters.append(self._peek())
             self._at += 1
         self._at += 1
-        return _Token("text", "".join(found), start, self._at)
+        return _Token("text", "".join(letters), start, self._at)
 
     def _ends(self, *candidates: str) -> None:
         """Fail unless the stage ends here."""
@@ -200,58 +295,131 @@ class _Parser:
             self._fail(f"Expected {what} after {quoted(self._source(before))}.", before.end, before.end)
         return token
 
-    # ---------------------------------------------------------------------------------------------------------- select
+    # ------------------------------------------------------------------------------------------------------ conditions
 
-    def _starts_stage(self) -> bool:
-        """Return whether the first part is a stage."""
+    def _filter(self, names: bool) -> None:
+        self._query.stages.append(self._condition(0, names))
+        self._ends("and", "or")
+
+    def _condition(self, depth: int, names: bool) -> Condition:
+        """Read a condition.
+
+        ``depth`` is that of groups and negations, ``names`` whether a pattern of names can be a part.
+        """
+        return self._combined("or", depth, lambda: self._combined("and", depth, lambda: self._part(depth, names)))
+
+    def _combined(self, word: str, depth: int, read: Callable[[], Condition]) -> Condition:
+        parts = [read()]
+        while self._keyword(word):
+            self._operand(word)
+            parts.append(read())
+        return parts[0] if len(parts) == 1 else Combination(word, tuple(parts))
+
+    def _operand(self, before: str) -> None:
+        """Fail if no part of a condition follows a word."""
+        begin = self._at
+        self._skip()
+        if self._peek() in ("", "|", ")"):
+            self._fail(f"Expected a condition after '{before}'.", begin, begin)
+
+    def _part(self, depth: int, names: bool) -> Condition:
+        self._skip()
+        start = self._at
+        negated = bool(self._keyword("not"))
+        if not negated and self._peek() != "(":
+            return self._comparison() if not names or self._starts_comparison() else self._names()
+        if depth == _DEEPEST:
+            self._fail("Conditions are nested too deeply.", start, start + 1)
+        if negated:
+            self._operand("not")
+            return Combination("not", (self._part(depth + 1, names),))
+        self._at += 1
+        self._operand("(")
+        self._groups += 1
+        inner = self._condition(depth + 1, names)
+        self._groups -= 1
+        self._skip()
+        if self._peek() != ")":
+            if self._at < len(self._text) and self._peek() != "|":
+                self._ends("and", "or")
+            self._fail("Missing closing ')'.", start, start + 1)
+        self._at += 1
+        return inner
+
+    def _lookahead(self) -> tuple[_Token | None, bool, bool]:
+        """Return the next token, whether a space follows it, and whether an operator does.
+
+        Nothing is read.
+        """
         begin = self._at
         if self._peek() in ("/", "@"):
-            return False
+            return None, False, False
         first = self._token()
         spaced = self._peek() in SPACES
         self._skip()
         signed = self._peek() != "" and self._peek() in _SIGNS
         self._at = begin
-        if first is None or first.kind not in ("word", "text"):
+        return (first, spaced, signed) if first is not None and first.kind in ("word", "text") else (None, False, False)
+
+    def _starts_stage(self) -> bool:
+        """Return whether the first part is a stage other than a condition."""
+        first, spaced, signed = self._lookahead()
+        return first is not None and first.kind == "word" and spaced and not signed and folded(first.value) in _STAGES
+
+    def _starts_comparison(self) -> bool:
+        first, spaced, signed = self._lookahead()
+        if first is None or not signed:
             return False
-        if signed:
-            return spaced or first.kind == "text" or self._known(first.value, self._vocabulary.keys) is not None
-        return first.kind == "word" and spaced and folded(first.value) in ("top", "sort", "steps", "as")
+        return spaced or first.kind == "text" or self._named(first.value, self._vocabulary.keys) is not None
 
-    def _select(self) -> None:
-        char = self._peek()
-        if char == "/":
-            self._regex()
-        elif char == "@":
-            self._collection()
-        elif char == '"':
-            self._query.pattern = Glob([self._quoted().value])
-        else:
-            self._glob()
-        self._ends()
-
-    def _glob(self) -> None:
-        parts = [""]
+    def _names(self) -> Condition:
+        if self._peek() == "@":
+            return self._collection()
         start = self._at
-        end = len(self._text)
-        while self._at < end and self._peek() != "|":
-            char = self._peek()
+        pattern = self._glob() if self._peek() not in "/" + _QUOTES else self._pattern()
+        return Names(pattern, start, self._at)
+
+    def _pattern(self) -> Glob | Regex:
+        """Read a regular expression, a text in quotes, or a word."""
+        if self._peek() == "/":
+            return self._regex()
+        token = self._token()
+        assert token is not None
+        if token.kind not in ("word", "text"):
+            self._fail(f"Expected a pattern, got {quoted(token.value)}.", token.start, token.end)
+        return Glob([token.value] if token.kind == "text" else token.value.split("*"))
+
+    def _glob(self) -> Glob:
+        """Read text up to a bar, ``and``, ``or``, or the parenthesis that closes a group."""
+        parts, start, depth = [""], self._at, 0
+        while (char := self._peek()) not in ("", "|"):
             if char == "\\" and self._text[self._at + 1 : self._at + 2] in (*_ESCAPED,):
                 self._at += 1
                 parts[-1] += self._peek()
                 start = self._at + 1
             elif char == "*":
                 parts.append("")
+            elif (char in SPACES and self._text[self._at - 1] not in SPACES and self._ends_glob()) or (
+                char == ")" and self._groups and depth == 0
+            ):
+                break
             else:
+                depth += (char == "(") - (char == ")" and depth > 0)
                 parts[-1] += char
             self._at += 1
         # Spaces at the end are not a part of it.
         while self._at > start and self._text[self._at - 1] in SPACES:
             self._at -= 1
             parts[-1] = parts[-1][:-1]
-        self._query.pattern = Glob(parts)
+        return Glob(parts)
 
-    def _regex(self) -> None:
+    def _ends_glob(self) -> bool:
+        begin = self._at
+        word = self._keyword("and", "or")
+        self._at = begin
+        return bool(word)
+
+    def _regex(self) -> Regex:
         start = self._at
         self._at += 1
         while (char := self._peek()) != "/":
@@ -263,26 +431,54 @@ class _Parser:
         if not pattern:
             self._fail("Invalid regular expression: it is empty.", start, self._at)
         try:
-            self._query.pattern = Regex(pattern, start + 1)
+            return Regex(pattern, start + 1)
         except PatternError as error:
             self._fail(f"Invalid regular expression: {error.reason}.", error.start, error.end)
 
-    def _collection(self) -> None:
-        at = self._at
+    def _collection(self) -> Members:
+        start = self._at
         self._at += 1
         token = self._token() if self._peek() not in SPACES else None
         if token is None or token.kind not in ("word", "text"):
-            self._fail("Expected the name of a collection after '@'.", at + 1, at + 1)
+            self._fail("Expected the name of a collection after '@'.", start + 1, start + 1)
         names = [*self._vocabulary.collections]
-        known = self._known(token.value, names)
-        if known is None:
+        name = self._named(token.value, names)
+        if name is None:
             self._fail_at(token, f"Unknown collection {quoted(token.value)}.", names)
-        self._query.collection = known
+        return Members(name)
+
+    def _comparison(self) -> Comparison:
+        first = self._token()
+        assert first is not None
+        key = self._key_of(first)
+        sign = self._expect("an operator such as '<'", first)
+        if sign.kind != "sign":
+            self._fail(f"Expected an operator such as '<', got {quoted(self._source(sign))}.", sign.start, sign.end)
+        if sign.value not in _OPERATORS:
+            self._fail(f"Unknown operator {quoted(sign.value)}.", sign.start, sign.end, _MEANT.get(sign.value))
+        operator = "=" if sign.value == "==" else sign.value
+        begin = self._at
+        token = self._expect("a pattern" if operator == "~" else "a value", sign)
+        if operator == "~":
+            if not self._vocabulary.is_text(key):
+                self._fail(f"'~' needs strings, and {quoted(key)} has numbers.", sign.start, sign.end, "=")
+            self._at = begin
+            self._skip()
+            return Comparison(key, operator, self._pattern(), token.start, self._at)
+        if token.kind not in ("word", "text"):
+            self._fail(f"Expected a value, got {quoted(token.value)}.", token.start, token.end)
+        value = Literal(token.value, _number(token.value) if token.kind == "word" else None)
+        if operator not in ("=", "!="):
+            if value.number is None:
+                self._fail(f"'{operator}' needs a number, got {quoted(self._source(token))}.", token.start, token.end)
+            if value.number != value.number:
+                self._fail(f"'{operator}' cannot compare with nan; use = or !=.", token.start, token.end)
+        return Comparison(key, operator, value, token.start, token.end)
 
     # ---------------------------------------------------------------------------------------------------------- stages
 
     @staticmethod
-    def _known(word: str, names: Sequence[str]) -> str | None:
+    def _named(word: str, names: Sequence[str]) -> str | None:
         """Return the name that a word means: the same one, or one of another case."""
         if word in names:
             return word
@@ -290,16 +486,17 @@ class _Parser:
         return next((name for name in names if folded(name) == lower), None)
 
     def _stage(self) -> None:
+        begin = self._at
+        negated = bool(self._keyword("not"))
+        _, _, signed = self._lookahead()
+        if negated or signed or self._peek() == "(":
+            self._at = begin
+            self._filter(names=False)
+            return
         first = self._token()
         assert first is not None
         if first.kind not in ("word", "text"):
             self._fail(f"Expected a stage, got {quoted(first.value)}.", first.start, first.end)
-        begin = self._at
-        second = self._token()
-        if second is not None and second.kind == "sign":
-            self._filter(first, second)
-            return
-        self._at = begin
         vocabulary = self._vocabulary
         word = folded(first.value) if first.kind == "word" else ""
         if word == "top":
@@ -310,47 +507,30 @@ class _Parser:
             self._steps(first)
         elif word == "as" and vocabulary.views:
             self._as(first)
-        elif word and (statistic := self._known(first.value, vocabulary.statistics)):
+        elif word and (statistic := self._named(first.value, vocabulary.statistics)):
             if self._query.statistic is not None:
                 self._fail_at(first, f"Two statistics: '{self._query.statistic}' and '{statistic}'.")
             self._query.statistic = statistic
             self._ends()
-        elif self._known(first.value, vocabulary.keys) is not None:
-            found = self._expect("an operator such as '<'", first)
-            self._fail(f"Expected an operator such as '<', got {quoted(self._source(found))}.", found.start, found.end)
+        elif self._named(first.value, vocabulary.keys) is not None:
+            token = self._expect("an operator such as '<'", first)
+            self._fail(f"Expected an operator such as '<', got {quoted(self._source(token))}.", token.start, token.end)
         else:
             self._fail_at(first, f"Unknown word {quoted(first.value)}.", self._words())
 
     def _words(self) -> list[str]:
         vocabulary = self._vocabulary
         stages = ["top", "sort", *(["steps"] if vocabulary.has_steps else []), *(["as"] if vocabulary.views else [])]
-        return [*stages, *vocabulary.statistics, *vocabulary.keys]
+        return [*stages, "not", *vocabulary.statistics, *vocabulary.keys]
 
     def _key(self, before: _Token) -> str:
         return self._key_of(self._expect("a key", before))
 
     def _key_of(self, token: _Token) -> str:
-        known = self._known(token.value, self._vocabulary.keys) if token.kind in ("word", "text") else None
+        known = self._named(token.value, self._vocabulary.keys) if token.kind in ("word", "text") else None
         if known is None:
             self._fail_at(token, f"Unknown key {quoted(self._source(token))}.", self._vocabulary.keys)
         return known
-
-    def _filter(self, first: _Token, sign: _Token) -> None:
-        key = self._key_of(first)
-        if sign.value not in _OPERATORS:
-            self._fail(f"Unknown operator {quoted(sign.value)}.", sign.start, sign.end, _MEANT.get(sign.value))
-        operator = "=" if sign.value == "==" else sign.value
-        token = self._expect("a value", sign)
-        if token.kind not in ("word", "text"):
-            self._fail(f"Expected a value, got {quoted(token.value)}.", token.start, token.end)
-        value = Literal(token.value, _number(token.value) if token.kind == "word" else None)
-        if operator not in ("=", "!="):
-            if value.number is None:
-                self._fail(f"'{operator}' needs a number, got {quoted(self._source(token))}.", token.start, token.end)
-            if value.number != value.number:
-                self._fail(f"'{operator}' cannot compare with nan; use = or !=.", token.start, token.end)
-        self._query.stages.append(Filter(key, operator, value))
-        self._ends()
 
     def _top(self, first: _Token) -> None:
         token = self._expect("a number", first)
@@ -405,7 +585,7 @@ class _Parser:
             self._fail_at(first, "'as' is given twice.")
         views = self._vocabulary.views
         token = self._expect(f"one of {', '.join(views)}", first)
-        known = self._known(token.value, views) if token.kind == "word" else None
+        known = self._named(token.value, views) if token.kind == "word" else None
         if known is None:
             message = f"Unknown view {quoted(self._source(token))}; choose from {', '.join(views)}."
             self._fail_at(token, message, views)
@@ -417,7 +597,7 @@ def _number(word: str) -> float | None:
     lower = folded(word)
     if lower in _INFINITE:
         return _INFINITE[lower] * float("inf")
-    if lower == "nan":
+    if lower in _MISSING:
         return float("nan")
     return float(lower) if _NUMBER.fullmatch(lower) else None
 

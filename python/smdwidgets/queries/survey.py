@@ -63,7 +63,7 @@ class _SurveyStatistics:
     def values(self, statistic: str, rows: Sequence[int], query: Query) -> list[list[float]]:
         """Return the values of tensors at the steps of the query that were read.
 
-        Of a run with too many records to hold, they are the extremes of several steps each.
+        For a run with too many records to hold, they are the extremes of several steps each.
         """
         if statistic not in _COLUMNS:
             return self._other.values(statistic, rows, query)

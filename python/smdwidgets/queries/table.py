@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from smdwidgets.queries.grammar import Filter, Order, Query, Vocabulary, parse
-from smdwidgets.queries.words import folded, natural_key
+from smdwidgets._patterns import Glob, Regex
+from smdwidgets._text import folded, natural_key
+from smdwidgets.exceptions import QueryError
+from smdwidgets.queries.grammar import (
+    Combination,
+    Comparison,
+    Condition,
+    Literal,
+    Members,
+    Names,
+    Order,
+    Query,
+    Vocabulary,
+    parse,
+)
+from smdwidgets.queries.words import closest, quoted
 
 #: A cell: a number, a text, or None if the value is missing.
 Cell = float | str | None
@@ -21,6 +36,9 @@ _OF_STATISTIC: Final = ("first", "last", "worst")
 _LARGEST_IS_WORST: Final = frozenset({"zeros", "nonfinite", "surprise"})
 #: Statistics that are compared by their ratio.
 _RATIOS: Final = frozenset({"size", "l2", "update"})
+#: Where the parts of a name end, and parts that need no quotes in a query.
+_SEPARATORS: Final = re.compile(r"[./]")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_:.\-]+(/[A-Za-z0-9_:.\-]+)*")
 
 
 class Table(Vocabulary, Protocol):
@@ -61,27 +79,88 @@ def evaluate(table: Table, text: str) -> Selection:
     ['c', 'b']
     """
     query = parse(text, table)
-    rows = _selected(table, query)
+    _check_names(table.names, query, text)
+    rows = [*range(len(table.names))]
     for stage in query.stages:
-        cells = table.cells(stage.key, rows, query)
-        if isinstance(stage, Filter):
-            rows = [row for row, cell in zip(rows, cells, strict=True) if _compares(cell, stage)]
+        if isinstance(stage, Order):
+            rows = _ordered(table, rows, table.cells(stage.key, rows, query), stage)[: stage.limit]
         else:
-            rows = _ordered(table, rows, cells, stage)[: stage.limit]
-    keys = dict.fromkeys([*table.columns, *(stage.key for stage in query.stages)])
+            rows = _selected(table, stage, rows, query)
+    compared = [part.key for part in query.conditions() if isinstance(part, Comparison | Order)]
+    keys = dict.fromkeys([*table.columns, *compared])
     return Selection(query, rows, {key: table.cells(key, rows, query) for key in keys})
 
 
-def _selected(table: Table, query: Query) -> list[int]:
-    if query.collection is not None:
-        return sorted(table.members(query.collection))
-    pattern = query.pattern
-    return [row for row, name in enumerate(table.names) if pattern is None or pattern.matches(name)]
+def _selected(table: Table, condition: Condition, rows: list[int], query: Query) -> list[int]:
+    """Return the rows for which a condition is true.
+
+    Cells are read only of rows that depend on them.
+    """
+    match condition:
+        case Names(pattern):
+            return [row for row in rows if pattern.matches(table.names[row])]
+        case Members(collection):
+            members = frozenset(table.members(collection))
+            return [row for row in rows if row in members]
+        case Comparison(key):
+            cells = table.cells(key, rows, query)
+            return [row for row, cell in zip(rows, cells, strict=True) if _compares(cell, condition)]
+        case Combination("and", parts):
+            for part in parts:
+                rows = _selected(table, part, rows, query)
+            return rows
+        case Combination("not", (part,)):
+            left_out = frozenset(_selected(table, part, rows, query))
+            return [row for row in rows if row not in left_out]
+    selected: set[int] = set()
+    for part in condition.parts:
+        selected |= {*_selected(table, part, [row for row in rows if row not in selected], query)}
+    return [row for row in rows if row in selected]
 
 
-def _compares(cell: Cell, stage: Filter) -> bool:
+def _check_names(names: Sequence[str], query: Query, text: str) -> None:
+    """Raise QueryError if a pattern of the query is found in no name.
+
+    A table without rows has no names to check.
+    """
+    for part in query.conditions() if names else ():
+        match part:
+            case Names(pattern, start, end) if not any(map(pattern.matches, names)):
+                raise _no_name(names, pattern, text, start, end)
+            case Comparison("name", "~", Glob() | Regex() as pattern, start, end) if not any(
+                map(pattern.matches, names)
+            ):
+                raise _no_name(names, pattern, text, start, end)
+            case Comparison("name", "=", Literal(word, None), start, end) if word:
+                if folded(word) not in map(folded, names):
+                    raise QueryError(
+                        text, start, end, f"No name is {quoted(word)}.", closest(word, _suggestible(names))
+                    )
+
+
+def _no_name(names: Sequence[str], pattern: Glob | Regex, text: str, start: int, end: int) -> QueryError:
+    """Return the error of a pattern that is found in no name."""
+    source = text[start:end]
+    if isinstance(pattern, Regex) or len(pattern.parts) != 1:
+        return QueryError(text, start, end, f"No name matches {quoted(source)}.")
+    first = source.split(" ", 1)[0]
+    if first != source and (stage := closest(first, ("top", "sort"))):
+        return QueryError(text, start, start + len(first), f"Unknown word {quoted(first)}.", stage)
+    suggestion = closest(pattern.parts[0], _suggestible(names))
+    return QueryError(text, start, end, f"No name contains {quoted(source)}.", suggestion)
+
+
+def _suggestible(names: Sequence[str]) -> list[str]:
+    """Return the parts of names, and names, that need no quotes in a query."""
+    parts = dict.fromkeys(part for name in names for part in _SEPARATORS.split(name) if len(part) < len(name))
+    return [part for part in dict.fromkeys([*parts, *names]) if _PLAIN.fullmatch(part)]
+
+
+def _compares(cell: Cell, comparison: Comparison) -> bool:
     """Return whether a comparison is true. With a missing value it is false."""
-    _, operator, value = stage
+    _, operator, value, *_ = comparison
+    if isinstance(value, Glob | Regex):
+        return isinstance(cell, str) and value.matches(cell)
     number = value.number
     if number is not None and math.isnan(number):
         return (cell is None) == (operator == "=")
@@ -123,7 +202,8 @@ def _ordered(table: Table, rows: list[int], cells: list[Cell], stage: Order) -> 
     return [row for _, row in numbers] + [row for _, row in texts] + missing
 
 
-# ------------------------------------------------------------------------------------------------------------------ keys
+# ------------------------------------------------------------------------------------------------------------------
+# keys
 
 
 @dataclass
@@ -149,6 +229,11 @@ class KeyTable:
     def keys(self) -> Sequence[str]:
         """``name``, and the given keys."""
         return list(dict.fromkeys(["name", *self.cells_of]))
+
+    def is_text(self, key: str) -> bool:
+        """Return whether a key has strings, or no cells."""
+        cells = [cell_of(cell) for cell in self.cells_of.get(key, self.names)]
+        return any(isinstance(cell, str) for cell in cells) or not any(cell is not None for cell in cells)
 
     def members(self, collection: str) -> Collection[int]:
         """Return no rows: there are no collections."""
@@ -181,7 +266,8 @@ def cell_of(value: Any) -> Cell:
     return None if math.isnan(number) else number
 
 
-# ------------------------------------------------------------------------------------------------------------ statistics
+# ------------------------------------------------------------------------------------------------------------
+# statistics
 
 
 class Statistics(Protocol):
@@ -211,6 +297,10 @@ class TensorTable:
     def collections(self) -> Iterable[str]:
         """Names of the collections."""
         return self.members_of
+
+    def is_text(self, key: str) -> bool:
+        """Return whether the key is ``name``: the others have numbers."""
+        return key == "name"
 
     def members(self, collection: str) -> Collection[int]:
         """Return the rows of a collection."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from smdwidgets._text import natural
 from smdwidgets.exceptions import InvalidWorker
 from smdwidgets.modes import ModeKeys
+from smdwidgets.naming.tensors import model_order
 from smdwidgets.pictures.overview import collection_members
 from smdwidgets.queries.grammar import Query
-from smdwidgets.queries.model_order import model_order
 from smdwidgets.queries.table import TensorTable
 from smdwidgets.survey.measures import measures
 from smdwidgets.survey.table import SurveyTable
@@ -38,7 +38,7 @@ def tensors_of(
     """Return the tensors of a run in model order, and their statistics."""
     check_worker(trial, worker)
     known = trial.tensor_names(mode=mode)
-    file = trial._run.statistics_file()
+    file = trial.reader.statistics_file()
     recorded = [] if file is None or mode != ModeKeys.GLOBAL else file.names()
     names = sorted({*known, *recorded}, key=natural)
     order, collections = in_model_order(names, collection_members(trial, names))

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from smdwidgets._text import typing_errors
+from smdwidgets._text import folded, typing_errors
 
 #: White space: that of JavaScript's ``\s``.
 SPACES: Final = frozenset(
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 #: Maximum characters of a word in a message, and of a word that is checked for misspellings.
 _SHOWN = 40
 #: Maximum number of candidates of a suggestion.
@@ -29,16 +28,9 @@ _SYNONYMS: Final = {
     "limit": "top",
     "head": "top",
     "order": "sort",
+    "&&": "and",
+    "!": "not",
 }
-
-
-def folded(text: str) -> str:
-    """Return the text with ASCII letters in lower case.
-
-    >>> folded("ÀB")
-    'Àb'
-    """
-    return text.translate(_LOWER)
 
 
 def quoted(word: str) -> str:
@@ -91,28 +83,3 @@ def closest(word: str, candidates: Iterable[str]) -> str | None:
         ):
             best, fewest = candidate, errors
     return best
-
-
-def natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Return a sort key: digits compare as one number.
-
-    Other characters compare by their UTF-16 code.
-
-    >>> sorted(["w10", "w2", "w.1"], key=natural_key)
-    ['w.1', 'w2', 'w10']
-    """
-    units = text.encode("utf-16-be", "surrogatepass")
-    codes = [units[at] << 8 | units[at + 1] for at in range(0, len(units), 2)]
-    key, at = [], 0
-    while at < len(codes):
-        end = at
-        while end < len(codes) and 48 <= codes[end] <= 57:
-            end += 1
-        if end > at:
-            digits = "".join(map(chr, codes[at:end])).lstrip("0")
-            key.append((48, len(digits), digits))
-            at = end
-        else:
-            key.append((codes[at], 0, ""))
-            at += 1
-    return key

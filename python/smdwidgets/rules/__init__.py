@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
+from smdwidgets.finding import Evidence
 from smdwidgets.rules.actions import SMS, Action, ActionList, Actions, Call, Command, Email, StopTraining
 from smdwidgets.rules.builtin import *  # noqa: F403
 from smdwidgets.rules.builtin import BUILTIN
 from smdwidgets.rules.config import rules_from_json
 from smdwidgets.rules.creation import make_rule
 from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
-from smdwidgets.rules.findings import Finding
 from smdwidgets.rules.invoke import invoke_rule
 from smdwidgets.rules.parameters import RuleParameterError
 from smdwidgets.rules.registry import UnknownRule, describe, find_rule, rule_classes
@@ -32,7 +32,7 @@ __all__ = [
     "Command",
     "Email",
     "Evaluation",
-    "Finding",
+    "Evidence",
     "Outcome",
     "RequiredTensors",
     "RequiredTensorsForTrial",

@@ -7,10 +7,11 @@
 >>> toy.set_parameters({"threshold": "1e-5", "only_nan": "True"})
 >>> toy.threshold, toy.only_nan
 (1e-05, True)
->>> toy.set_parameters({"treshold": 1})
+>>> toy.set_parameters({"treshold": 1})  # doctest: +NORMALIZE_WHITESPACE
 Traceback (most recent call last):
     ...
-smdwidgets.rules.parameters.RuleParameterError: Toy has no parameter 'treshold'; choose from threshold, only_nan. Did you mean 'threshold'?
+smdwidgets.rules.parameters.RuleParameterError: Toy has no parameter 'treshold'; choose from threshold, only_nan. Did
+you mean 'threshold'?
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def parameters_of(rule: type) -> dict[str, Parameter[Any]]:
     >>> [parameter.spec()["kind"] for parameter in parameters_of(Mine).values()]
     ['real', 'text']
     """
-    if issubclass(rule, HasParameters) and rule._parameters:
+    if issubclass(rule, HasParameters) and rule.parameters():
         return rule.parameters()
     found: dict[str, Parameter[Any]] = {}
     for name, argument in list(inspect.signature(rule).parameters.items())[1:]:

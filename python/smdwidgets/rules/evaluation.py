@@ -12,7 +12,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smdwidgets._text import visible
-from smdwidgets.rules.findings import Finding, step_text
+from smdwidgets.finding import Evidence, Finding
+from smdwidgets.finding.rules import rule_finding
+from smdwidgets.rules.findings import step_text
 from smdwidgets.rules.judged_steps import JudgedSteps
 from smdwidgets.rules.verdicts import Outcome, Verdicts
 
@@ -48,7 +50,7 @@ class RuleEvent:
     step: int | None
     kind: str  #: "fired", "passed", "skipped", "error", or "started", "restarted", "finished"
     message: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Evidence, ...] = ()
     status: Status = Status.IN_PROGRESS
 
     def __str__(self) -> str:
@@ -113,7 +115,7 @@ class Evaluation:
             self._begin(rule)
             self.restarts += 1
 
-    def note(self, step: int, outcome: Outcome, message: str, findings: tuple[Finding, ...] = ()) -> RuleEvent:
+    def note(self, step: int, outcome: Outcome, message: str, findings: tuple[Evidence, ...] = ()) -> RuleEvent:
         """Record the outcome of a step."""
         with self._lock:
             if outcome == Outcome.FIRED:
@@ -148,12 +150,12 @@ class Evaluation:
                 self._last_skip = verdicts.reason(skipped[-1])
             self.modified = datetime.now(UTC)
 
-    def _firing(self, step: int, findings: list[Finding]) -> RuleEvent:
+    def _firing(self, step: int, findings: list[Evidence]) -> RuleEvent:
         self.rule.findings = findings
         kept = tuple(findings[:FINDINGS_KEPT])
         return RuleEvent(self.name, step, "fired", self.rule.explain(step), kept, Status.ISSUES_FOUND)
 
-    def note_silence(self, step: int, message: str, findings: tuple[Finding, ...]) -> RuleEvent:
+    def note_silence(self, step: int, message: str, findings: tuple[Evidence, ...]) -> RuleEvent:
         """Record that the rule fired at the last step while waiting for new steps."""
         with self._lock:
             self.status = Status.ISSUES_FOUND if self.status == Status.IN_PROGRESS else self.status
@@ -262,6 +264,21 @@ class Evaluation:
     def first_firing(self) -> RuleEvent | None:
         """The first firing, or None."""
         return self._first_firing
+
+    @property
+    def finding(self) -> Finding | None:
+        """The finding of the rule, with the evidence of its first firing.
+
+        None if the rule did not fire.
+        """
+        with self._lock:
+            first, firings, count = self._first_firing, list(self._firings), self._counts[Outcome.FIRED]
+        if first is None:
+            return None
+        events = [first, *firings]
+        tensors = dict.fromkeys(one.subject for event in events for one in event.findings if one.subject)
+        steps = first.step or 0, events[-1].step or 0
+        return rule_finding(self.name, *steps, count, list(tensors), first.findings)
 
     @property
     def firings(self) -> list[RuleEvent]:

@@ -1,14 +1,11 @@
-"""Findings of rules: tensor, step, value and limit."""
+"""Numbers and steps in messages of rules."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
-from smdwidgets._text import visible
-
-__all__ = ["Finding", "number", "step_text"]
+__all__ = ["number", "step_text"]
 
 
 def number(value: object) -> str:
@@ -32,41 +29,8 @@ def step_text(trial: Any, step: int) -> str:
 
     It is ``step 10``, or ``EVAL step 10`` if the trial numbers global steps itself.
     """
-    describe = getattr(trial, "_step_text", None)
-    return f"step {step}" if describe is None else str(describe(step))
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One problem that a rule found in a tensor.
-
-    >>> print(Finding("gradient/fc1.weight", 20, 3.2e-9, 1e-7, "mean |g| = 3.2e-09 is below 1e-07"))
-    gradient/fc1.weight: mean |g| = 3.2e-09 is below 1e-07
-    """
-
-    tensor: str
-    step: int
-    value: float | None
-    limit: float | None
-    message: str
-    worker: str | None = None
-
-    def __str__(self) -> str:
-        where = f"{self.tensor} of {self.worker}" if self.worker else self.tensor
-        where = visible(where, 200)
-        return f"{where}: {visible(self.message, 2000)}" if where else visible(self.message, 2000)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object; NaN and infinities, which JSON lacks, become strings."""
-        return {
-            "tensor": self.tensor,
-            "worker": self.worker,
-            "step": self.step,
-            "value": _plain(self.value),
-            "limit": _plain(self.limit),
-            "message": self.message,
-        }
-
-
-def _plain(value: float | None) -> float | str | None:
-    return value if value is None or math.isfinite(value) else number(value)
+    reader = getattr(trial, "reader", None)  # tests pass trials in memory
+    if reader is None or not reader.run.numbers_steps:
+        return f"step {step}"
+    mode, mode_step = trial.mode_modestep(step)
+    return f"step {step}" if mode is None else f"{mode.name} step {mode_step}"

@@ -45,8 +45,8 @@ def invoke_rule(
         rule_obj: the rule.
         start_step: first global step.
         end_step: end step (exclusive, global); None means the end of the run.
-        raise_eval_cond: raise `RuleEvaluationConditionMet` at the first step at which the rule fires. Otherwise the firing
-            is logged, and evaluation continues with the next step.
+        raise_eval_cond: raise `RuleEvaluationConditionMet` at the first step at which the rule fires. Otherwise the
+            firing is logged, and evaluation continues with the next step.
 
     Raises:
         NoMoreData: the run ended before `end_step`, as in smdebug.

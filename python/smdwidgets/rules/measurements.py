@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from smdwidgets._text import natural
 from smdwidgets.exceptions import TensorUnavailable, TensorUnavailableForStep
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.loss_columns import LossColumns, loss_columns
+from smdwidgets.rules.scalar_columns import ScalarColumns, columns_of_log, columns_of_steps
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.sweep import Cancelled, read_column, read_values, sweep_trial
-from smdwidgets.rules.tables import Need, StepTable
+from smdwidgets.rules.tables import SCALAR, Need, StepTable
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -60,7 +60,7 @@ class Measurements:
         self._tables: OrderedDict[tuple[Selector, int], StepTable] = OrderedDict()
         self._derived: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
         self._folds: dict[tuple[Hashable, ...], tuple[int | None, Any]] = {}
-        self._columns: dict[Selector, tuple[int, LossColumns | None]] = {}
+        self._columns: dict[Selector, tuple[int, ScalarColumns | None]] = {}
         self._bytes = 0
         self._cache_bytes = cache_bytes
         self._steps = array("q")
@@ -207,8 +207,8 @@ class Measurements:
         names = sorted({name for each in dict.fromkeys(selected_names.values()) for name in each}, key=natural)
         columns = list(dict.fromkeys(column for each in wanted.values() for some in each.values() for column in some))
         for key in selected_names:  # empty tables mark these as fetched, even if the sweep finds no rows
-            if key not in self._tables:
-                self._store(key, StepTable(key[1], (), (), {column: np.empty(0) for column in wanted[key[1]][key[0]]}))
+            if not self._tables.get(key):
+                self._merge(key, StepTable(key[1], (), (), {column: np.empty(0) for column in wanted[key[1]][key[0]]}))
         if not names:
             return
         steps = sorted(wanted)
@@ -337,21 +337,46 @@ class Measurements:
                 self._folds[key] = (todo[-1], state)
             return cast("V", state)
 
-    def continue_fold(self, key: tuple[Hashable, ...], step: int, state: object) -> None:
-        """Continue a fold from a state that was computed in another way."""
-        with self._lock:
-            self._folds[key] = step, state
+    def scalars(self, selector: Selector, steps: Sequence[int]) -> ScalarColumns:
+        """Return the selected scalars at consecutive saved steps, averaged over workers."""
+        log = self._log_columns(selector) if len(steps) > 1 else None
+        part = None if log is None else log.part(steps)
+        if part is not None:
+            return part
+        rows = self.each_step(
+            [Need(selector, SCALAR)], steps, lambda step: self.table(selector, step, SCALAR).scalars()
+        )
+        return self.as_columns(steps, rows)
 
-    def loss_columns(self, selector: Selector) -> LossColumns | None:
-        """Return the selected scalars of a log at every step.
+    def each_step(self, needs: Sequence[Need], steps: Sequence[int], compute: Callable[[int], V]) -> list[V]:
+        """Return a result at each of these steps.
 
-        None if steps must be judged one by one.
+        `needs` are prefetched for many steps at once.
         """
+        results: list[V] = []
+        for begin in range(0, len(steps), FOLDED_AT_ONCE):
+            portion = steps[begin : begin + FOLDED_AT_ONCE]
+            if len(portion) > 1:
+                self.prefetch(needs, portion)
+            results += map(compute, portion)
+        return results
+
+    def as_columns(self, steps: Sequence[int], scalars: Sequence[dict[str, float]]) -> ScalarColumns:
+        """Return the scalars of each step, by name, as columns."""
+        modes = [self.mode(step) for step in steps]
+        mode_steps = [self.position(step, mode) for step, mode in zip(steps, modes, strict=True)]
+        return columns_of_steps(steps, scalars, modes, mode_steps)
+
+    def _log_columns(self, selector: Selector) -> ScalarColumns | None:
+        """Return the selected scalars of a log at all steps, if they are columns."""
+        reader = getattr(self.trial, "reader", None)
+        if reader is None:
+            return None
         with self._lock:
-            generation = self.trial._run.index.generation
+            generation = reader.index.generation
             known = self._columns.get(selector)
             if known is None or known[0] != generation:
-                known = self._columns[selector] = generation, loss_columns(self.trial, selector)
+                known = self._columns[selector] = generation, columns_of_log(self.trial, selector)
             return known[1]
 
     def cached(self, key: tuple[Hashable, ...], compute: Callable[[], V]) -> V:

@@ -86,8 +86,9 @@ class Parameter(Generic[T]):
     def spec(self) -> dict[str, Any]:
         """Return the schema that an editor needs, as plain JSON.
 
-        Every parameter has ``name``, ``kind``, ``default``, ``text`` (the default as a string), ``doc`` and ``unit``. Numbers have
-        ``minimum`` and ``maximum`` (None: no limit), choices have ``choices``. ``optional`` is there if None is a value.
+        Every parameter has ``name``, ``kind``, ``default``, ``text`` (the default as a string), ``doc`` and ``unit``.
+        Numbers have ``minimum`` and ``maximum`` (None: no limit), choices have ``choices``. ``optional`` is there if
+        None is a value.
         """
         return {
             "name": self.name,

@@ -2,10 +2,11 @@
 
 >>> find_rule("VanishingGradient").__name__
 'VanishingGradient'
->>> find_rule("VanishingGradients")
+>>> find_rule("VanishingGradients")  # doctest: +NORMALIZE_WHITESPACE
 Traceback (most recent call last):
     ...
-smdwidgets.rules.registry.UnknownRule: unknown rule 'VanishingGradients'; smdwidgets.rules.BUILTIN lists all built-in rules. Did you mean 'VanishingGradient'?
+smdwidgets.rules.registry.UnknownRule: unknown rule 'VanishingGradients'. Did you mean 'VanishingGradient'?
+`smdwidgets check --list` lists the built-in rules
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def find_rule(name: str) -> type[Rule]:
     known = rule_classes()
     if name not in known:
         raise UnknownRule(
-            f"unknown rule {shown(name)}; smdwidgets.rules.BUILTIN lists all built-in rules.{did_you_mean(name, known)}"
+            f"unknown rule {shown(name)}.{did_you_mean(name, known)} `smdwidgets check --list` lists the built-in rules"
         )
     return known[name]
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets.exceptions import RuleEvaluationConditionMet
+from smdwidgets.finding import Evidence
 from smdwidgets.rules.actions import Actions, parse_actions, run_path
 from smdwidgets.rules.declared import parameters_of
-from smdwidgets.rules.findings import Finding, number, step_text
+from smdwidgets.rules.findings import number, step_text
 from smdwidgets.rules.required import RequiredTensors
 from smdwidgets.rules.verdicts import Outcome, Verdicts
 
@@ -63,8 +64,8 @@ class Rule(ABC):
         self.logger = logging.getLogger(f"smdwidgets.rules.{self.rule_name}")
         self.actions: Actions = parse_actions(action_str or "")
         self.req_tensors = RequiredTensors(base_trial, self.other_trials)
-        #: Findings at the last evaluated step.
-        self.findings: list[Finding] = []
+        #: What was observed at the last evaluated step. A rule that fires is one `Finding`, with these as evidence.
+        self.findings: list[Evidence] = []
         #: Why the last evaluated step was skipped, or None.
         self.skipped: str | None = None
         #: Counts over all evaluated steps, and the latest findings.
@@ -118,17 +119,17 @@ class Rule(ABC):
         limit: float | None = None,
         message: str = "",
         worker: str | None = None,
-    ) -> Finding:
-        """Add a finding, which is shown in events, reports and widgets."""
+    ) -> Evidence:
+        """Add evidence, which is shown in events, reports and widgets."""
         if not message:
             message = f"{number(value)}, limit {number(limit)}" if limit is not None else number(value)
-        finding = Finding(
+        finding = Evidence(
+            message,
             tensor,
             int(step),
             None if value is None else float(value),
             None if limit is None else float(limit),
-            message,
-            worker or None,
+            worker or "",
         )
         self.findings.append(finding)
         return finding

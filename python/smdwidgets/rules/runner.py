@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from smdwidgets._text import did_you_mean, markup, shown, visible
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.executors import using
+from smdwidgets.finding import Finding, ordered
 from smdwidgets.rules.config import rules_from_json
 from smdwidgets.rules.creation import make_rule, recreate_rule
 from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["RuleRunner"]
 
 _log = logging.getLogger("smdwidgets.rules")
-#: Fewest steps that are evaluated at once.
-MANY = 256
+#: Fewest and most steps that are evaluated at once.
+MANY, MOST_AT_ONCE = 256, 65_536
 
 
 class RuleRunner:
@@ -51,8 +52,8 @@ class RuleRunner:
         runner.set_parameters("VanishingGradient", threshold=1e-5)   # evaluates all seen steps again
 
     With `follow=False`, evaluates the steps saved so far and stops, even if the run continues. With `stop_at_first`, a
-    rule finishes at its first firing, as in SageMaker. With `client`, a `distributed.Client`, its workers read the columns
-    that built-in rules need; values that rules read themselves are read by this process.
+    rule finishes at its first firing, as in SageMaker. With `client`, a `distributed.Client`, its workers read the
+    columns that built-in rules need; values that rules read themselves are read by this process.
     """
 
     def __init__(
@@ -408,17 +409,22 @@ class RuleRunner:
         if len(steps) < MANY or self.stop_at_first or self._publisher.has_listeners or rule.actions:
             return False
         with no_refresh(rule.trials):
-            try:
-                verdicts = rule.evaluate_many(steps)
-            except Exception:
-                _log.debug("cannot evaluate rule %s at many steps", rule.rule_name, exc_info=True)
-                return False
-            if verdicts is None:
-                return False
-            with self._lock:
-                if evaluation.restarts == restarts and self._evaluations.get(evaluation.name) is evaluation:
-                    evaluation.note_many(steps, verdicts)
-                    self._at[evaluation.name] += len(steps)
+            for begin in range(0, len(steps), MOST_AT_ONCE):
+                portion = steps[begin : begin + MOST_AT_ONCE]
+                try:
+                    verdicts = rule.evaluate_many(portion)
+                except Exception:
+                    _log.debug("cannot evaluate rule %s at many steps", rule.rule_name, exc_info=True)
+                    return begin > 0
+                if verdicts is None:
+                    return False
+                with self._lock:
+                    if evaluation.restarts != restarts or self._evaluations.get(evaluation.name) is not evaluation:
+                        break  # the rule was restarted or removed during the evaluation
+                    evaluation.note_many(portion, verdicts)
+                    self._at[evaluation.name] += len(portion)
+                if self._interrupted():
+                    break
         return True
 
     def _judge(self, step: int, rules: Sequence[tuple[Evaluation, Rule, int]]) -> bool:
@@ -522,6 +528,11 @@ class RuleRunner:
     def steps_seen(self) -> int:
         """Number of steps of the run seen so far."""
         return len(self._seen)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """One finding for each rule that fired, in the order of `finding.ordered`."""
+        return ordered(finding for each in self.evaluations if (finding := each.finding) is not None)
 
     def summary(self) -> list[dict[str, Any]]:
         """Return the rules' statuses in the form of SageMaker's `rule_job_summary()`."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from smdwidgets._names import names_loss
 from smdwidgets._text import listed, shown
+from smdwidgets.naming.scalars import is_loss
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -58,8 +58,9 @@ def module_classes(trial: Trial, name: str) -> Sequence[str]:
 class Selector:
     """Tensors in any of the collections or with names that match any of the patterns.
 
-    Without collections and patterns, all tensors are selected. If ``modules`` is given, inputs and outputs of modules whose classes
-    the run contains are selected by class instead. Of the collections ``losses_of``, only tensors with names of losses are selected.
+    Without collections and patterns, all tensors are selected. If ``modules`` is given, inputs and outputs of modules
+    whose classes the run contains are selected by class instead. From the collections ``losses_of``, only tensors with
+    names of losses are selected.
 
     >>> print(Selector(("losses",), ("relu", "tanh")))
     collection 'losses' or names matching 'relu', 'tanh'
@@ -90,7 +91,7 @@ class Selector:
                 found.update(trial.tensor_names(step=step, collection=collection))
         for collection in self.losses_of:
             if collection in known:
-                found.update(filter(names_loss, trial.tensor_names(step=step, collection=collection)))
+                found.update(filter(is_loss, trial.tensor_names(step=step, collection=collection)))
         if self.patterns:
             found.update(trial.tensor_names(step=step, regex=list(self.patterns)))
         if self.modules is not None and (modules := trial.modules()):

@@ -65,7 +65,8 @@ class CheckedRun:
         fired = [one for one in self.outcomes if one.status == "fired"]
         return tuple(sorted(fired, key=lambda one: (one.first_step or 0, one.rule)))
 
-    def _rank(self) -> tuple[Any, ...]:
+    def rank(self) -> tuple[Any, ...]:
+        """Return a key that sorts the run in which most rules fired first."""
         fired = self.fired
         return -len(fired), -sum(one.firings / max(1, one.judged) for one in fired), not self.error, self.run
 
@@ -89,7 +90,7 @@ class CheckedRuns(Sequence[CheckedRun]):
     """
 
     def __init__(self, runs: Iterable[CheckedRun]) -> None:
-        self._runs = sorted(runs, key=CheckedRun._rank)
+        self._runs = sorted(runs, key=CheckedRun.rank)
 
     @overload
     def __getitem__(self, at: int) -> CheckedRun: ...
@@ -114,8 +115,8 @@ def check_all(
 ) -> CheckedRuns:
     """Evaluate rules on many runs in parallel, each run on one worker.
 
-    Steps that were saved so far are judged. A run that cannot be read does not stop the others. User-defined rules must be
-    importable on the workers, or the package ``cloudpickle`` must be installed.
+    Steps that were saved so far are judged. A run that cannot be read does not stop the others. User-defined rules must
+    be importable on the workers, or the package ``cloudpickle`` must be installed.
 
     Args:
         runs: trials, or paths of runs; a directory of TensorBoard logs has several.

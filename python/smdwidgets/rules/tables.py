@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from smdwidgets.rules.selector import Selector
 
-__all__ = ["Need", "StepTable"]
+__all__ = ["SCALAR", "Need", "StepTable"]
+
+#: Columns that the values of scalars are read from.
+SCALAR = ("mean", "size")
 
 Column = NDArray[np.float64]
 #: Bytes of an empty table including its dictionary entry, and of an empty array in it.

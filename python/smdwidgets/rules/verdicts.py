@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.rules.findings import Finding
+from smdwidgets.finding import Evidence
 
 __all__ = ["Outcome", "Verdicts"]
 
@@ -36,7 +36,17 @@ class Verdicts(NamedTuple):
     #: Returns why the step at an index was skipped.
     reason: Callable[[int], str]
     #: Returns the findings at the step at an index.
-    findings: Callable[[int], list[Finding]]
+    findings: Callable[[int], list[Evidence]]
+
+    def part(self, rows: NDArray[np.intp]) -> Verdicts:
+        """Return the results at some of the steps."""
+        reason, findings = self.reason, self.findings
+        return Verdicts(
+            self.outcomes[rows],
+            self.counts[rows],
+            lambda row: reason(int(rows[row])),
+            lambda row: findings(int(rows[row])),
+        )
 
     def rows(self, outcome: Outcome) -> list[int]:
         """Return the indices of the steps with an outcome."""

@@ -39,9 +39,9 @@ def runs(
 ) -> RunTable:
     """Return the table of all runs below a directory or the address of a store.
 
-    TensorBoard logs and runs that hooks saved are found with one walk, and read in parallel. What the table shows is kept in
-    the user's cache directory. A later call reads only runs whose files have changed. In a store, each folder is listed once, and a run
-    that has ended is read again only if an object directly in its folder has changed.
+    TensorBoard logs and runs that hooks saved are found with one walk, and read in parallel. What the table shows is
+    kept in the user's cache directory. A later call reads only runs whose files have changed. In a store, each folder
+    is listed once, and a run that has ended is read again only if an object directly in its folder has changed.
 
     Args:
         root: the directory, or an address such as ``s3://bucket/prefix``.

@@ -2,8 +2,8 @@
 
 They can be stored as JSON and drawn over each other.
 
-Bin ``k`` of level ``j`` covers the steps ``k * 2**j`` to ``(k + 1) * 2**j``, the end exclusive, in all runs. Merging bins of a
-finer level is therefore exact, so that runs of different lengths have common bins.
+Bin ``k`` of level ``j`` covers the steps ``k * 2**j`` to ``(k + 1) * 2**j``, the end exclusive, in all runs. Merging
+bins of a finer level is therefore exact, so that runs of different lengths have common bins.
 """
 
 from __future__ import annotations

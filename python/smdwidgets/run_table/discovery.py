@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets.sources import Tree
 from smdwidgets.trials import Trial
 from smdwidgets.trials.discovery import RunFiles, runs_in
-from smdwidgets.trials.tensorboard_layout import is_event_file
+from smdwidgets.trials.tensorboard.layout import is_event_file
 from smdwidgets.trials.utils import open_remote_run, open_run, refuse_other_formats
 
 if TYPE_CHECKING:

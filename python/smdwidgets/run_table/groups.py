@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smdwidgets._patterns import LIMIT, compile_pattern
 from smdwidgets._text import natural, shown
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.run_table import page
 from smdwidgets.run_table.page import Row
-from smdwidgets.trials.patterns import LIMIT, compile_pattern
 
 if TYPE_CHECKING:
     import pandas

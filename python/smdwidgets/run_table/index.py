@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from smdwidgets.run_table.summary import VERSION, Summary
-from smdwidgets.trials.tensorboard import cache_directory
+from smdwidgets.trials.tensorboard.trial import cache_directory
 
 #: Seconds to wait for another process that writes.
 _PATIENCE = 0.5

@@ -6,11 +6,12 @@ The keys are those of the table in a notebook: columns, hyperparameters, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from smdwidgets.queries.table import KeyTable, evaluate
-from smdwidgets.run_table.expression import FUNCTIONS
 
+#: Values of a curve.
+FUNCTIONS: Final = ("first", "last", "min", "max", "best", "count")
 #: Name of a column or curve, and the function of the curve.
 _Lookup = tuple[str, str | None]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.diagnosis import diagnose
 from smdwidgets.exceptions import SMDebugError
+from smdwidgets.naming.tensors import SCALAR_COLLECTIONS
 from smdwidgets.run_table.curves import bin_curve
 from smdwidgets.run_table.discovery import HPARAMS, FoundRun
 from smdwidgets.storage.address import is_address
@@ -27,8 +28,6 @@ from smdwidgets.trials import TensorBoardTrial, Trial
 VERSION: Final = 2
 #: Points of a small curve.
 POINTS: Final = 32
-#: Collections whose tensors are curves, in a run of smdebug's format.
-_CURVES: Final = ("losses", "metrics", "scalars", "sm_metrics")
 #: Curves that are kept of one run.
 _MOST_CURVES: Final = 500
 #: Bytes of a file of hyperparameters beyond which it is not read.
@@ -95,7 +94,7 @@ def _curves(trial: Trial) -> Iterator[tuple[str, NDArray[np.int64], Floats, Floa
     """
     if isinstance(trial, TensorBoardTrial):
         trial.maybe_refresh()
-        log = trial._run.log
+        log = trial.reader.log
         lanes = [worker for worker, _ in log.directories()]
         for name, _, kind, _, _ in log.series():
             if kind == "scalar":
@@ -106,7 +105,12 @@ def _curves(trial: Trial) -> Iterator[tuple[str, NDArray[np.int64], Floats, Floa
                     yield label, steps[mine], values[mine], times[mine]
         return
     names = sorted(
-        {name for one in _CURVES if one in trial.collections() for name in trial.tensor_names(collection=one)}
+        {
+            name
+            for collection in SCALAR_COLLECTIONS
+            if collection in trial.collections()
+            for name in trial.tensor_names(collection=collection)
+        }
     )
     if not names:
         return
@@ -158,7 +162,7 @@ def _files_of(trial: Trial, found: FoundRun) -> tuple[Storage, str]:
     """Return where the files of a run are, and the prefix of their keys."""
     if is_address(found.path):
         run = getattr(trial, "run", "")
-        storage: Storage = trial._run.storage  # type: ignore[attr-defined]  # all runs in stores have one
+        storage: Storage = trial.reader.storage
         return storage, f"{run}/" if run else ""
     return LocalStorage(found.path), ""
 

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from smdwidgets import _extensions
-from smdwidgets._names import is_learning_rate, names_loss, words_of
 from smdwidgets._text import did_you_mean, natural, shown
 from smdwidgets.diagnosis import Diagnoses, diagnose_all
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.naming.scalars import Kind, describe, is_loss
 from smdwidgets.run_table import page
 from smdwidgets.run_table.discovery import FoundRun
-from smdwidgets.run_table.expression import FUNCTIONS, compile_expression
 from smdwidgets.run_table.groups import RunGroups, group_rows
-from smdwidgets.run_table.query import query_rows
+from smdwidgets.run_table.query import FUNCTIONS, query_rows
 from smdwidgets.run_table.summary import Summary
 from smdwidgets.trials import Trial
 
@@ -28,31 +27,6 @@ if TYPE_CHECKING:
 COLUMNS = ("name", "kind", "state", "steps", "started", "duration")
 #: Curves that are columns if none are chosen.
 _CHOSEN = 4
-#: Words of measures that should be high.
-_HIGH = frozenset(
-    [
-        "acc",
-        "accuracy",
-        "auc",
-        "map",
-        "ap",
-        "bleu",
-        "rouge",
-        "f1",
-        "precision",
-        "recall",
-        "iou",
-        "miou",
-        "dice",
-        "psnr",
-        "ssim",
-        "score",
-        "reward",
-        "rew",
-        "return",
-        "returns",
-    ]
-)
 #: Seconds after the last write up to which a run without an end marker counts as running.
 _RUNNING_LOG, _RUNNING = 60.0, 3600.0
 
@@ -185,26 +159,19 @@ class RunTable(Sequence[Run]):
         missing = [row for value, row in with_value if _is_missing(value)]
         return self._with([*(row for _, row in present), *missing], self.complete)
 
-    def filter(self, expression: str) -> RunTable:
-        """Return the runs for which an expression is true.
-
-        See :mod:`smdwidgets.run_table.expression`.
-
-        >>> table.filter("state == 'ended' and hparams.lr < 0.01 and min(`val loss`) < 0.3")    # doctest: +SKIP
-        """
-        matches = compile_expression(expression)
-        return self._with([row for row in self._rows if matches(row.lookup)])
-
     def query(self, text: str) -> RunTable:
         """Return the runs that a query finds, in its order; see docs/query.md.
 
-        The keys are columns, hyperparameters and curves. A curve is its best value; ``last(tag)``, ``min(tag)`` and similar
-        are others. ``best``, ``last`` and ``loss`` are those of the first curve of `tags`.
+        The keys are columns, hyperparameters and curves. A curve is its best value; ``last(tag)``, ``min(tag)`` and
+        similar are others. ``best``, ``last`` and ``loss`` are those of the first curve of `tags`.
 
-        >>> table.query("lr < 0.01 | state = ended | top 20 by loss")    # doctest: +SKIP
+        >>> table.query("lr < 0.01 and state = ended | top 20 by loss")    # doctest: +SKIP
         """
-        found = query_rows(self._rows, COLUMNS, next(iter(self.tags), None), best_of, text)
-        return self._with([self._rows[at] for at in found])
+        rows = query_rows(self._rows, COLUMNS, next(iter(self.tags), None), best_of, text)
+        return self._with([self._rows[row] for row in rows])
+
+    #: Synonym of :meth:`query`.
+    filter = query
 
     def columns_of(self, *tags: str) -> RunTable:
         """Choose the curves that are columns: tags, or ``min(tag)`` and similar."""
@@ -217,10 +184,10 @@ class RunTable(Sequence[Run]):
         """Group runs; return mean and standard deviation of every number.
 
         Args:
-            by: hyperparameters or columns with equal values. Without them and without a pattern: all hyperparameters that
-                differ, except the seed.
-            pattern: a regular expression that is found in the names. Its groups are the key; without groups, the key is the
-                name with ``*`` in place of what matches.
+            by: hyperparameters or columns with equal values. Without them and without a pattern: all hyperparameters
+                that differ, except the seed.
+            pattern: a regular expression that is found in the names. Its groups are the key; without groups, the key is
+                the name with ``*`` in place of what matches.
 
         >>> runs("logs").group("hparams.lr")                       # doctest: +SKIP
         >>> runs("logs").group(pattern=r"seed_\\d+")                # doctest: +SKIP
@@ -360,8 +327,7 @@ def best_of(tag: str) -> str:
     >>> best_of("val/accuracy"), best_of("loss"), best_of("map_loss")
     ('max', 'min', 'min')
     """
-    words = {word.rstrip("0123456789") or word for word in words_of(tag)} | set(words_of(tag))
-    return "max" if words & _HIGH and not names_loss(tag) else "min"
+    return "max" if describe(tag).better == "higher" else "min"
 
 
 def _state(found: FoundRun, summary: Summary) -> str:
@@ -383,9 +349,14 @@ def main_tags(rows: Sequence[Run]) -> list[str]:
             counts[tag] = counts.get(tag, 0) + 1
 
     def rank(tag: str) -> tuple[Any, ...]:
-        words = set(words_of(tag))
-        kind = 0 if names_loss(tag) else 1 if best_of(tag) == "max" else 3 if is_learning_rate(words) else 2
-        return -counts[tag], kind, natural(tag)
+        series = describe(tag)
+        if series.kind is Kind.LOSS:
+            order = 0
+        elif series.better == "higher":
+            order = 1
+        else:
+            order = 3 if series.kind is Kind.LEARNING_RATE else 2
+        return -counts[tag], order, natural(tag)
 
     return sorted(counts, key=rank)
 
@@ -393,7 +364,7 @@ def main_tags(rows: Sequence[Run]) -> list[str]:
 def _most_telling(rows: Sequence[Run]) -> list[str]:
     """Return the curves to show: losses and metrics that most runs have."""
     ranked = main_tags(rows)
-    losses = [tag for tag in ranked if names_loss(tag)][: _CHOSEN - 1]
+    losses = [tag for tag in ranked if is_loss(tag)][: _CHOSEN - 1]
     high = [tag for tag in ranked if best_of(tag) == "max"][: _CHOSEN - len(losses)]
     return (losses + high + [tag for tag in ranked if tag not in losses and tag not in high])[:_CHOSEN]
 

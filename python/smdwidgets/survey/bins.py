@@ -1,7 +1,7 @@
 """Bins of steps: what a survey shows where there are more steps than pixels.
 
-Bin ``k`` of level ``j`` covers the steps ``k * 2**j`` to ``(k + 1) * 2**j``, the end exclusive. Bins of a finer level therefore
-split those of a coarser one, and merging them is exact: extremes, weighted means, and flags.
+Bin ``k`` of level ``j`` covers the steps ``k * 2**j`` to ``(k + 1) * 2**j``, the end exclusive. Bins of a finer level
+therefore split those of a coarser one, and merging them is exact: extremes, weighted means, and flags.
 """
 
 from __future__ import annotations

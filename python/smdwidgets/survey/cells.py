@@ -1,7 +1,7 @@
 """Records of a large run, merged into cells of several steps.
 
-Cell ``k`` of level ``j`` covers the steps ``k * 2**j`` to ``(k + 1) * 2**j``, as bins do. A cell has the extremes and the sum of
-each statistic, so that bins of its level and of coarser ones are exact.
+Cell ``k`` of level ``j`` covers the steps ``k * 2**j`` to ``(k + 1) * 2**j``, as bins do. A cell has the extremes and
+the sum of each statistic, so that bins of its level and of coarser ones are exact.
 """
 
 from __future__ import annotations

@@ -1,35 +1,32 @@
 """Find what stands out in a survey.
 
-These are values that are not finite, jumps of a loss, firings of rules, and surprises. Nothing is judged here about causes; see `smdwidgets.diagnosis`. Findings are ordered by kind, then by their first step, then by
-amount, because later findings usually repeat the first or follow from it.
+These are values that are not finite, jumps of a loss, firings of rules, and tensors of unusual size. Causes are not
+judged here: `smdwidgets.diagnosis` joins these findings with what it found.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets._text import natural, visible
-from smdwidgets.diagnosis.spikes import SpikeScan
+from smdwidgets._text import natural
+from smdwidgets.anomalies import not_finite, rises
+from smdwidgets.anomalies.defaults import SIZE_DEVIATIONS
+from smdwidgets.finding import Confidence, Finding, Level, ordered
+from smdwidgets.finding.rules import quoted, rule_finding
 from smdwidgets.survey.bins import INFINITE, NAN
-from smdwidgets.survey.surprise import SURPRISING
 from smdwidgets.survey.table import Records, SurveyTable
 
-Kind = Literal["not_finite", "loss_jump", "rule", "surprise"]
-Severity = Literal["problem", "warning", "note"]
-
-#: Kinds, the most suspicious first.
-KINDS: tuple[Kind, ...] = ("not_finite", "loss_jump", "rule", "surprise")
 #: Findings that are kept.
 MOST = 200
 #: Saved steps between two events of the same finding at most, and as a share of the run.
 NEAR, NEAR_SHARE = 32, 0.05
-#: Characters of a name in a sentence, and tensors that are kept of a finding.
-_NAME, _TENSORS = 48, 1000
+#: Tensors that are kept of a finding.
+_NAMES = 1000
 
 
 @dataclass(frozen=True)
@@ -44,68 +41,18 @@ class RuleFirings:
     tensors: Mapping[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class MapFinding:
-    """One thing that stands out.
-
-    Attributes:
-        id: stable while the run grows.
-        kind: "not_finite", "loss_jump", "rule" or "surprise".
-        severity: "problem", "warning" or "note".
-        tensors: names, the first affected first.
-        first: first step that shows it.
-        last: last step that shows it.
-        count: number of saved steps that show it.
-        after: the step before `first` that was read, if there are unread steps in between; else None.
-        amount: share of elements, or size of the change, by which equally early findings are ordered.
-        fact: what happened, without the step.
-        rest: what follows the fact in a separate sentence.
-    """
-
-    id: str
-    kind: Kind
-    severity: Severity
-    tensors: tuple[str, ...]
-    first: int
-    last: int
-    count: int
-    after: int | None
-    amount: float
-    fact: str
-    rest: str = ""
-
-    @property
-    def when(self) -> str:
-        """When it began, such as "at step 371"."""
-        if self.after is None:
-            return f"at step {self.first:,}"
-        return f"between steps {self.after:,} and {self.first:,}"
-
-    @property
-    def text(self) -> str:
-        """The finding as a sentence."""
-        lasts = f", until step {self.last:,}" if self.last > self.first else ""
-        return f"{self.fact} {self.when}{lasts}{self.rest}."
-
-
-def quoted(name: str) -> str:
-    """Return a name between backticks, escaped, with its end if it is long.
-
-    >>> quoted("model.layers.17.self_attn.k_proj.lora_A.default.weight")
-    '`…ayers.17.self_attn.k_proj.lora_A.default.weight`'
-    """
-    text = visible(name).replace("`", "'")
-    return f"`{text if len(text) <= _NAME else '…' + text[1 - _NAME :]}`"
-
-
 def findings(
     table: SurveyTable,
     steps: Sequence[int],
     losses: Collection[str],
     rules: Iterable[RuleFirings] = (),
     unread: NDArray[np.int64] | None = None,
-) -> list[MapFinding]:
-    """Return what stands out, the most suspicious first.
+    finite: Collection[str] = (),
+    until: int | None = None,
+) -> list[Finding]:
+    """Return what stands out, and what rules found.
+
+    The order is that of `smdwidgets.finding.ordered`.
 
     Args:
         table: the records.
@@ -113,13 +60,17 @@ def findings(
         losses: names of losses.
         rules: what rules found.
         unread: steps that were not read.
+        finite: names of further tensors that are no masks, such as gradients and weights.
+        until: last step to judge; None: all.
     """
     records, names = table.records(), table.row_names()
-    survey = _Survey(records, names, np.asarray(steps, np.int64), np.empty(0, np.int64) if unread is None else unread)
-    found = [*survey.not_finite(), *survey.loss_jumps(losses), *survey.surprises()]
-    found += [_of_rule(rule) for rule in rules if rule.steps]
-    found.sort(key=lambda one: (KINDS.index(one.kind), one.first, -one.amount, one.id))
-    return found[:MOST]
+    if until is not None:
+        records = {column: values[records["step"] <= until] for column, values in records.items()}
+        steps = steps[: bisect_right(steps, until)]
+    unread = np.empty(0, np.int64) if unread is None else unread
+    survey = _Survey(records, names, np.asarray(steps, np.int64), unread, {*losses, *finite})
+    marks = [*survey.not_finite(), *survey.loss_jumps(losses), *survey.surprises()]
+    return ordered([*marks, *(_of_rule(rule) for rule in rules if rule.steps)])[:MOST]
 
 
 def near(steps: int) -> float:
@@ -127,25 +78,8 @@ def near(steps: int) -> float:
     return max(NEAR, NEAR_SHARE * steps)
 
 
-def _of_rule(rule: RuleFirings) -> MapFinding:
-    count = len(rule.steps)
-    times = "1 step" if count == 1 else f"{count:,} steps"
-    tensors = tuple(rule.tensors)
-    of = f" for {quoted(tensors[0])}" if tensors else ""
-    others = len(tensors) - 1
-    of += f" and {_number(others, 'more tensor')}" if others > 0 else ""
-    return MapFinding(
-        f"rule:{rule.rule}",
-        "rule",
-        "warning",
-        tensors[:_TENSORS],
-        min(rule.steps),
-        max(rule.steps),
-        count,
-        None,
-        float(count),
-        f"{quoted(rule.rule)} fires{of} ({times})",
-    )
+def _of_rule(rule: RuleFirings) -> Finding:
+    return rule_finding(rule.rule, min(rule.steps), max(rule.steps), len(rule.steps), tuple(rule.tensors))
 
 
 @dataclass
@@ -155,6 +89,8 @@ class _Survey:
     names: list[str]
     steps: NDArray[np.int64]
     unread: NDArray[np.int64]
+    #: Tensors that have no infinities from the first step on, as masks have.
+    finite: Collection[str]
 
     def _events(self, places: NDArray[np.intp]) -> list[list[int]]:
         """Group records by time: those of a group are close to the one before."""
@@ -182,37 +118,37 @@ class _Survey:
 
     def _finding(
         self,
-        kind: Kind,
-        severity: Severity,
+        kind: str,
+        level: Level,
+        confidence: Confidence,
         event: list[int],
         firsts: dict[str, int],
-        amount: float,
-        fact: str,
-        rest: str = "",
-    ) -> MapFinding:
-        steps = self.records["step"][event]
-        lead = next(iter(firsts))
-        first = int(self.records["step"][firsts[lead]])
-        tensors = tuple(firsts)[:_TENSORS]
-        count, last = len(np.unique(steps)), int(steps.max())
-        after = self._after(firsts[lead])
-        return MapFinding(
-            f"{kind}:{lead}:{first}", kind, severity, tensors, first, last, count, after, amount, fact, rest
-        )
+        facts: Mapping[str, object],
+    ) -> Finding:
+        names = tuple(firsts)[:_NAMES]
+        first = int(self.records["step"][firsts[names[0]]])
+        last = int(self.records["step"][event].max())
+        when = {"when": self._when(firsts[names[0]], first, last), "at": first}
+        return Finding.of(kind, level, confidence, first, last, names, {**when, **facts}, source="survey")
+
+    def _when(self, index: int, first: int, last: int) -> str:
+        """Return when an event began and ended, such as "from step 120 to 199"."""
+        after = self._after(index)
+        if after is not None:
+            return f"since a step between {after:,} and {first:,}"
+        return f"at step {first:,}" if first == last else f"from step {first:,} to {last:,}"
 
     # --------------------------------------------------------------------------------------------------- not finite
 
-    def not_finite(self) -> Iterable[MapFinding]:
+    def not_finite(self) -> Iterable[Finding]:
         """Find the events in which tensors stop being finite."""
         records = self.records
-        is_bad = (records["flag"] & (NAN | INFINITE)) > 0
+        is_bad = self._faults()
         # The first of a series of bad records of a row.
         same = np.append(False, records["row"][1:] == records["row"][:-1])
         bad_before = np.append(False, is_bad[:-1]) & same
         onsets = np.flatnonzero(is_bad & ~bad_before)
-        masks = {int(row) for row in records["row"][onsets] if self._is_mask(int(row), is_bad)}
-        onsets = onsets[[int(row) not in masks for row in records["row"][onsets]]] if masks else onsets
-        places = np.flatnonzero(is_bad & ~np.isin(records["row"], list(masks)))
+        places = np.flatnonzero(is_bad)
         bad_steps = records["step"][places]
         events = self._events(onsets)
         for number, event in enumerate(events):
@@ -225,32 +161,37 @@ class _Survey:
             mine = places[own & (bad_steps >= begin) & ((bad_steps < end) if end is not None else True)]
             yield self._not_finite(dict(order), mine.tolist())
 
-    def _is_mask(self, row: int, is_bad: NDArray[np.bool_]) -> bool:
-        """Whether a tensor has infinities at every step, as the mask of an attention has."""
-        start, end = np.searchsorted(self.records["row"], [row, row + 1])
-        flags = self.records["flag"][start:end]
-        return bool(end - start > 1 and is_bad[start:end].all() and not (flags & NAN).any())
+    def _faults(self) -> NDArray[np.bool_]:
+        """Return which records have values that should be finite and are not."""
+        rows, flags = self.records["row"], self.records["flag"]
+        is_fault = (flags & (NAN | INFINITE)) > 0
+        for row in np.unique(rows[is_fault & ((flags & INFINITE) > 0)]).tolist():
+            part = slice(*np.searchsorted(rows, [row, row + 1]))
+            present = (flags[part, None] & np.array([NAN, INFINITE], flags.dtype)) > 0
+            is_fault[part] = not_finite(present, (False, self.names[row] not in self.finite))
+        return is_fault
 
     def _spread(self, one: tuple[str, int]) -> tuple[float, tuple[tuple[int, str], ...]]:
         return float(self.records["not_finite"][one[1]]), natural(one[0])
 
-    def _not_finite(self, firsts: dict[str, int], event: list[int]) -> MapFinding:
-        lead, place = next(iter(firsts.items()))
+    def _not_finite(self, firsts: dict[str, int], event: list[int]) -> Finding:
+        lead, index = next(iter(firsts.items()))
         records = self.records
-        what = "NaN" if records["flag"][place] & NAN else "infinite"
-        elements = float(records["elements"][place])
-        share = float(records["not_finite"][place])
-        bad = max(1, round(share * elements))
-        some = "" if elements <= 1 else f" ({'all' if bad == elements else f'{bad:,} of'} {elements:,.0f} values)"
-        begins = place and records["row"][place - 1] == records["row"][place]
-        fact = f"{quoted(lead)} {'turns' if begins else 'is'} {what}{some}"
-        others = len(firsts) - 1
-        rest = f"; {_number(others, 'more tensor')} follow{'s' if others == 1 else ''}" if others else ""
-        return self._finding("not_finite", "problem", event, firsts, share, fact, rest)
+        elements = float(records["elements"][index])
+        count = max(1, round(float(records["not_finite"][index]) * elements))
+        share = [f"{'all' if count == elements else f'{count:,} of'} {elements:,.0f} values"] if elements > 1 else []
+        facts = {
+            "series": quoted(lead),
+            "what": "NaN" if records["flag"][index] & NAN else "infinite",
+            "share": "; ".join([*share, *_followers(len(firsts) - 1)]),
+        }
+        # The diagnosis judges series; a tensor with such a value is a proof by itself.
+        level: Level = "problem" if any(records["elements"][index] > 1 for index in firsts.values()) else "note"
+        return self._finding("not_finite", level, "proof", event, firsts, facts)
 
     # -------------------------------------------------------------------------------------------------------- losses
 
-    def loss_jumps(self, losses: Collection[str]) -> Iterable[MapFinding]:
+    def loss_jumps(self, losses: Collection[str]) -> Iterable[Finding]:
         """Find steps at which a loss rises far above the values before."""
         records = self.records
         for row, name in enumerate(self.names):
@@ -259,25 +200,21 @@ class _Survey:
             start, end = np.searchsorted(records["row"], [row, row + 1])
             for mode in np.unique(records["mode"][start:end]):
                 places = np.arange(start, end)[records["mode"][start:end] == mode]
-                values = records["mean"][places].astype(np.float64)
-                places, values = places[np.isfinite(values)], values[np.isfinite(values)]
-                rises = SpikeScan().update(values)
-                high = rises.height >= rises.least
-                levels = dict(zip(places[rises.at[high]].tolist(), rises.level[high].tolist(), strict=True))
-                for event in self._events(places[rises.at[high]]):
-                    level = levels[event[0]]
+                spikes = rises(records["mean"][places].astype(np.float64)).spikes()
+                levels = dict(zip(places[spikes.index].tolist(), spikes.level.tolist(), strict=True))
+                for event in self._events(places[spikes.index]):
                     peak = float(records["mean"][event].max())
-                    fact = f"{quoted(name)} jumps from {level:.3g} to {peak:.3g}"
-                    amount = peak / level if level else peak
-                    yield self._finding("loss_jump", "warning", event, {name: event[0]}, amount, fact)
+                    title = f"{quoted(name)} jumps at step {records['step'][event[0]]:,}"
+                    facts = {"title": title, "level": levels[event[0]], "top": peak}
+                    yield self._finding("spike", "note", "low", event, {name: event[0]}, facts)
 
     # ------------------------------------------------------------------------------------------------------- surprise
 
-    def surprises(self) -> Iterable[MapFinding]:
+    def surprises(self) -> Iterable[Finding]:
         """Find steps at which tensors have an unusual size."""
         records = self.records
         with np.errstate(invalid="ignore"):
-            places = np.flatnonzero((np.abs(records["surprise"]) >= SURPRISING) & (records["elements"] != 1))
+            places = np.flatnonzero((np.abs(records["surprise"]) >= SIZE_DEVIATIONS) & (records["elements"] != 1))
         for event in self._events(places):
             firsts = self._firsts(event)
             begin = records["step"][event[0]]
@@ -293,11 +230,16 @@ class _Survey:
                 who += f" and {_number(len(together) - 1, 'more tensor')}"
             verb = change if len(together) == 1 else change.replace("falls", "fall").replace("grows", "grow")
             verb = verb if len(together) == 1 else verb.replace("its", "their").replace("shrinks", "shrink")
-            rest = f"; {_number(follow, 'more tensor')} follow{'s' if follow == 1 else ''}" if follow else ""
-            stops = change == "falls to 0"
-            severity: Severity = "warning" if stops else "note"
-            amount = float(abs(records["surprise"][place]))
-            yield self._finding("surprise", severity, event, dict(order), amount, f"{who} {verb}", rest)
+            level: Level = "warning" if change == "falls to 0" else "note"
+            # It stands out until its new size is usual; that is not when it ends.
+            first = int(begin)
+            when = self._when(place, first, first)
+            facts = {
+                "what": f"{who} {verb}",
+                "when": when,
+                "follow": "".join(f"{text.capitalize()}." for text in _followers(follow)),
+            }
+            yield self._finding("stands_out", level, "low", event, dict(order), facts)
 
     def change(self, place: int) -> str:
         """Describe the change of a record against its usual size."""
@@ -332,6 +274,10 @@ def largest_change(table: SurveyTable) -> tuple[str, str, int] | None:
     size = float(records["l2"][place]) if np.isnan(size) else size
     change = "0" if size == -np.inf else f"{times(size - usual)} its usual size"
     return table.row_names()[records["row"][place]], change, int(records["step"][place])
+
+
+def _followers(count: int) -> list[str]:
+    return [f"{_number(count, 'more tensor')} follow{'s' if count == 1 else ''}"] if count > 0 else []
 
 
 def _number(count: int, noun: str) -> str:

@@ -1,15 +1,14 @@
-"""The sentence above the Run Map: what stands out, and what came before."""
+"""The sentence above the Run Map while no diagnosis is known."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from smdwidgets.survey.findings import MapFinding, largest_change, near, quoted
+from smdwidgets.finding import Finding
+from smdwidgets.finding.rules import quoted
+from smdwidgets.survey.findings import largest_change
 from smdwidgets.survey.table import SurveyTable
-
-#: Characters of a sentence; what does not fit is left out.
-LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Clause:
     step: int | None = None
 
 
-def sentence(found: Sequence[MapFinding], table: SurveyTable, steps: Sequence[int], read: float = 1.0) -> list[Clause]:
+def sentence(found: Sequence[Finding], table: SurveyTable, steps: Sequence[int], read: float = 1.0) -> list[Clause]:
     """Return the parts of the sentence, in order.
 
     Args:
@@ -35,16 +34,10 @@ def sentence(found: Sequence[MapFinding], table: SurveyTable, steps: Sequence[in
     parts = [] if read >= 1 else [Clause(f"In the {_percent(read)} read so far: ")]
     if not found:
         return _capitalised([*parts, *_nothing(table, steps)])
-    worst = found[0]
-    starts = "trouble starts" if worst.kind != "surprise" else "a change stands out"
-    parts += [Clause(f"{starts} {worst.when}: "), _link(worst), Clause(".")]
-    before = _before(worst, found, steps)
-    if before is not None:
-        second = [Clause(f" Before that, {before.when}: "), _link(before), Clause(".")]
-        parts += second if _length([*parts, *second]) <= LONGEST else []
-    others = len(found) - 1 - (before is not None and any(part.text.startswith(" Before") for part in parts))
-    more = Clause(f" {others} more finding{'' if others == 1 else 's'}.")
-    return _capitalised([*parts, more] if others and _length([*parts, more]) <= LONGEST else parts)
+    first = found[0]
+    tensor = next((name for name in first.names if name in table.names()), "")
+    parts += [Clause(first.title, tensor, first.first), Clause(".")]
+    return _capitalised([*parts, Clause(f" {len(found) - 1} more.")] if len(found) > 1 else parts)
 
 
 def text(parts: Sequence[Clause]) -> str:
@@ -67,27 +60,9 @@ def _nothing(table: SurveyTable, steps: Sequence[int]) -> list[Clause]:
     return parts
 
 
-def _link(finding: MapFinding) -> Clause:
-    return Clause(finding.fact, finding.tensors[0] if finding.tensors else "", finding.first)
-
-
-def _before(worst: MapFinding, found: Sequence[MapFinding], steps: Sequence[int]) -> MapFinding | None:
-    """Return the earliest finding shortly before the worst one."""
-    ranks = {step: rank for rank, step in enumerate(steps)}
-    end = ranks.get(worst.first, len(steps))
-    earlier = [
-        one for one in found if one.first < worst.first and end - ranks.get(one.first, -len(steps)) <= near(len(steps))
-    ]
-    return min(earlier, key=lambda one: one.first, default=None)
-
-
 def _capitalised(parts: list[Clause]) -> list[Clause]:
     first = parts[0]
     return [Clause(first.text[:1].upper() + first.text[1:], first.tensor, first.step), *parts[1:]]
-
-
-def _length(parts: Sequence[Clause]) -> int:
-    return len(text(parts))
 
 
 def _percent(share: float) -> str:

@@ -1,7 +1,7 @@
 """Which records of a survey have all earlier and later records near them.
 
-Records are read in spans of steps, in any order. Two spans of the same tensors join if one begins at the step where the other
-ends. The surprise of a record compares it with the records before it, so that it is final when these were read.
+Records are read in spans of steps, in any order. Two spans of the same tensors join if one begins at the step where the
+other ends. The surprise of a record compares it with the records before it, so that it is final when these were read.
 """
 
 from __future__ import annotations

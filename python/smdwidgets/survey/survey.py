@@ -8,24 +8,25 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets._names import names_loss
 from smdwidgets.exceptions import ExecutorError, SMDebugError
 from smdwidgets.executors import Executor, current
+from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import is_loss
 from smdwidgets.survey.bins import SAMPLED, UNREAD, Bins
 from smdwidgets.survey.cluster import ClusterWatch, failure_text
-from smdwidgets.survey.findings import MapFinding, RuleFirings, findings
+from smdwidgets.survey.findings import RuleFirings, findings
 from smdwidgets.survey.sentence import Clause, sentence
 from smdwidgets.survey.spans import Span
 from smdwidgets.survey.table import MOST_RECORDS, SurveyTable
 from smdwidgets.trials import Trial
-from smdwidgets.trials.statistics_feed import Block, StatisticsFeed, sampled
+from smdwidgets.trials.statistics.feed import Block, StatisticsFeed, sampled
 
 logger = logging.getLogger("smdwidgets.survey")
 
@@ -65,8 +66,8 @@ class Stopped(Exception):
 class Survey:
     """The statistics of all tensors of a run, in bins of steps.
 
-    Thread-safe; only one thread at a time may call `update`. If a cluster was selected (:func:`smdwidgets.use`), when the survey was
-    made or later, its workers read.
+    Thread-safe; only one thread at a time may call `update`. If a cluster was selected (:func:`smdwidgets.use`), when
+    the survey was made or later, its workers read.
 
     >>> survey = Survey(trial)                                              # doctest: +SKIP
     >>> survey.update()                                                     # doctest: +SKIP
@@ -93,7 +94,7 @@ class Survey:
     def _start(self) -> None:
         self.table = SurveyTable(MOST_RECORDS)
         self.restarts = self.trial.restarts
-        self._feed = StatisticsFeed(self.trial)
+        self._feed = StatisticsFeed(self.trial.reader)
         self._blocks: list[Block] = []
         self._speed = 0.0
         self._sampled = False
@@ -199,7 +200,7 @@ class Survey:
 
     @property
     def _is_local(self) -> bool:
-        return Path(str(self.trial.path)).is_absolute()
+        return self.trial.is_local
 
     def _read(self, changed: Callable[[], object]) -> None:
         """Read all blocks."""
@@ -281,7 +282,7 @@ class Survey:
 
     def steps(self) -> tuple[int, int] | None:
         """Return the first and the last step, or None before the first one."""
-        saved = self.trial._run.index.steps()
+        saved = self.trial.reader.index.steps()
         ends = [saved[0], saved[-1]] if saved else []
         ends += self.table.ends() or []
         return (min(ends), max(ends)) if ends else None
@@ -308,31 +309,41 @@ class Survey:
         waiting: dict[int, tuple[list[str], list[int]]] = {}
         for block in list(self._blocks):
             waiting.setdefault(id(block.names), (block.names, []))[1].extend(block.unread)
-        of_mode = self.trial._run.index.steps(mode) if mode and waiting else None
+        of_mode = self.trial.reader.index.steps(mode) if mode and waiting else None
         found = []
         for names, steps in waiting.values():
             array = np.array(steps, np.int64)
             found.append((names, array if of_mode is None else array[np.isin(array, of_mode)]))
         return found
 
-    def findings(self, rules: Iterable[RuleFirings] = ()) -> tuple[list[MapFinding], list[Clause]]:
-        """Return what stands out, the most suspicious first, and the sentence about it.
+    def findings(self, rules: Iterable[RuleFirings] = (), until: int | None = None) -> list[Finding]:
+        """Return what stands out, and what rules found, in the order of every list.
 
         Args:
             rules: what rules found.
+            until: last step to judge; None: all.
         """
-        steps = self.trial._run.index.steps()
         unread = [steps for _, steps in self._unread(0)]
         skipped = np.unique(np.concatenate(unread)) if unread else None
-        found = findings(self.table, steps, self._losses(), rules, skipped)
-        return found, sentence(found, self.table, steps, self.share_read)
+        finite = self._members("gradients", "weights", "biases")
+        return findings(self.table, self._steps(), self._losses(), rules, skipped, finite, until)
+
+    def sentence(self, listed: Sequence[Finding]) -> list[Clause]:
+        """Return the sentence about these findings, in parts with tensor and step."""
+        return sentence(listed, self.table, self._steps(), self.share_read)
+
+    def _steps(self) -> Sequence[int]:
+        return self.trial.reader.index.steps()
 
     def _losses(self) -> set[str]:
-        names = {name for name in self.names() if names_loss(name)}
-        try:
-            return names | set(self.trial.tensor_names(collection="losses"))
-        except SMDebugError:  # there is no such collection, or its pattern is invalid
-            return names
+        return {name for name in self.names() if is_loss(name)} | self._members("losses")
+
+    def _members(self, *collections: str) -> set[str]:
+        members: set[str] = set()
+        for collection in collections:
+            with suppress(SMDebugError):  # there is no such collection, or its pattern is invalid
+                members.update(self.trial.tensor_names(collection=collection))
+        return members
 
     @property
     def share_read(self) -> float:

@@ -1,7 +1,7 @@
 """The statistics of all tensors that a survey shows, by tensor, worker and step.
 
-A table of many records merges them into cells of several steps, which bounds its memory. It keeps the records that stand out,
-and those whose surprise is not final, because records before them were not read yet.
+A table of many records merges them into cells of several steps, which bounds its memory. It keeps the records that
+stand out, and those whose surprise is not final, because records before them were not read yet.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets._text import natural
+from smdwidgets.anomalies.defaults import SIZE_DEVIATIONS, SIZE_WINDOW
+from smdwidgets.anomalies.sizes import surprise
 from smdwidgets.survey.bins import DOMAINS, ERROR, INFINITE, NAN, REDUCTIONS, Bins, binned
 from smdwidgets.survey.cells import Cells
 from smdwidgets.survey.measures import measures
 from smdwidgets.survey.spans import Span, Spans
-from smdwidgets.survey.surprise import SURPRISING, WINDOW, surprise
-from smdwidgets.trials.statistics_file import APPROXIMATE, REDUCTIONS_ONLY
+from smdwidgets.trials.tables import APPROXIMATE, REDUCTIONS_ONLY
 
 #: Statistics that are stored; surprise follows from them.
 _STORED = ("size", "l2", "update", "zeros", "not_finite", "mean", "elements")
@@ -269,7 +270,7 @@ class SurveyTable:
         whole = [row for name in self._whole for row in self._rows.get(name, {}).values()]
         is_whole = np.isin(rows, whole) if whole else False
         bad = (records["flag"] & (NAN | INFINITE)) > 0
-        found: NDArray[np.bool_] = bad | (amount >= SURPRISING) | is_largest | is_whole
+        found: NDArray[np.bool_] = bad | (amount >= SIZE_DEVIATIONS) | is_largest | is_whole
         return found
 
     def _merged(self, parts: list[Records]) -> Records:
@@ -377,7 +378,7 @@ def _final(records: Records, spans: Spans) -> NDArray[np.bool_]:
     place = np.arange(len(row)) - np.repeat(starts, lengths)
     left = np.repeat(lengths, lengths) - 1 - place
     final = np.empty(len(row), bool)
-    final[order] = (span >= 0) & (left >= WINDOW) & ((place >= WINDOW) | begins[span])
+    final[order] = (span >= 0) & (left >= SIZE_WINDOW) & ((place >= SIZE_WINDOW) | begins[span])
     return final
 
 
@@ -424,7 +425,7 @@ def _set_surprise(records: Records, is_new: NDArray[np.bool_]) -> None:
     # A record is to be computed if it or one of the 32 before it in its series is new.
     fresh = is_new[order]
     newest = np.maximum.accumulate(np.where(fresh, np.arange(len(fresh)), -1))
-    stale = np.flatnonzero((newest >= first) & (np.arange(len(fresh)) - newest <= WINDOW) & (newest >= 0))
+    stale = np.flatnonzero((newest >= first) & (np.arange(len(fresh)) - newest <= SIZE_WINDOW) & (newest >= 0))
     sizes = records["size"][order]
     unknown = np.isnan(sizes)
     sizes[unknown] = records["l2"][order][unknown]

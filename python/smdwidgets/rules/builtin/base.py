@@ -13,7 +13,6 @@ from smdwidgets._text import shown
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation, SMDebugTypeError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.declared import HasParameters
-from smdwidgets.rules.loss_columns import LossColumns
 from smdwidgets.rules.measurements import Measurements, measurements_of
 from smdwidgets.rules.parameters import Patterns, Words
 from smdwidgets.rules.rule import Rule
@@ -130,10 +129,11 @@ class BuiltinRule(HasParameters, Rule):
             nothing = np.zeros(len(steps), np.int64)
             skipped = np.full(len(steps), Outcome.SKIPPED, np.uint8)
             return Verdicts(skipped, nothing, lambda row: self._reason_at(steps[row]), lambda row: [])
-        selector = self.columns_selector
-        columns = None if selector is None else self.measurements.loss_columns(selector)
-        first = None if columns is None else columns.row_of(steps)
-        return None if columns is None or first is None else self.judge_columns(columns, first, first + len(steps))
+        return self.judge_steps(steps)
+
+    def judge_steps(self, steps: Sequence[int]) -> Verdicts | None:
+        """Judge consecutive steps at once; None if the rule judges steps one by one."""
+        return None
 
     def _finds_no_tensor(self) -> bool:
         """Whether the rule needs tensors and the run has none of them."""
@@ -143,23 +143,8 @@ class BuiltinRule(HasParameters, Rule):
         return bool(selectors) and not any(selector.names(self.base_trial) for selector in selectors)
 
     def _reason_at(self, step: int) -> str:
-        try:
-            self.judge(step)
-        except NothingToJudge as reason:
-            return str(reason)
-        return ""
-
-    @property
-    def columns_selector(self) -> Selector | None:
-        """The scalars that `judge_columns` needs.
-
-        None if the rule judges steps one by one only.
-        """
-        return None
-
-    def judge_columns(self, columns: LossColumns, first: int, end: int) -> Verdicts | None:
-        """Judge the rows from ``first`` to ``end`` (exclusive), or return None."""
-        return None
+        self.invoke_at_step(step)
+        return self.skipped or ""
 
     # ---------------------------------------------------------------------------------------- helpers for subclasses
 
@@ -226,7 +211,7 @@ def unless_given(rule: BuiltinRule, modules: ModuleTensors) -> ModuleTensors | N
     """
     given = any(
         getattr(rule, name) != parameter.default
-        for name, parameter in rule._parameters.items()
+        for name, parameter in rule.parameters().items()
         if name in ("tensor_regex", "collection_names")
     )
     return None if given else modules

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.builtin.base import (
-    BuiltinRule,
-    NothingToJudge,
-    collections_parameter,
-    no_tensor_message,
-    regex_parameter,
-)
-from smdwidgets.rules.findings import Finding, number, step_text
-from smdwidgets.rules.loss_columns import LossColumns
-from smdwidgets.rules.losses import ModeOfLosses, loss_need, losses_at
+from smdwidgets.rules.builtin.base import collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.sequence import Rows, SequenceRule
+from smdwidgets.rules.findings import number, step_text
 from smdwidgets.rules.parameters import Choice, Flag, Integer, Real
+from smdwidgets.rules.scalar_columns import ScalarColumns
 from smdwidgets.rules.selector import Selector
-from smdwidgets.rules.tables import Need
-from smdwidgets.rules.verdicts import Outcome, Verdicts
-
-if TYPE_CHECKING:
-    from smdwidgets.trials import Trial
+from smdwidgets.rules.verdicts import Verdicts
 
 
-class LossNotDecreasing(BuiltinRule):
+class _History(NamedTuple):
+    """Values of a loss that later ones may be compared with."""
+
+    steps: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def then(self, *columns: NDArray[np.generic]) -> _History:
+        return _History(*(np.append(mine, its) for mine, its in zip(self, columns, strict=True)))
+
+    def before(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the index of the latest value up to each position; -1: none."""
+        return np.searchsorted(self.positions, positions, "right") - 1
+
+    def since(self, position: int) -> _History:
+        """Return the values that are needed from a position on."""
+        first = max(0, int(self.before(np.array([position]))[0]))
+        return _History(self.steps[first:].copy(), self.positions[first:].copy(), self.values[first:].copy())
+
+
+_NO_HISTORY = _History(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+class LossNotDecreasing(SequenceRule):
     """Detect a loss that does not fall or does not fall enough.
 
     At most every `num_steps` steps, compares each loss with its value at the latest saved step that is at least
@@ -71,12 +84,6 @@ class LossNotDecreasing(BuiltinRule):
     increase_threshold_percent = Real(5.0, "Maximum rise.", minimum=0.0, maximum=100.0, unit="%")
     mode = Choice(None, "Mode whose steps are judged.", choices=("TRAIN", "EVAL", "GLOBAL"), documented="GLOBAL")
 
-    def __init__(self, base_trial: Trial, *args: object, **given: Any) -> None:
-        super().__init__(base_trial, *args, **given)
-        self._modes = ModeOfLosses()
-        #: Ascending steps of past comparisons by mode; the next comparison is `num_steps` later.
-        self._compared: dict[ModeKeys, array[int]] = {}
-
     def check(self) -> None:
         if self.selector.everything:
             raise InsufficientInformationForRuleInvocation(
@@ -88,148 +95,93 @@ class LossNotDecreasing(BuiltinRule):
         losses = ("losses",) if self.use_losses_collection and "losses" not in self.collection_names else ()
         return Selector(self.collection_names + losses, self.tensor_regex)
 
-    def needs(self) -> list[Need]:
-        return [loss_need(self.selector)]
+    def begin(self) -> None:
+        #: The mode that is judged; with losses of more modes, TRAIN replaces GLOBAL, and EVAL both.
+        self._mode = ModeKeys[self.mode] if self.mode else ModeKeys.GLOBAL
+        self._histories: defaultdict[tuple[str, ModeKeys], _History] = defaultdict(lambda: _NO_HISTORY)
+        #: Position of the last comparison by mode; the next one is `num_steps` later.
+        self._compared: dict[ModeKeys, int] = {}
 
-    def judge(self, step: int) -> None:
-        measurements = self.measurements
-        self.required_table(loss_need(self.selector), step)
-        mode = ModeKeys[self.mode] if self.mode else self._modes.at(measurements, self.selector, step)
-        if mode != ModeKeys.GLOBAL and measurements.mode(step) != mode:
-            raise NothingToJudge(self._other_mode(measurements.mode(step), mode))
-        at = measurements.position(step, mode)
-        compared = self._compared.setdefault(mode, array("q"))
-        place = bisect_left(compared, at)
-        due = (compared[place - 1] if place else at - self.num_steps) + self.num_steps
-        if at < due:
-            raise NothingToJudge(f"the next comparison is due at step {due}")
-        now = losses_at(measurements, self.selector, step)
-        earlier = self._earlier(set(now), step, at, mode)
-        if not earlier:
-            raise NothingToJudge(f"no loss was saved at least {self.num_steps} steps earlier")
-        if at not in compared[place : place + 1]:
-            compared.insert(place, at)
-        for name in now:
-            if name in earlier:
-                self._compare(name, step, *earlier[name], now[name])
-
-    def _earlier(self, names: set[str], step: int, at: int, mode: ModeKeys) -> dict[str, tuple[int, float]]:
-        """Return, per loss, the latest step at least `num_steps` earlier and its value."""
-        found: dict[str, tuple[int, float]] = {}
-        measurements = self.measurements
-        for before in measurements.earlier_steps(step, None if mode == ModeKeys.GLOBAL else mode):
-            if measurements.position(before, mode) > at - self.num_steps:
-                continue
-            if not names.intersection(measurements.names(self.selector, before)):
-                continue
-            losses = losses_at(measurements, self.selector, before)
-            found.update((name, (before, losses[name])) for name in names & losses.keys())
-            names = names - losses.keys()
-            if not names:
-                break
-        return found
-
-    @property
-    def columns_selector(self) -> Selector:
-        return self.selector
-
-    def judge_columns(self, columns: LossColumns, first: int, end: int) -> Verdicts | None:
+    def judge_columns(self, columns: ScalarColumns, judged: Rows) -> Verdicts:
         mode_of = self._modes_at(columns)
         candidates = columns.saved.any(0) & ((mode_of == ModeKeys.GLOBAL.value) | (mode_of == columns.modes))
-        #: The row with which the loss of a name is compared at each row; -1: none.
-        earlier = np.full((len(columns.names), end), -1)
-        compared_rows: list[int] = []
-        for number_of_mode in np.unique(mode_of[first:end]).tolist():
-            mode = ModeKeys(number_of_mode)
+        #: Step and value with which the loss of a name is compared at each row; -1: none.
+        earlier = np.full(columns.values.shape, -1, np.int64)
+        earlier_values = np.full(columns.values.shape, np.nan)
+        due_at = np.zeros(len(columns), np.int64)
+        is_compared = np.zeros(len(columns), np.bool_)
+        for mode in map(ModeKeys, np.unique(mode_of).tolist()):
             positions = columns.steps if mode == ModeKeys.GLOBAL else columns.mode_steps
-            judged = np.flatnonzero(candidates[first:end] & (mode_of[first:end] == number_of_mode)) + first
-            same = np.ones(len(columns.steps), np.bool_) if mode == ModeKeys.GLOBAL else columns.modes == number_of_mode
+            of_mode = candidates & judged & (mode_of == mode.value)
             for name, saved in enumerate(columns.saved):
-                rows = np.flatnonzero(saved & same)
-                here = judged[saved[judged]]
-                before = np.searchsorted(positions[rows], positions[here] - self.num_steps, "right") - 1
-                earlier[name, here] = np.where(before < 0, -1, rows[before]) if len(rows) else -1
-            judged = judged[(earlier[:, judged] >= 0).any(0)]
-            compared_rows += self._due(mode, judged, positions[judged].tolist())
-        at = np.array(compared_rows, np.intp)
-        numbers = np.arange(len(columns.names))[:, None]
-        fired = (earlier[:, at] >= 0) & self._found(columns.values[numbers, earlier[:, at]], columns.values[:, at])
-        outcomes = np.full(end, Outcome.SKIPPED, np.uint8)
-        counts = np.zeros(end, np.int64)
-        counts[at] = fired.sum(0)
-        outcomes[at] = np.where(counts[at], Outcome.FIRED, Outcome.PASSED)
+                rows = np.flatnonzero(saved if mode == ModeKeys.GLOBAL else saved & (columns.modes == mode.value))
+                history = self._histories[columns.names[name], mode]
+                history = history.then(columns.steps[rows], positions[rows], columns.values[name, rows])
+                here = np.flatnonzero(of_mode & saved)
+                before = history.before(positions[here] - self.num_steps)
+                here, before = here[before >= 0], before[before >= 0]
+                earlier[name, here], earlier_values[name, here] = history.steps[before], history.values[before]
+                if len(rows):
+                    history = history.since(int(positions[rows[-1]]) - self.num_steps)
+                self._histories[columns.names[name], mode] = history
+            comparable = np.flatnonzero(of_mode & (earlier >= 0).any(0))
+            last = [self._compared[mode]] if mode in self._compared else []
+            compared = self._due(mode, comparable, positions[comparable].tolist())
+            is_compared[compared] = True
+            last_compared = np.array([*last, *positions[compared].tolist()], np.int64)
+            before = np.searchsorted(last_compared, positions, "right") - 1
+            due = np.append(last_compared, -self.num_steps)[before] + self.num_steps
+            due_at = np.where(of_mode & (positions < due), due, due_at)
+        at_fault = is_compared & (earlier >= 0) & self._at_fault(earlier_values, columns.values)
 
-        def findings(row: int) -> list[Finding]:
-            row += first
-            self.findings = []
-            if counts[row]:
-                for name in np.flatnonzero(earlier[:, row] >= 0).tolist():
-                    before = int(earlier[name, row])
-                    old, new = float(columns.values[name, before]), float(columns.values[name, row])
-                    self._compare(columns.names[name], int(columns.steps[row]), int(columns.steps[before]), old, new)
-            return self.findings
+        def blame(row: int) -> None:
+            for name in np.flatnonzero(earlier[:, row] >= 0).tolist():
+                old, new = float(earlier_values[name, row]), float(columns.values[name, row])
+                self._compare(columns.names[name], int(columns.steps[row]), int(earlier[name, row]), old, new)
 
         def reason(row: int) -> str:
-            row += first
-            if not columns.saved[:, row].any():
-                return no_tensor_message(self.selector)
-            mode = ModeKeys(int(mode_of[row]))
             if not candidates[row]:
-                return self._other_mode(columns.mode(row), mode)
-            compared = self._compared.get(mode, array("q"))
-            position = int((columns.steps if mode == ModeKeys.GLOBAL else columns.mode_steps)[row])
-            place = bisect_left(compared, position)
-            if place and position < compared[place - 1] + self.num_steps:
-                return f"the next comparison is due at step {compared[place - 1] + self.num_steps}"
+                judged_mode = ModeKeys(int(mode_of[row])).name
+                return f"this is a {columns.mode(row).name} step; losses are judged at {judged_mode} steps"
+            if due_at[row]:
+                return f"the next comparison is due at step {due_at[row]}"
             return f"no loss was saved at least {self.num_steps} steps earlier"
 
-        return Verdicts(outcomes[first:end], counts[first:end], reason, findings)
+        return self.verdicts(columns, at_fault.sum(0), is_compared, blame, reason)
 
     def _due(self, mode: ModeKeys, rows: NDArray[np.intp], positions: Sequence[int]) -> list[int]:
-        """Return the rows to compare of those that can be, and note their positions."""
-        compared = self._compared.setdefault(mode, array("q"))
-        found = []
-        at = 0
-        while at < len(rows):
-            position = positions[at]
-            place = bisect_left(compared, position)
-            due = compared[place - 1] + self.num_steps if place else position
-            if position < due:
-                at = bisect_left(positions, due, at)
-                continue
-            if position not in compared[place : place + 1]:
-                compared.insert(place, position)
-            found.append(int(rows[at]))
-            at += 1
-        return found
+        """Return the rows to compare of those that can be."""
+        compared = []
+        place = 0
+        while place < len(rows):
+            if mode in self._compared:
+                place = bisect_left(positions, self._compared[mode] + self.num_steps, place)
+                if place == len(rows):
+                    break
+            self._compared[mode] = positions[place]
+            compared.append(int(rows[place]))
+            place += 1
+        return compared
 
-    def _found(self, old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return where `_compare` has a finding."""
+    def _at_fault(self, old: NDArray[np.float64], new: NDArray[np.float64]) -> Rows:
+        """Return where `_compare` reports a finding."""
         with np.errstate(all="ignore"):
             percent = np.where(old == 0, math.inf, 100.0 * np.abs(new - old) / np.abs(old))
             changed = (new > old) & (percent > self.increase_threshold_percent)
             changed |= (new < old) & (percent < self.diff_percent)
-            found: NDArray[np.bool_] = ~np.isfinite(new) | (np.isfinite(old) & (changed | (new == old)))
-        return found
+            at_fault: Rows = ~np.isfinite(new) | (np.isfinite(old) & (changed | (new == old)))
+        return at_fault
 
-    def _modes_at(self, columns: LossColumns) -> NDArray[np.uint8]:
-        """Return the mode that is judged at each step, as `ModeOfLosses`."""
-        if self.mode:
-            return np.full(len(columns.steps), ModeKeys[self.mode].value, np.uint8)
-        modes = np.full(len(columns.steps), ModeKeys.GLOBAL.value, np.uint8)
-        some = columns.saved.any(0)
-        first: dict[ModeKeys, int] = {}
-        for mode in (ModeKeys.TRAIN, ModeKeys.EVAL):
-            rows = np.flatnonzero(some & (columns.modes == mode.value))
-            if len(rows):
-                first[mode] = int(columns.steps[rows[0]])
-                modes[rows[0] :] = mode.value
-        self._modes.continue_from(int(columns.steps[-1]), first)
+    def _modes_at(self, columns: ScalarColumns) -> NDArray[np.uint8]:
+        """Return the mode that is judged at each step."""
+        modes = np.full(len(columns), self._mode.value, np.uint8)
+        if not self.mode:
+            for mode in (ModeKeys.TRAIN, ModeKeys.EVAL):
+                rows = np.flatnonzero(columns.saved.any(0) & (columns.modes == mode.value))
+                if len(rows) and self._mode != ModeKeys.EVAL:
+                    modes[rows[0] :] = mode.value
+                    self._mode = mode
         return modes
-
-    @staticmethod
-    def _other_mode(mode: ModeKeys, judged: ModeKeys) -> str:
-        return f"this is a {mode.name} step; losses are judged at {judged.name} steps"
 
     def _compare(self, name: str, step: int, before: int, old: float, new: float) -> None:
         if not math.isfinite(new):

@@ -3,81 +3,66 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, no_tensor_message, regex_parameter
-from smdwidgets.rules.findings import Finding, number
-from smdwidgets.rules.loss_columns import LossColumns, Series
-from smdwidgets.rules.losses import LOSSES_AND_METRICS, loss_need, losses_at, train_and_validation
+from smdwidgets.naming.scalars import by_role
+from smdwidgets.rules.builtin.base import regex_parameter
+from smdwidgets.rules.builtin.sequence import Rows, SequenceRule
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.losses import LOSSES_AND_METRICS
 from smdwidgets.rules.parameters import Integer, Real
+from smdwidgets.rules.scalar_columns import ScalarColumns, Series
 from smdwidgets.rules.selector import Selector
-from smdwidgets.rules.tables import Need
-from smdwidgets.rules.verdicts import Outcome, Verdicts
+from smdwidgets.rules.verdicts import Verdicts
 
 V = TypeVar("V")
 
+TRAINING, VALIDATION = 0, 1
 
-@dataclass(frozen=True)
-class _Series:
-    """Best value of a loss so far, and saved steps since the last improvement."""
+
+class _Progress(NamedTuple):
+    """Best value of a loss so far, and saved steps since it; -1 before the first."""
 
     best: float = math.inf
-    since: int = 0
-
-    def then(self, loss: float, delta: float) -> _Series:
-        return _Series(loss, 0) if loss <= self.best - delta else _Series(self.best, self.since + 1)
+    since: int = -1
 
 
-@dataclass(frozen=True)
-class _State:
-    training: dict[str, _Series] = field(default_factory=dict)
-    validation: dict[str, _Series] = field(default_factory=dict)
-    #: Losses saved at the last folded step.
-    judged: tuple[str, ...] = ()
+class _Course:
+    """A :class:`_Progress` before the values of a loss and after each of them."""
 
-
-class _Courses:
-    """A :class:`_Series` after each of the values of a loss."""
-
-    def __init__(self, series: Series, delta: float) -> None:
-        self._series = series
-        self._values = values = series.values
+    def __init__(self, series: Series, before: _Progress, delta: float) -> None:
+        self.rows, values = series
         lowest = np.minimum.accumulate(np.where(np.isnan(values), math.inf, values))
-        best, improved = math.inf, []
-        for at in np.flatnonzero(values == lowest).tolist():  # others cannot improve
-            if values[at] <= best - delta:
-                best = float(values[at])
-                improved.append(at)
-        numbers = np.arange(len(values))
-        latest = np.full(len(values), -1)
-        latest[improved] = improved
-        #: Index of the best value so far; -1 before the first.
-        self._best_at = np.maximum.accumulate(latest)
-        self._since = numbers - self._best_at
+        best, improved = before.best, [0]
+        for index in np.flatnonzero(values == lowest).tolist():  # others cannot improve
+            if values[index] <= best - delta:
+                best = float(values[index])
+                improved.append(index + 1)
+        numbers = np.arange(len(values) + 1)
+        best_at = np.array(improved, np.intp)[np.searchsorted(improved, numbers, "right") - 1]
+        self._best = np.append(before.best, values)[best_at]
+        self._since = numbers - best_at + np.where(best_at == 0, max(before.since, 0), 0)
+        self._since[0] = before.since
 
     def since(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the number of values since the best one; -1 before the first value."""
-        at = self._series.latest(rows)
-        return np.where(at < 0, -1, self._since[at])
+        return self._since[self.rows.searchsorted(rows, "right")]
 
-    def at(self, row: int) -> _Series | None:
-        at = int(self._series.rows.searchsorted(row, "right")) - 1
-        if at < 0:
-            return None
-        best = int(self._best_at[at])
-        return _Series(math.inf if best < 0 else float(self._values[best]), int(self._since[at]))
+    def progress(self, row: int) -> _Progress:
+        """Return the progress up to a row."""
+        index = int(self.rows.searchsorted(row, "right"))
+        return _Progress(float(self._best[index]), int(self._since[index]))
 
 
 def _split(losses: Mapping[str, V], mode: ModeKeys) -> tuple[dict[str, V], dict[str, V]]:
     """Split the losses of a step into training and validation, by name or mode."""
-    training, validation = train_and_validation(losses)
+    training, validation = by_role(losses)
     if not validation:
         training, validation = ({}, dict(losses)) if mode == ModeKeys.EVAL else (dict(losses), {})
         if mode == ModeKeys.PREDICT:
@@ -85,7 +70,14 @@ def _split(losses: Mapping[str, V], mode: ModeKeys) -> tuple[dict[str, V], dict[
     return training, validation
 
 
-class Overtraining(BuiltinRule):
+def _parts(losses: Mapping[str, int], mode: ModeKeys) -> Iterator[tuple[tuple[int, str], int]]:
+    """Yield the columns of a step's training and validation losses."""
+    for part, columns in enumerate(_split(losses, mode)):
+        for name, column in columns.items():
+            yield (part, name), column
+
+
+class Overtraining(SequenceRule):
     """Detect training that continues although no loss improves.
 
     Fires when a loss has not improved for `patience_train` saved training steps and for `patience_validation` saved
@@ -114,108 +106,49 @@ class Overtraining(BuiltinRule):
     def selector(self) -> Selector:
         return Selector((), self.tensor_regex) if self.tensor_regex else LOSSES_AND_METRICS
 
-    def needs(self) -> list[Need]:
-        return [loss_need(self.selector)]
+    def begin(self) -> None:
+        self._progress: dict[tuple[int, str], _Progress] = {}
 
-    def judge(self, step: int) -> None:
-        self.required_table(loss_need(self.selector), step)
-        state = self.measurements.fold(self._fold_key, step, _State(), self._add, self.needs())
-        if not state.judged:
-            raise NothingToJudge("no loss at this step")
-        for name in state.judged:
-            self._judge_loss(name, step, state.training.get(name), state.validation.get(name))
-
-    @property
-    def _fold_key(self) -> tuple[Hashable, ...]:
-        return "overtraining", self.selector, self.delta
-
-    def _judge_loss(self, name: str, step: int, training: _Series | None, validation: _Series | None) -> None:
-        series = [("training", training, self.patience_train), ("validation", validation, self.patience_validation)]
-        present = [(what, one, patience) for what, one, patience in series if one is not None]
-        if all(one.since >= patience for _, one, patience in present):
-            text = " and ".join(
-                f"{what} loss not below {number(one.best)} for {one.since} saved steps" for what, one, _ in present
-            )
-            _, one, patience = present[-1]
-            self.blame(name, step, one.since, patience, f"{text} (by at least {number(self.delta)})")
-
-    def _add(self, state: _State, step: int) -> _State:
-        losses = losses_at(self.measurements, self.selector, step)
-        training, validation = _split(losses, self.measurements.mode(step))
-        return _State(
-            {
-                **state.training,
-                **{n: state.training.get(n, _Series()).then(x, self.delta) for n, x in training.items()},
-            },
-            {
-                **state.validation,
-                **{n: state.validation.get(n, _Series()).then(x, self.delta) for n, x in validation.items()},
-            },
-            _names(training, validation),
-        )
-
-    @property
-    def columns_selector(self) -> Selector:
-        return self.selector
-
-    def judge_columns(self, columns: LossColumns, first: int, end: int) -> Verdicts | None:
-        series = columns.series(end, _parts)
-        courses = {key: _Courses(one, self.delta) for key, one in series.items()}
-        training, validation = (
-            {name: one for (part, name), one in courses.items() if part == which} for which in (0, 1)
-        )
-        pattern_of, patterns = columns.patterns
-        counts = np.zeros(end, np.int64)
-        skipped = np.ones(end, np.bool_)
-        for name in _names(training, validation):
-            rows = np.zeros(end, np.bool_)
-            for part in (0, 1):
-                if (part, name) in series:
-                    rows[series[part, name].rows] = True
-            judged = np.flatnonzero(rows)
-            late = np.ones(len(judged), np.bool_)
-            for known, patience in ((training, self.patience_train), (validation, self.patience_validation)):
-                if name in known:
-                    since = known[name].since(judged)
-                    late &= (since < 0) | (since >= patience)
-            skipped[judged] = False
-            counts[judged[late]] += 1
-        outcomes = np.where(skipped, Outcome.SKIPPED, np.where(counts > 0, Outcome.FIRED, Outcome.PASSED))
-
-        def judged_at(row: int) -> tuple[str, ...]:
-            return names_of(int(pattern_of[row]), columns.mode(row))
+    def judge_columns(self, columns: ScalarColumns, judged: Rows) -> Verdicts:
+        series = columns.series(_parts)
+        nothing = Series(np.empty(0, np.intp), np.empty(0))
+        courses = {
+            key: _Course(series.get(key, nothing), self._progress.get(key, _Progress()), self.delta)
+            for _, name in series
+            for key in ((TRAINING, name), (VALIDATION, name))
+        }
+        self._progress.update((key, course.progress(len(columns))) for key, course in courses.items())
+        counts = np.zeros(len(columns), np.int64)
+        has_loss = np.zeros(len(columns), np.bool_)
+        for name in {name for _, name in series}:
+            both = courses[TRAINING, name], courses[VALIDATION, name]
+            rows = np.union1d(both[TRAINING].rows, both[VALIDATION].rows).astype(np.intp)
+            late = np.ones(len(rows), np.bool_)
+            for course, patience in zip(both, (self.patience_train, self.patience_validation), strict=True):
+                since = course.since(rows)
+                late &= (since < 0) | (since >= patience)
+            has_loss[rows] = True
+            counts[rows[late]] += 1
 
         @cache
-        def names_of(pattern: int, mode: ModeKeys) -> tuple[str, ...]:
-            return _names(*_split({columns.names[number]: number for number in patterns[pattern]}, mode))
+        def names_of(pattern: tuple[int, ...], mode: ModeKeys) -> list[str]:
+            losses = {columns.names[column]: column for column in pattern}
+            return list(dict.fromkeys(name for (_, name), _ in _parts(losses, mode)))
 
-        def state(known: dict[str, _Courses], row: int) -> dict[str, _Series]:
-            return {name: one for name, course in known.items() if (one := course.at(row)) is not None}
+        def blame(row: int) -> None:
+            for name in names_of(columns.pattern(row), columns.mode(row)):
+                both = courses[TRAINING, name].progress(row), courses[VALIDATION, name].progress(row)
+                self._blame(name, int(columns.steps[row]), *both)
 
-        done = _State(state(training, end - 1), state(validation, end - 1), judged_at(end - 1))
-        self.measurements.continue_fold(self._fold_key, int(columns.steps[end - 1]), done)
+        return self.verdicts(columns, counts, has_loss, blame, lambda row: "no loss at this step")
 
-        def findings(row: int) -> list[Finding]:
-            self.findings = []
-            row += first
-            for name in judged_at(row) if counts[row] else ():
-                series = (known[name].at(row) if name in known else None for known in (training, validation))
-                self._judge_loss(name, int(columns.steps[row]), *series)
-            return self.findings
-
-        def reason(row: int) -> str:
-            saved = columns.saved[:, first + row].any()
-            return "no loss at this step" if saved else no_tensor_message(self.selector)
-
-        return Verdicts(outcomes[first:end].astype(np.uint8), counts[first:end], reason, findings)
-
-
-def _parts(losses: Mapping[str, int], mode: ModeKeys) -> Iterator[tuple[tuple[int, str], int]]:
-    """Yield the columns of a step's training (0) and validation (1) losses."""
-    for part, found in enumerate(_split(losses, mode)):
-        for name, column in found.items():
-            yield (part, name), column
-
-
-def _names(*parts: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for part in parts for name in part))
+    def _blame(self, name: str, step: int, training: _Progress, validation: _Progress) -> None:
+        kinds = (("training", training, self.patience_train), ("validation", validation, self.patience_validation))
+        seen = [kind for kind in kinds if kind[1].since >= 0]
+        if all(progress.since >= patience for _, progress, patience in seen):
+            text = " and ".join(
+                f"{kind} loss not below {number(progress.best)} for {progress.since} saved steps"
+                for kind, progress, _ in seen
+            )
+            _, progress, patience = seen[-1]
+            self.blame(name, step, progress.since, patience, f"{text} (by at least {number(self.delta)})")

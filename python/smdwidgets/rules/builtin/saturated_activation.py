@@ -28,8 +28,8 @@ class SaturatedActivation(BuiltinRule):
     The inputs of a saturated unit are so large that its gradient is almost zero. A unit is saturated when fewer than
     `threshold_inactivity` percent of its inputs lie within the limits (inclusive). Fires when more than
     `threshold_layer` percent of a layer's units are saturated. In runs of the PyTorch hook, layers are found by their
-    class (Tanh, Sigmoid and subclasses); `tensor_regex` selects other tensors. In other runs the sigmoid limits apply to
-    tensors with "sigmoid" in their names (case-insensitive), the tanh limits to all others.
+    class (Tanh, Sigmoid and subclasses); `tensor_regex` selects other tensors. In other runs the sigmoid limits apply
+    to tensors with "sigmoid" in their names (case-insensitive), the tanh limits to all others.
 
     Units, workers and small batches are handled as in DeadRelu. NaN lies outside the limits.
 

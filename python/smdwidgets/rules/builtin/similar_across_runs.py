@@ -120,12 +120,12 @@ def _steps(trial: Trial) -> set[int]:
 
 def _open_trials(given: Any) -> list[Trial]:
     """Return a list of trials; paths are opened."""
+    from smdwidgets.trials import Trial, create_trial
+
     if given is None:
         return []
     if isinstance(given, str):
         given = [part.strip() for part in given.split(",") if part.strip()]
-    elif isinstance(given, os.PathLike) or not isinstance(given, Iterable):
+    elif isinstance(given, os.PathLike | Trial) or not isinstance(given, Iterable):
         given = [given]
-    from smdwidgets.trials import create_trial
-
     return [create_trial(each) if isinstance(each, str | os.PathLike) else each for each in given]

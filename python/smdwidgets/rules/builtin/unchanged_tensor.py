@@ -18,7 +18,8 @@ class UnchangedTensor(SelectingRule):
     step. Each pair of consecutive steps is compared with `numpy.allclose(earlier, now, rtol, atol, equal_nan)`. Only
     steps of the same mode are compared, because weights do not change during evaluation. A tensor with a shorter
     history, or absent at this step, is not judged. Steps before the first judged step are part of the history. A change
-    of shape counts as a change.
+    of shape counts as a change. The finding "Frozen" of `diagnose` has another meaning: a weight that is exactly the
+    same at all its saves although it has a gradient, while other weights change.
 
     What to do: check whether the layer is frozen, missing from the optimiser, cut off by `detach`, or has a learning
     rate of zero.

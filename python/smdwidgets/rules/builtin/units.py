@@ -59,7 +59,7 @@ def inactive_share(
 
     A unit is inactive if less than `percent` percent of its values are active. The result is None if too few values
     were saved so far. Values of all workers are combined. If a step has too few values per unit, earlier steps are
-    added. Of the two possible axes of units, the one with more inactive units is used: slices along the other axis mix
+    added. The axis of units with more inactive units is used: slices along the other axis mix
     all units and are almost never inactive.
     """
     total = _at_step(measurements, name, step, test, key)

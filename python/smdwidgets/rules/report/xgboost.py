@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets._text import markup
+from smdwidgets.naming.scalars import by_role
 from smdwidgets.rules.classes import class_numbers
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.losses import train_and_validation
 from smdwidgets.rules.report import charts, scores
 from smdwidgets.rules.report.data import Contents, contents_of
 from smdwidgets.rules.report.files import notebook, page, write
@@ -41,8 +41,8 @@ class XgboostReport:
         report.to_html("report.html")      # one file, no network, no script
         report.to_notebook("report.ipynb")
 
-    `plot_step` limits the report to data up to that step; None means the last step. Sections without saved data name the
-    missing data.
+    `plot_step` limits the report to data up to that step; None means the last step. Sections without saved data name
+    the missing data.
     """
 
     def __init__(self, trial: Trial, plot_step: int | None = None) -> None:
@@ -97,9 +97,7 @@ class XgboostReport:
         title = "Loss over steps"
         if not self.contents.metrics:
             return _missing(title, "metrics")
-        training, validation = train_and_validation(
-            {name: values[-1] for name, (_, values) in self.contents.metrics.items()}
-        )
+        training, validation = by_role({name: values[-1] for name, (_, values) in self.contents.metrics.items()})
         groups: dict[str, dict[str, tuple[list[int], list[float]]]] = {}
         for name, series in self.contents.metrics.items():
             key = next((each for each in {**training, **validation} if name.endswith(each)), name)
@@ -325,7 +323,7 @@ def task_of(contents: Contents) -> str:
 
 def _fit_remarks(group: dict[str, tuple[list[int], list[float]]]) -> list[str]:
     """Compare the ends of training and validation curves."""
-    training, validation = train_and_validation({name: values[-1] for name, (_, values) in group.items()})
+    training, validation = by_role({name: values[-1] for name, (_, values) in group.items()})
     remarks = []
     for key in training.keys() & validation.keys():
         low, high = training[key], validation[key]
