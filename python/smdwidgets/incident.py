@@ -1,7 +1,7 @@
 """Incidents of a run: when and why the flight recorder wrote its steps.
 
-A hook keeps the tensors of the last steps in memory. When something breaks, it writes them to the run, and one record that says
-why: a JSON file below ``incidents/``. `Trial.incidents` reads the records.
+A hook keeps the tensors of the last steps in memory. When something breaks, it writes them to the run, and one record
+that says why: a JSON file below ``incidents/``. `Trial.incidents` reads the records.
 
 >>> incident = Incident("worker_0", 337, ("NaN in 'fc1.weight'",), Trigger("fc1.weight", "nan", 3.0), (336, 337), 345)
 >>> Incident.parse(incident.to_json(), "worker_0") == incident
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from smdwidgets._text import listed, shown, visible
 
-__all__ = ["DENSE_STEPS", "INCIDENTS_PREFIX", "LARGEST_RECORD", "MOST_STEPS", "Incident", "Trigger", "combined"]
+__all__ = ["DENSE_STEPS", "INCIDENTS_PREFIX", "LARGEST_RECORD", "MOST_STEPS", "Incident", "Jump", "Trigger", "combined"]
 
 INCIDENTS_PREFIX: Final = "incidents"
 """The folder of the records, in the root of the run."""
@@ -31,6 +31,7 @@ DENSE_STEPS: Final = 8
 
 #: Reasons and steps of a record that are read at most.
 _MOST_READ = 10_000
+_MOST_JUMPS = 100
 _LARGEST_STEP = 2**63
 
 
@@ -47,11 +48,26 @@ class Trigger:
 
 
 @dataclass(frozen=True)
+class Jump:
+    """A tensor whose largest magnitude jumped.
+
+    ``before`` is the largest of the last 64 steps, ``value`` that of the step.
+    """
+
+    tensor: str
+    before: float
+    value: float
+
+    def __str__(self) -> str:
+        return f"{shown(self.tensor)} from {self.before:.3g} to {self.value:.3g}"
+
+
+@dataclass(frozen=True)
 class Incident:
     """One moment at which something broke, and the steps that were saved around it.
 
     Attributes:
-        worker: the worker that recorded it; the first one if several did.
+        worker: the worker that recorded it; if several did, the one with the earliest cause.
         step: global step of the cause.
         why: reasons, the first one first.
         trigger: the statistic that caused it; None for a request, a signal or an exception.
@@ -62,6 +78,9 @@ class Incident:
         rank: rank of the worker, and ``world`` the number of workers of the training.
         run: directory or URL of the run, as the hook wrote it.
         workers: all workers that recorded it.
+        place: place of the trigger's tensor in the causal order of its step: stage, position in it. Smaller ones are
+            earlier. None if it is not known.
+        jumps: the tensors whose magnitudes jumped most at that step, the largest jump first.
     """
 
     worker: str
@@ -76,6 +95,8 @@ class Incident:
     world: int = 1
     run: str = ""
     workers: tuple[str, ...] = ()
+    place: tuple[int, int] | None = None
+    jumps: tuple[Jump, ...] = ()
 
     def to_json(self) -> bytes:
         """Return the content of the record."""
@@ -94,6 +115,11 @@ class Incident:
             "rank": self.rank,
             "world": self.world,
             "run": self.run,
+            "place": None if self.place is None else list(self.place),
+            "jumps": [
+                {"tensor": one.tensor, "before": _json_number(one.before), "value": _json_number(one.value)}
+                for one in self.jumps
+            ],
         }
         return json.dumps(content, allow_nan=False).encode()
 
@@ -129,10 +155,14 @@ class Incident:
             rank=_step(found.get("rank", 0), "rank"),
             world=_step(found.get("world", 1), "world"),
             run=visible(found.get("run", ""), 1000),
+            place=_place(found.get("place")),
+            jumps=_jumps(found.get("jumps", [])),
         )
 
     def __str__(self) -> str:
         text = f"step {self.step:,}: {self.cause}"
+        if self.jumps:
+            text += f"; largest jump: {self.jumps[0]}"
         if self.steps:
             text += f"; saved {self.saved}"
         if self.missed:
@@ -141,8 +171,9 @@ class Incident:
 
     @property
     def cause(self) -> str:
-        """The first reason, and the number of others."""
-        return self.why[0] + (f" (and {len(self.why) - 1} more)" if len(self.why) > 1 else "")
+        """The first reason, its worker, and the number of other reasons."""
+        where = f" of {self.worker}" if self.world > 1 else ""
+        return self.why[0] + where + (f" (and {len(self.why) - 1} more)" if len(self.why) > 1 else "")
 
     @property
     def saved(self) -> str:
@@ -165,14 +196,16 @@ class Incident:
             "missed": self.missed,
             "time": self.time,
             "workers": list(self.workers or (self.worker,)),
+            "worker": self.worker,
+            "jumps": [str(one) for one in self.jumps],
         }
 
 
 def combined(found: Iterable[Incident]) -> list[Incident]:
     """Join the records of several workers about one incident.
 
-    Workers decide alone and their clocks differ, so records belong together if their steps are as close as the steps that one
-    incident saves.
+    Workers decide alone and their clocks differ, so records belong together if their steps are as close as the steps
+    that one incident saves.
 
     >>> one = Incident("worker_1", 338, ("SIGTERM",), steps=(336, 337, 338), rank=1)
     >>> other = Incident("worker_0", 337, ("NaN in 'w'",), steps=(335, 336, 337))
@@ -191,11 +224,17 @@ def combined(found: Iterable[Incident]) -> list[Incident]:
 
 
 def _joined(group: Sequence[Incident]) -> Incident:
+    """Join records.
+
+    The first worker is the one with the earliest cause: by step, then in causal order.
+    """
+    group = sorted(group, key=lambda each: (each.step, each.place is None, each.place or (0, 0), each.rank))
     first = group[0]
     return replace(
         first,
         why=tuple(dict.fromkeys(reason for one in group for reason in one.why)),
         trigger=next((one.trigger for one in group if one.trigger is not None), None),
+        jumps=next((one.jumps for one in group if one.jumps), ()),
         steps=tuple(sorted({step for one in group for step in one.steps})),
         dense_until=max(one.dense_until for one in group),
         missed=sum(one.missed for one in group),
@@ -232,6 +271,31 @@ def _trigger(value: object) -> Trigger | None:
         raise ValueError("trigger is not a JSON object")
     return Trigger(
         str(value.get("tensor", "")), str(value.get("column", "")), _number(value.get("value", "NaN"), "value")
+    )
+
+
+def _place(value: object) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if (
+        not isinstance(value, list)
+        or len(value) != 2
+        or any(isinstance(one, bool) or not isinstance(one, int) for one in value)
+    ):
+        raise ValueError("place is not a stage and a position")
+    return value[0], value[1]
+
+
+def _jumps(value: object) -> tuple[Jump, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise ValueError("jumps is not a list of JSON objects")
+    return tuple(
+        Jump(
+            visible(one.get("tensor", ""), 1000),
+            _number(one.get("before"), "before"),
+            _number(one.get("value"), "value"),
+        )
+        for one in value[:_MOST_JUMPS]
     )
 
 

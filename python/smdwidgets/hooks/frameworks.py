@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugNotImplementedError, SMDebugTypeError, SMDebugValueError
-from smdwidgets.hooks.base import Hook, current_hook, set_current_hook
+from smdwidgets.hooks.core.hook import Hook, current_hook, set_current_hook
 
 __all__ = ["FRAMEWORKS", "Framework", "check_hook_type", "del_hook", "set_hook"]
 
@@ -103,35 +103,37 @@ _TENSORFLOW_1: Final = (
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "pytorch": Framework(
         "PyTorch",
-        "smdwidgets.hooks.pytorch",
+        "smdwidgets.hooks.torch.hook",
         ("torch",),
         {"Collection": "Collection", "Hook": "Hook", "record": "record"},
     ),
     "keras": Framework(
         "Keras",
-        "smdwidgets.hooks.keras",
+        "smdwidgets.hooks.keras.hook",
         ("keras", "tensorflow"),
         {"Collection": "Collection", "Hook": "Hook", "KerasHook": "Hook"},
     ),
     "tensorflow": Framework(
         "TensorFlow",
-        "smdwidgets.hooks.tensorflow",
+        "smdwidgets.hooks.keras.tensorflow",
         ("tensorflow", "keras"),
         {"Collection": "Collection", "Hook": "Hook", "KerasHook": "Hook"},
         {"SessionHook": _TENSORFLOW_1, "EstimatorHook": _TENSORFLOW_1},
         # A hook of smdwidgets.keras is a KerasHook, too.
-        base_module="smdwidgets.hooks.keras",
+        base_module="smdwidgets.hooks.keras.hook",
     ),
-    "xgboost": Framework("XGBoost", "smdwidgets.hooks.xgboost", ("xgboost",), {"Hook": "Hook"}),
+    "xgboost": Framework("XGBoost", "smdwidgets.hooks.boosting.xgboost", ("xgboost",), {"Hook": "Hook"}),
     "mxnet": Framework("MXNet", "smdwidgets.hooks.mxnet", ("mxnet",), {"Hook": "Hook"}),
-    "numpy": Framework("NumPy", "smdwidgets.hooks.numpy", (), {"Hook": "Hook"}),
-    "jax": Framework("JAX", "smdwidgets.hooks.jax", ("jax",), {"Hook": "Hook"}),
+    "numpy": Framework("NumPy", "smdwidgets.hooks.loops.numpy", (), {"Hook": "Hook"}),
+    "jax": Framework("JAX", "smdwidgets.hooks.loops.jax", ("jax",), {"Hook": "Hook"}),
     "lightgbm": Framework(
-        "LightGBM", "smdwidgets.hooks.lightgbm", ("lightgbm",), {"Hook": "Hook", "callback": "callback"}
+        "LightGBM", "smdwidgets.hooks.boosting.lightgbm", ("lightgbm",), {"Hook": "Hook", "callback": "callback"}
     ),
-    "lightning": Framework("Lightning", "smdwidgets.hooks.lightning", ("lightning", "torch"), {"Callback": "Callback"}),
+    "lightning": Framework(
+        "Lightning", "smdwidgets.hooks.torch.lightning", ("lightning", "torch"), {"Callback": "Callback"}
+    ),
     "transformers": Framework(
-        "Transformers", "smdwidgets.hooks.transformers", ("transformers", "torch"), {"Callback": "Callback"}
+        "Transformers", "smdwidgets.hooks.torch.transformers", ("transformers", "torch"), {"Callback": "Callback"}
     ),
 }
 

@@ -9,9 +9,9 @@
     hook.register_block(loss)
 
 A step starts with a forward pass of the registered block and ends before the next one. The saved weights are those that
-the forward pass uses. The saved gradients are those that ``Trainer.step`` uses, or without a trainer those at the end of
-the step. Tensor names are the same as in smdebug: ``dense0_weight``, ``gradient/dense0_weight``, ``dense0_output_0``. For a
-hybridized block, the inputs and outputs of its child blocks are not available.
+the forward pass uses. The saved gradients are those that ``Trainer.step`` uses, or without a trainer those at the end
+of the step. Tensor names are the same as in smdebug: ``dense0_weight``, ``gradient/dense0_weight``,
+``dense0_output_0``. For a hybridized block, the inputs and outputs of its child blocks are not available.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ import numpy as np
 from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
-from smdwidgets.hooks import process
-from smdwidgets.hooks.arrays import TensorCopy
-from smdwidgets.hooks.base import Hook as BaseHook
-from smdwidgets.hooks.base import guarded
+from smdwidgets.hooks.capture.arrays import TensorCopy
+from smdwidgets.hooks.core import process
+from smdwidgets.hooks.core.hook import Hook as BaseHook
+from smdwidgets.hooks.core.hook import guarded
+from smdwidgets.hooks.core.tensors import TensorCapture
 from smdwidgets.modes import ModeKeys
 
 __all__ = ["Collection", "Hook"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-#: How many numbered inputs and outputs of a block are matched against the patterns to decide whether to observe the block.
+#: How many numbered inputs and outputs of a block are matched against the patterns to decide whether to observe the
+#: block.
 _PROBED = 16
 
 
@@ -52,6 +54,21 @@ class Collection(BaseCollection):
         for kind, wanted in (("input", inputs), ("output", outputs)):
             if wanted:
                 self.include(f"^{re.escape(block.name)}_{kind}_")
+
+
+class MXNetCapture(TensorCapture):
+    """Copies arrays of MXNet."""
+
+    def copy(self, name: str, value: Any) -> TensorCopy:
+        """Return a copy of an array in host memory."""
+        if not isinstance(value, mxnet.nd.NDArray):
+            return super().copy(name, value)
+        array = value.asnumpy()  # returns a copy
+        return TensorCopy(array, array.dtype.name, array.shape)
+
+    def plain(self, value: Any) -> Any:
+        """Return an object that NumPy can convert."""
+        return np.empty(0) if isinstance(value, mxnet.nd.NDArray) else value
 
 
 class Hook(BaseHook):
@@ -77,7 +94,9 @@ class Hook(BaseHook):
     activations: ClassVar[Sequence[str]] = (r"^(?!gradient/).*_(input|output)_\d+$",)
     collection_class: ClassVar[type[BaseCollection]] = Collection
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    capture_class: ClassVar[type[TensorCapture]] = MXNetCapture
+
+    def _attach(self) -> None:
         self._blocks: list[Any] = []
         self._roots: list[Any] = []
         self._handles: list[Any] = []
@@ -85,7 +104,6 @@ class Hook(BaseHook):
         self._tapped = False
         self._late: list[Any] = []
         self._gradients_saved = False
-        super().__init__(*args, **options)
 
     def register_block(self, block: Any) -> None:
         """Register a block.
@@ -113,8 +131,9 @@ class Hook(BaseHook):
 
     @guarded
     def _before_forward(self, block: Any, _inputs: Any) -> None:
-        if not self._alive():
+        if not self.is_open:
             return
+        self._end_step()  # with the gradients of the last step
         saves = self._begin_step()
         self._gradients_saved = False
         self._counts.clear()
@@ -127,22 +146,22 @@ class Hook(BaseHook):
     def _read_late(self, _block: Any, _inputs: Any, _outputs: Any) -> None:
         """Save the weights whose initialization Gluon deferred to the forward pass."""
         late, self._late = self._late, []
-        if self._alive() and self._saving:
+        if self.is_open and self.parts.plan.saving:
             for parameter in late:
                 self._read(parameter.name, parameter, parameter.data)
 
     @guarded
-    def _after_update(self, parameters: Sequence[Any]) -> None:
+    def after_update(self, parameters: Sequence[Any]) -> None:
         """Save the gradients after a trainer has updated the parameters.
 
         The step is then most likely complete.
         """
-        if self._alive() and any(known is updated for known in self._parameters() for updated in parameters):
+        if self.is_open and any(known is updated for known in self._parameters() for updated in parameters):
             self._save_gradients()
-            self._write_queue.settle()
+            self.parts.recorder.queue.settle()
 
     def _save_gradients(self) -> None:
-        if self._is_open and self._saving and self.mode in (ModeKeys.TRAIN, ModeKeys.GLOBAL):
+        if self.parts.steps.is_open and self.parts.plan.saving and self.mode in (ModeKeys.TRAIN, ModeKeys.GLOBAL):
             self._gradients_saved = True
             for parameter in self._parameters():
                 if parameter.grad_req != "null":
@@ -162,7 +181,7 @@ class Hook(BaseHook):
 
         Returns False if the parameter is not initialized yet.
         """
-        if self._save_spec(name) is not None:
+        if self.parts.plan.spec(name) is not None:
             try:
                 value = get(parameter.list_ctx()[0])
             except (mxnet.gluon.parameter.DeferredInitializationError, RuntimeError):
@@ -176,7 +195,7 @@ class Hook(BaseHook):
 
         def tap(block: Any) -> None:
             probes = [f"{block.name}_{kind}_{i}" for kind in ("output", "input") for i in range(_PROBED)]
-            if self._plan.wants_any(probes):
+            if self.parts.plan.wants_any(probes):
                 self._handles.append(block.register_forward_hook(self._after_forward))
 
         for root in self._roots:
@@ -184,7 +203,7 @@ class Hook(BaseHook):
 
     @guarded
     def _after_forward(self, block: Any, inputs: Any, outputs: Any) -> None:
-        if self._alive() and self._saving:
+        if self.is_open and self.parts.plan.saving:
             self._capture_all(f"{block.name}_input_", inputs)
             self._capture_all(f"{block.name}_output_", outputs)
 
@@ -196,15 +215,6 @@ class Hook(BaseHook):
         elif isinstance(value, list | tuple):
             for item in value:
                 self._capture_all(prefix, item)
-
-    def _plain(self, value: object) -> object:
-        return np.empty(0) if isinstance(value, mxnet.nd.NDArray) else value
-
-    def _copy(self, name: str, value: object) -> TensorCopy:
-        if not isinstance(value, mxnet.nd.NDArray):
-            return super()._copy(name, value)
-        array = value.asnumpy()  # returns a copy
-        return TensorCopy(array, array.dtype.name, array.shape)
 
     def _detach(self) -> None:
         self._end_step()  # while the gradients can still be read
@@ -231,7 +241,7 @@ def _observe_trainers() -> None:
             for hook in process.open_hooks():
                 if isinstance(hook, Hook):
                     try:
-                        hook._after_update(self._params)
+                        hook.after_update(self._params)
                     except Exception:
                         logger.exception("cannot save the gradients of this step")
             return result

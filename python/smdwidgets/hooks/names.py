@@ -2,7 +2,7 @@
 
 from smdwidgets.config import CapturePlan, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.hooks.frameworks import del_hook, set_hook
-from smdwidgets.hooks.source_rules import Threshold
+from smdwidgets.hooks.incidents.source_rules import Threshold
 from smdwidgets.modes import ModeKeys, modes
 from smdwidgets.trials import create_trial
 

@@ -46,7 +46,7 @@ def arm(recording: Recording, framework: ModuleType) -> None:
 def _xgboost_hook(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     import xgboost
 
-    from smdwidgets.hooks.xgboost import Hook
+    from smdwidgets.hooks.boosting.xgboost import Hook
 
     params = args[0] if args else kwargs.get("params")
     data = args[1] if len(args) > 1 else kwargs.get("dtrain")
@@ -63,6 +63,6 @@ def _xgboost_hook(recording: Recording, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _lightgbm_hook(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from smdwidgets.hooks.lightgbm import Hook
+    from smdwidgets.hooks.boosting.lightgbm import Hook
 
     return recording.begin(Hook, "boosting")

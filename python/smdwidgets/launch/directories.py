@@ -1,8 +1,8 @@
 """The run directories of a launch: one per training.
 
-The first training has the directory that the user named, the next ones the same name with ``-2``, ``-3`` and so on. A directory
-that contains another run is passed over. The processes of a distributed training find the same directory, because the first of
-them leaves a mark in it, the file ``launch.json``.
+The first training has the directory that the user named, the next ones the same name with ``-2``, ``-3`` and so on. A
+directory that contains another run is passed over. The processes of a distributed training find the same directory,
+because the first of them leaves a mark in it, the file ``launch.json``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Record calls of Keras's ``Model.fit`` in scripts that create no hook.
 
-The hook joins the callbacks of ``fit``. Further calls of ``fit`` on the same model continue the run. It ends when ``fit`` of another
-model begins, or with the process.
+The hook joins the callbacks of ``fit``. Further calls of ``fit`` on the same model continue the run. It ends when
+``fit`` of another model begins, or with the process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from smdwidgets.launch.recording import Recording
 from smdwidgets.launch.wrapping import with_argument
 
 if TYPE_CHECKING:
-    from smdwidgets.hooks.keras import Hook
+    from smdwidgets.hooks.keras.hook import Hook
 
 __all__ = ["arm"]
 
@@ -63,10 +63,10 @@ class _Fits:
             self._running.remove(id(model))
 
     def _hook_of(self, model: Any) -> Hook | None:
-        from smdwidgets.hooks.keras import Hook
+        from smdwidgets.hooks.keras.hook import Hook
 
         for known, hook in list(self._hooks):
-            if known() is model and hook._alive():
+            if known() is model and hook.is_open:
                 return hook
             if id(known()) not in self._running:
                 self._hooks.remove((known, hook))

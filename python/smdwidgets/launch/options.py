@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from smdwidgets._text import byte_size, shown
+from smdwidgets._text import shown
 from smdwidgets.config import CapturePlan
 from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.hooks.base import Hook
-from smdwidgets.hooks.json_config import HOOK_FILE_KEYS
+from smdwidgets.hooks.core.hook import Hook
+from smdwidgets.hooks.core.json_config import HOOK_FILE_KEYS
 from smdwidgets.storage.address import scheme_of
 
 __all__ = ["WHAT", "Options"]
@@ -30,6 +30,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "every": "SMDWIDGETS_EVERY",
     "budget": "SMDWIDGETS_BUDGET",
     "config": "SMDWIDGETS_CONFIG",
+    "checks_only": "SMDWIDGETS_CHECKS_ONLY",
 }
 
 
@@ -43,6 +44,7 @@ class Options:
         every: spacing of steps with whole tensors, to begin with.
         budget: disk space of the run, such as ``10GB``.
         config: a capture plan (JSON or YAML), or a hook configuration in smdebug's format (JSON).
+        checks_only: number of updates that are checked, if nothing else is recorded.
 
     >>> Options(out="runs/mlp", what="weights", every="100").plan().every
     100
@@ -53,6 +55,7 @@ class Options:
     every: str = ""
     budget: str = ""
     config: str = ""
+    checks_only: str = ""
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -84,6 +87,8 @@ class Options:
                 )
             return replace(self, out=self.out or str(document.get("LocalPath") or ""))
         self.plan()
+        if self.checks_only and not (self.checks_only.isdecimal() and int(self.checks_only)):
+            raise SMDebugValueError(f"invalid --steps {shown(self.checks_only)}; give a number of updates such as 50")
         return self
 
     def plan(self) -> CapturePlan:
@@ -108,6 +113,8 @@ class Options:
 
     def hook(self, kind: type[_H], out: str, **options: Any) -> _H:
         """Create a hook that records into a directory."""
+        if self.checks_only:
+            return kind(out, checks=True, checks_only=int(self.checks_only), **options)
         if self._hook_file() is not None:
             return kind.create_from_json_file(self.config, out_dir=out, **options)
         return kind(out, plan=self.plan(), **options)
@@ -119,11 +126,13 @@ class Options:
         >>> Options(budget="10GB").describe(Hook)
         'losses within 10.0 GB'
         """
+        if self.checks_only:
+            return f"checks of the first {self.checks_only} updates"
         if self._hook_file() is not None:
             return f"what {shown(self.config, 200)} selects"
         plan = self.plan()
         *first, last = ("losses", *(one for one in plan.kinds if one in kind.kinds.values()))
-        return f"{', '.join(first)}{' and ' if first else ''}{last} within {byte_size(plan.budget_bytes)}"
+        return f"{', '.join(first)}{' and ' if first else ''}{last} within {plan.budget_text}"
 
     def _hook_file(self) -> Mapping[str, Any] | None:
         """Return the content of the configuration if it is in smdebug's format, else None."""

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from smdwidgets.exceptions import SMDebugError, TrainingStopped
-from smdwidgets.hooks import process
-from smdwidgets.hooks.base import Hook, current_hook, set_current_hook
+from smdwidgets.hooks.core import process
+from smdwidgets.hooks.core.hook import Hook, current_hook, set_current_hook
 from smdwidgets.launch.console import keep_logs_off_stdout, say, short_path
 from smdwidgets.launch.directories import directory_of
 from smdwidgets.launch.options import Options
@@ -125,12 +125,15 @@ class Recording:
         hook.when_closed = self._ended
         self._hooks.append(hook)
         self._noticed()
-        if _is_first(hook) and not hook._inactive:
+        if self._options.checks_only:
+            if _is_first(hook):
+                say(f"checking {what}: the first {self._options.checks_only} updates")
+        elif _is_first(hook) and not hook.guard.inactive:
             say(f"recording {what} to {short_path(hook.out_dir)}: {self._options.describe(kind)}")
         return hook
 
     def _open(self, kind: type[_H], options: dict[str, Any]) -> _H:
-        _, workers = kind._worker()
+        _, workers = kind.current_worker()
         key: dict[str, object] = {"launch": self._launch, "training": self._trainings}
         if workers == 1:
             key["process"] = self._pid
@@ -141,12 +144,12 @@ class Recording:
 
     def end(self, hook: Hook, error: BaseException | None = None) -> None:
         """Close the hook of a training that has ended."""
-        hook._close(RunEnd.of(error))
+        hook.end(RunEnd.of(error))
 
     def _ended(self, hook: Hook, end: RunEnd) -> None:
         if hook in self._hooks:
             self._hooks.remove(hook)
-        if _is_first(hook) and not hook._inactive:
+        if _is_first(hook) and not hook.guard.inactive and not self._options.checks_only:
             say(_summary(hook, end))
 
 
@@ -157,9 +160,9 @@ def _is_first(hook: Hook) -> bool:
 def _summary(hook: Hook, end: RunEnd) -> str:
     """Return the line at the end of a run: what was found, and how to look."""
     path = short_path(hook.out_dir)
-    steps = hook._last_step + 1
+    steps = hook.parts.steps.last + 1
     if not steps:
-        return f"nothing was recorded in {path}: {hook._why_no_step()}"
+        return f"nothing was recorded in {path}: {hook.why_no_step()}"
     # A user who interrupts a training does not wait for its diagnosis.
     interrupted = end.how == "signal" or end.detail.startswith("KeyboardInterrupt")
     found = f"Ended by {end.detail}." if interrupted else _finding(hook.out_dir)

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from smdwidgets.hooks.torch_names import class_name, unwrapped_module
+from smdwidgets.hooks.torch.names import class_name, unwrapped_module
 
-__all__ = ["described", "living", "models_of", "parameters_of"]
+__all__ = ["described", "living", "models_of", "models_with", "parameters_of"]
 
 
 def models_of(optimizers: Iterable[Optimizer]) -> list[nn.Module]:
@@ -20,7 +20,12 @@ def models_of(optimizers: Iterable[Optimizer]) -> list[nn.Module]:
 
     Takes about 0.1 s.
     """
-    wanted = {id(parameter) for one in optimizers for parameter in parameters_of(one)}
+    return models_with(parameter for one in optimizers for parameter in parameters_of(one))
+
+
+def models_with(parameters: Iterable[torch.Tensor]) -> list[nn.Module]:
+    """Return the outermost modules that hold these parameters."""
+    wanted = {id(parameter) for parameter in parameters}
     modules = list(living(nn.Module))
     parents: dict[int, list[nn.Module]] = {}
     for module in modules:

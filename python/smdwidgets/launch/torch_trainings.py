@@ -1,12 +1,12 @@
 """Record PyTorch trainings of scripts that create no hook.
 
-A training is seen at the end of the first backward pass that gives gradients to an optimizer's parameters. Its models are the
-outermost modules that hold these parameters. Nothing is registered on a model before, so that `torch.compile` compiles what
-it would compile without a recording. The step in progress is then opened as if the hook had seen its forward pass: weights, loss,
-gradients and learning rate of the first step are saved, its inputs and outputs are not.
+A training is seen at the end of the first backward pass that gives gradients to an optimizer's parameters. Its models
+are the outermost modules that hold these parameters. Nothing is registered on a model before, so that `torch.compile`
+compiles what it would compile without a recording. The step in progress is then opened as if the hook had seen its
+forward pass: weights, loss, gradients and learning rate of the first step are saved, its inputs and outputs are not.
 
-The optimizers that exist at that time belong to the training (a GAN has two). An optimizer that is created later begins another
-training, unless it updates the same model.
+The optimizers that exist at that time belong to the training (a GAN has two). An optimizer that is created later begins
+another training, unless it updates the same model.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from smdwidgets.hooks.torch_events import listen
-from smdwidgets.hooks.torch_names import unwrapped_module
-from smdwidgets.hooks.torch_training import ModelHook, is_passive
+from smdwidgets.checks.torch.graph import walk
+from smdwidgets.hooks.torch.events import listen
+from smdwidgets.hooks.torch.names import unwrapped_module
+from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.training import is_passive
 from smdwidgets.launch.recording import Recording
-from smdwidgets.launch.torch_models import described, living, models_of, parameters_of
+from smdwidgets.launch.torch_models import described, living, models_of, models_with, parameters_of
 
 if TYPE_CHECKING:
-    from smdwidgets.hooks.pytorch import Hook
+    from smdwidgets.hooks.torch.hook import Hook
 
 __all__ = ["arm"]
 
@@ -128,6 +130,8 @@ class Trainings:
         gc.collect()  # optimizers of earlier trainings, which reference cycles keep
         models = models_of(waiting)
         of_used = models_of(used)
+        trained = self._without_optimizer(used, roots)
+        models += [one for one in trained if one not in models]
         training = next((one for one in self._trainings if one.has(of_used)), None)
         if training is None:
             if self._is_recorded(of_used):
@@ -135,17 +139,30 @@ class Trainings:
             training = self._open(models)
         training.optimizers.update(waiting)
         hook = training.hook
-        if hook is None or not hook._alive():
+        if hook is None or not hook.is_open:
             return
-        for optimizer in waiting:
-            hook.register_optimizer(optimizer)
+        if not trained:
+            for optimizer in waiting:
+                hook.register_optimizer(optimizer)
         if not any(one in self._stepped for one in used):
             hook.catch_up(roots, self._unscaled(roots))
 
+    def _without_optimizer(self, used: list[Optimizer], roots: Any) -> list[nn.Module]:
+        """Return the models of a loss, if the optimizers hold none of its parameters.
+
+        Else the list is empty. The model was copied or replaced after the optimizer was created.
+        """
+        if not isinstance(roots, torch.Tensor) or roots.grad_fn is None:
+            return []
+        leaves = walk(roots, None).leaves
+        held = {id(one) for each in used for one in parameters_of(each)}
+        return [] if any(id(one) in held for one in leaves) else models_with(leaves)
+
     def _is_recorded(self, models: list[nn.Module]) -> bool:
         """Whether a hook that a trainer's callback uses has these models."""
-        named = [hook._models.names for hook in self._recording.hooks if isinstance(hook, ModelHook)]
-        return any(unwrapped_module(model) in names for model in models for names in named)
+        registered = [getattr(hook, "models", None) for hook in self._recording.hooks]
+        names = [known.names for known in registered if isinstance(known, RegisteredModels)]
+        return any(unwrapped_module(model) in known for model in models for known in names)
 
     def _open(self, models: list[nn.Module]) -> _Training:
         for earlier in list(self._trainings):
@@ -153,7 +170,7 @@ class Trainings:
                 self._trainings.remove(earlier)
                 if earlier.hook is not None:
                     self._recording.end(earlier.hook)
-        from smdwidgets.hooks.pytorch import Hook  # it imports torch._dynamo, which takes a second
+        from smdwidgets.hooks.torch.hook import Hook  # it imports torch._dynamo, which takes a second
 
         hook = None
         if models:

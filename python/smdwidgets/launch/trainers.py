@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets.launch.recording import Recording
 
 if TYPE_CHECKING:
-    from smdwidgets.hooks.pytorch import Hook
+    from smdwidgets.hooks.torch.hook import Hook
 
 __all__ = ["arm"]
 
@@ -50,8 +50,8 @@ def _recorded(recording: Recording, train: Callable[..., Any], join: _Join) -> C
 
 
 def _join_transformers(recording: Recording, trainer: Any) -> Callable[[BaseException | None], None] | None:
-    from smdwidgets.hooks.pytorch import Hook
-    from smdwidgets.hooks.transformers import Callback
+    from smdwidgets.hooks.torch.hook import Hook
+    from smdwidgets.hooks.torch.transformers import Callback
     from smdwidgets.launch.torch_models import described
 
     hook = recording.begin(Hook, "a model" if trainer.model is None else described([trainer.model]))
@@ -68,8 +68,8 @@ def _join_transformers(recording: Recording, trainer: Any) -> Callable[[BaseExce
 
 
 def _join_lightning(recording: Recording, trainer: Any) -> Callable[[BaseException | None], None] | None:
-    from smdwidgets.hooks.lightning import Callback
-    from smdwidgets.hooks.pytorch import Hook
+    from smdwidgets.hooks.torch.hook import Hook
+    from smdwidgets.hooks.torch.lightning import Callback
     from smdwidgets.launch.torch_models import described
 
     if any(isinstance(one, Callback) for one in trainer.callbacks):

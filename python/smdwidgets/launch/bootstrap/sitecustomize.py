@@ -1,7 +1,7 @@
 """Arm a Python process that `smdwidgets run` starts.
 
-The directory of this file is first on PYTHONPATH, so Python imports it at startup in place of the user's own ``sitecustomize``.
-It imports that one, too, and leaves ``sys.path`` and ``sys.modules`` as they would be without it.
+The directory of this file is first on PYTHONPATH, so Python imports it at startup in place of the user's own
+``sitecustomize``. It imports that one, too, and leaves ``sys.path`` and ``sys.modules`` as they would be without it.
 """
 
 import os

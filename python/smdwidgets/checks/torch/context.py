@@ -1,0 +1,88 @@
+"""What the mechanisms share: the log, the step, and the reader of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import nn
+
+from smdwidgets.checks.log import CheckLog
+from smdwidgets.checks.torch.values import Values
+
+__all__ = ["Context"]
+
+#: The first updates are all looked at, then every 16th, and some after an event such as a new optimizer.
+_FIRST, _EVERY, _AFTER = 8, 16, 8
+
+
+class Context:
+    """What the mechanisms share.
+
+    Args:
+        log: the checks that fired.
+        models: yields the models of the training with their names.
+        wrappers: yields the models with their wrappers, such as DistributedDataParallel.
+        step: returns the global step.
+    """
+
+    def __init__(
+        self,
+        log: CheckLog,
+        models: Callable[[], Iterator[tuple[str, nn.Module]]],
+        wrappers: Callable[[], Iterator[nn.Module]],
+        step: Callable[[], int],
+    ) -> None:
+        self.log = log
+        self.values = Values(self._judging_failed)
+        self._models = models
+        self.wrappers = wrappers
+        self._step = step
+        #: Number of updates so far.
+        self.updates = 0
+        self._due_until = _FIRST
+        self._names: dict[int, str] = {}
+
+    @property
+    def step(self) -> int:
+        """The global step of the run; 0 before the first."""
+        return max(self._step(), 0)
+
+    @property
+    def due(self) -> bool:
+        """Whether samples are read at this update."""
+        return self.updates < self._due_until or self.updates % _EVERY == 0
+
+    def look_closer(self) -> None:
+        """Read samples at each of the next updates."""
+        self._due_until = max(self._due_until, self.updates + _AFTER)
+
+    def models(self) -> Iterator[nn.Module]:
+        """Yield the models of the training."""
+        yield from (model for _, model in self._models())
+
+    def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield each parameter of the models once, with its name."""
+        seen: set[int] = set()
+        for root, model in self._models():
+            for name, parameter in model.named_parameters():
+                if id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield f"{root}_{name}", parameter
+
+    def name_of(self, tensor: Any) -> str:
+        """Return the name of a parameter, or its shape."""
+        if id(tensor) not in self._names:
+            self._names = {id(parameter): name for name, parameter in self.parameters()}
+        return self._names.get(id(tensor)) or f"tensor of shape {tuple(tensor.shape)}"
+
+    def name_of_module(self, module: nn.Module) -> str:
+        """Return the name of a module of the models, or its class."""
+        for root, model in self._models():
+            for name, part in model.named_modules():
+                if part is module:
+                    return f"{root}_{name}" if name else root
+        return type(module).__name__
+
+    def _judging_failed(self, error: Exception) -> None:
+        self.log.off(("values",), f"{type(error).__name__}: {error}")

@@ -1,0 +1,219 @@
+"""Read the autograd graph of a loss: loss functions and parameters.
+
+The graph shows functions that a script has imported by name, which a replaced function would not. Attributes such as
+``_saved_self`` are private: without one of them, the reader finds less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+__all__ = ["Graph", "LossCall", "activation_before", "loss_calls", "walk"]
+
+#: Nodes and depth at which loss functions are looked for, and nodes of a whole graph.
+_MOST_NODES, _DEEPEST, _MOST_WALKED = 200, 12, 50_000
+
+#: Loss functions by the name of their node.
+_LOSSES = {
+    "NllLossBackward": "nll_loss",
+    "NllLoss2DBackward": "nll_loss",
+    "MseLossBackward": "mse_loss",
+    "SmoothL1LossBackward": "smooth_l1_loss",
+    "HuberLossBackward": "huber_loss",
+    "BinaryCrossEntropyBackward": "binary_cross_entropy",
+    "BinaryCrossEntropyWithLogitsBackward": "binary_cross_entropy_with_logits",
+}
+#: Activations whose range is bounded, by the name of their node.
+_ACTIVATIONS = {"Softmax": "softmax", "Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
+#: Nodes that give the same values in another shape, type or order.
+_SHAPING = (
+    "View",
+    "UnsafeView",
+    "ReshapeAlias",
+    "Squeeze",
+    "Unsqueeze",
+    "Transpose",
+    "T",
+    "Permute",
+    "ToCopy",
+    "Clone",
+    "Alias",
+    "Slice",
+    "Select",
+    "Contiguous",
+    "Flatten",
+)
+_REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+_UNSIGNED = 2**64
+
+
+@dataclass(frozen=True)
+class LossCall:
+    """One call of a loss function.
+
+    Attributes:
+        kind: name of the function.
+        input: what it got: for ``cross_entropy`` the log-probabilities.
+        target: the targets.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        ignored: the target that does not count, for classes.
+        before: the node that computed the input; for ``cross_entropy`` that of the logits.
+        is_root: whether `backward()` was called on its result.
+    """
+
+    kind: str
+    input: torch.Tensor
+    target: torch.Tensor
+    reduction: str
+    ignored: int | None
+    before: Any
+    is_root: bool
+
+
+@dataclass
+class Graph:
+    """What a walk over a whole graph has found.
+
+    Attributes:
+        leaves: tensors without a graph that require gradients.
+        pairs: shapes of a difference that compares every row with every row.
+        softmax: name of an activation that comes before a log-softmax.
+        double_softmax: whether a softmax has another as its input.
+        own_functions: whether the graph contains functions that are written in Python.
+        whole: whether the walk saw all nodes.
+    """
+
+    leaves: list[torch.Tensor] = field(default_factory=list)
+    pairs: list[tuple[int, ...]] = field(default_factory=list)
+    softmax: str = ""
+    double_softmax: bool = False
+    own_functions: bool = False
+    whole: bool = True
+
+
+def _plain(node: Any) -> str:
+    """Return the name of a node without the number at its end."""
+    return str(node.name()).rstrip("0123456789")
+
+
+def _is(node: Any, names: Iterator[str] | tuple[str, ...]) -> bool:
+    return _plain(node).removesuffix("Backward") in names
+
+
+def _previous(node: Any) -> Any:
+    following = node.next_functions
+    return following[0][0] if following else None
+
+
+def _shaped(node: Any, limit: int = 6) -> Any:
+    """Return the node before those that only change the shape."""
+    while node is not None and limit and _is(node, _SHAPING):
+        node, limit = _previous(node), limit - 1
+    return node
+
+
+def activation_before(node: Any) -> str:
+    """Return the name of the activation that computed a value, or an empty string."""
+    node = _shaped(node, 8)
+    return "" if node is None else _ACTIVATIONS.get(_plain(node).removesuffix("Backward"), "")
+
+
+def loss_calls(root: torch.Tensor) -> list[LossCall]:
+    """Return the loss functions near the root of a graph.
+
+    Must be called before the backward pass, which frees what the nodes have saved.
+    """
+    top = root.grad_fn
+    pending, calls = deque([(top, 0)]), []
+    seen: set[Any] = set()
+    while pending:
+        node, depth = pending.popleft()
+        if node is None or node in seen or depth > _DEEPEST or len(seen) > _MOST_NODES:
+            continue
+        seen.add(node)
+        kind = _LOSSES.get(_plain(node))
+        if kind is None:
+            pending += [(each, depth + 1) for each, _ in node.next_functions]
+        elif (call := _call(node, kind, node is top)) is not None:
+            calls.append(call)
+    return calls
+
+
+def _call(node: Any, kind: str, is_root: bool) -> LossCall | None:
+    try:
+        prediction, target = (getattr(node, name, None) for name in ("_saved_self", "_saved_target"))
+    except RuntimeError:  # freed by an earlier backward pass
+        return None
+    if not isinstance(prediction, torch.Tensor) or not isinstance(target, torch.Tensor):
+        return None
+    before, ignored = _previous(node), None
+    if kind == "nll_loss":
+        ignored = getattr(node, "_saved_ignore_index", None)
+        if isinstance(ignored, int) and ignored >= _UNSIGNED // 2:
+            ignored -= _UNSIGNED
+        softmax = _shaped(before)
+        if softmax is not None and _plain(softmax) == "LogSoftmaxBackward":
+            kind, before = "cross_entropy", _previous(softmax)
+    reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", 1), "")
+    return LossCall(kind, prediction.detach(), target.detach(), reduction, ignored, before, is_root)
+
+
+def walk(root: torch.Tensor, rows: int | None) -> Graph:
+    """Walk over a whole graph.
+
+    Args:
+        root: what `backward()` is called on.
+        rows: number of rows of the model's input.
+    """
+    graph = Graph()
+    pending: list[tuple[Any, str]] = [(root.grad_fn, "")]
+    seen: set[Any] = set()
+    while pending:
+        node, above = pending.pop()
+        if node is None or node in seen:
+            continue
+        if len(seen) >= _MOST_WALKED:
+            graph.whole = False
+            break
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, torch.Tensor):
+            graph.leaves.append(leaf)
+            continue
+        name = _plain(node).removesuffix("Backward")
+        graph.own_functions = graph.own_functions or isinstance(node, torch.autograd.function.BackwardCFunction)
+        if name == "Sub" and above in ("Pow", "Abs", "Mul", "Square") and rows is not None:
+            graph.pairs += _pair(node, rows)
+        elif name == "LogSoftmax":
+            before = _shaped(_previous(node))
+            if before is not None and _is(before, ("Softmax", "Sigmoid")):
+                graph.softmax = _ACTIVATIONS[_plain(before).removesuffix("Backward")]
+        elif name == "Softmax" and above == "Softmax":
+            graph.double_softmax = True
+        pending += [(each, name) for each, _ in node.next_functions]
+    return graph
+
+
+def _pair(node: Any, rows: int) -> list[tuple[int, ...]]:
+    """Return the shapes of a difference of (N, 1) and (N,), with N rows."""
+    try:
+        shape = _shape(node, 0)
+        operands = [_shape(each, index) for each, index in node.next_functions if each is not None]
+    except (AttributeError, IndexError, RuntimeError):
+        return []
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] != rows or rows < 2 or not operands:
+        return []
+    is_smaller = all(math.prod(one) < math.prod(shape) for one in operands)
+    return [*operands, shape] if is_smaller and all(one in ((rows, 1), (rows,), (1, rows)) for one in operands) else []
+
+
+def _shape(node: Any, index: int) -> tuple[int, ...]:
+    """Return the shape of an output of a node's operation."""
+    metadata = getattr(node, "_input_metadata", ())
+    return tuple(metadata[index].shape)

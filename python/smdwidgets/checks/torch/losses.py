@@ -1,0 +1,160 @@
+"""Checks of what the loss gets: activation, shapes, targets, output."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import LossCall, activation_before
+from smdwidgets.checks.torch.values import is_plain, sampled
+
+__all__ = ["LossChecks"]
+
+_REGRESSION = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+#: What activations can give.
+_RANGES = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
+#: Rows and elements that are read.
+_ROWS, _COLUMNS, _TARGETS = 64, 32, 4096
+_MOST_CLASSES = 64
+_TOLERANCE = 1e-6
+
+
+class LossChecks:
+    """Checks each loss function that a backward pass begins with.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._classes: Counter[int] = Counter()
+
+    def look(self, call: LossCall) -> None:
+        """Check one call of a loss function."""
+        say, step = self._context.log.say, self._context.step
+        prediction, target = call.input, call.target
+        if not (is_plain(prediction) and is_plain(target)) or not prediction.numel() or not target.numel():
+            return
+        classes = prediction.shape[1] if prediction.ndim > 1 else 1
+        activation = activation_before(call.before)
+        if call.kind in _REGRESSION:
+            self._shapes(call)
+        if activation == "softmax" and classes == 1:
+            say("softmax_one_unit", step)
+        if call.kind == "cross_entropy":
+            if classes == 1 and not target.is_floating_point():
+                say("one_class_ce", step)
+            if activation in ("softmax", "sigmoid"):
+                say("softmax_before_loss", step, {"what": f"A {activation}"})
+        if call.kind == "nll_loss" and prediction.ndim == 2 and classes > 1:
+            self._log_probabilities(prediction)
+        if call.kind == "binary_cross_entropy_with_logits" and activation == "sigmoid":
+            say("double_sigmoid", step)
+        if call.kind in ("cross_entropy", "nll_loss") and not target.is_floating_point():
+            self._count_classes(target, classes, call.ignored)
+        if call.kind in _REGRESSION:
+            self._targets(call, activation)
+        if call.kind != "cross_entropy" or classes > 1:
+            self._output(prediction)
+        if call.reduction == "sum":
+            say("sum_reduction", step)
+
+    def _shapes(self, call: LossCall) -> None:
+        prediction, target = call.input, call.target
+        strides = [stride for stride, size in zip(target.stride(), target.shape, strict=True) if size > 1]
+        expanded = call.before is not None and call.before.name().startswith("Expand")
+        if expanded and prediction.shape == target.shape and 0 in strides and any(strides):
+            # `F.mse_loss` broadcasts both before it computes the loss. Broadcasting one of them may be meant, as for
+            # the labels of a discriminator.
+            facts = {"shapes": f"of both are broadcast to {tuple(prediction.shape)}", "result": list(prediction.shape)}
+            self._context.log.say("broadcast_loss", self._context.step, facts, ["loss"])
+        elif prediction.shape != target.shape and prediction.numel() > 1:
+            whole = torch.broadcast_shapes(prediction.shape, target.shape)
+            if math.prod(whole) > max(prediction.numel(), target.numel()):
+                self.pair([tuple(prediction.shape), tuple(target.shape), tuple(whole)])
+
+    def pair(self, shapes: list[tuple[int, ...]]) -> None:
+        """Two tensors are broadcast to all pairs of rows."""
+        *shapes_of_both, whole = shapes
+        facts = {
+            "shapes": f"{' and '.join(map(str, shapes_of_both))} give {whole}",
+            "prediction": list(shapes_of_both[0]),
+            "result": list(whole),
+        }
+        self._context.log.say("broadcast_loss", self._context.step, facts, ["loss"])
+
+    def _log_probabilities(self, prediction: torch.Tensor) -> None:
+        rows, context, step = prediction[:16], self._context, self._context.step
+
+        def judge(total: Any, exponentials: Any, least: Any) -> None:
+            if least.min() >= 0 and np.abs(total - 1).max() < 1e-3:
+                context.log.say("softmax_before_loss", step, {"what": "A softmax, and no logarithm,"}, need=2)
+            elif np.abs(exponentials).max() > 1e-2 and np.isfinite(exponentials).all():
+                context.log.say("nll_not_log", step, need=2)
+
+        context.values.read(judge, rows.sum(-1), rows.float().logsumexp(-1), rows.amin(-1))
+
+    def _count_classes(self, target: torch.Tensor, classes: int, ignored: int | None) -> None:
+        if not 2 < classes <= _MOST_CLASSES or not self._context.log.runs("off_by_one"):
+            return
+        context, step = self._context, self._context.step
+
+        def judge(labels: Any) -> None:
+            values, counts = np.unique(labels[labels != ignored], return_counts=True)
+            for value, count in zip(values, counts, strict=True):
+                self._classes[int(value)] += int(count)
+            total = sum(self._classes.values())
+            if total >= 20 * classes and not self._classes[0] and set(self._classes) - {0} == set(range(1, classes)):
+                context.log.say("off_by_one", step, {"classes": classes, "count": total})
+
+        context.values.read(judge, sampled(target, _TARGETS))
+
+    def _targets(self, call: LossCall, activation: str) -> None:
+        target, context, step = call.target, self._context, self._context.step
+        is_onehot_shaped = target.ndim == 2 and target.shape[1] > 2
+        columns = target.shape[1] if is_onehot_shaped else 1
+        same_shape = call.input.shape == target.shape
+        few = target.ndim == 1 or target.shape[-1] == 1
+
+        def judge(targets: Any) -> None:
+            if activation in _RANGES:
+                low, high = _RANGES[activation]
+                outside = float(((targets < low - _TOLERANCE) | (targets > high + _TOLERANCE)).mean())
+                if outside > 0.05:
+                    facts = {"share": f"{outside:.0%}", "activation": activation}
+                    context.log.say("unreachable_targets", step, facts, need=2)
+            if not same_shape or not (targets == np.round(targets)).all():
+                return
+            values = np.unique(targets)
+            if is_onehot_shaped and columns <= _TARGETS:
+                rows = targets[: targets.size // columns * columns].reshape(-1, columns)
+                if len(rows) and len(values) == 2 and (rows.sum(1) == 1).all() and (rows.max(1) == 1).all():
+                    context.log.say("mse_on_onehot", step, need=2)
+            elif few and targets.size >= 32 and 2 <= len(values) <= 12:
+                context.log.say("mse_on_classes", step, {"count": len(values)}, need=3)
+
+        if is_onehot_shaped:
+            context.values.read(judge, target[: max(1, _TARGETS // columns)].reshape(-1)[:_TARGETS])
+        else:
+            context.values.read(judge, sampled(target, _TARGETS))
+
+    def _output(self, prediction: torch.Tensor) -> None:
+        if prediction.shape[0] < 8 or not self._context.log.runs("constant_output"):
+            return
+        context, step = self._context, self._context.step
+
+        def judge(outputs: Any) -> None:
+            scale = max(float(np.abs(outputs).max()), 1e-12)
+            if np.isfinite(outputs).all() and float(np.ptp(outputs, axis=0).max()) <= 1e-6 * scale:
+                context.log.say("constant_output", step, need=8)
+            else:
+                context.log.unseen("constant_output")
+
+        rows = prediction[:_ROWS]
+        context.values.read(judge, rows.reshape(rows.shape[0], -1)[:, :_COLUMNS])

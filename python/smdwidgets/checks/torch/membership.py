@@ -1,0 +1,102 @@
+"""Checks of who holds which parameter: the loss, the models, the optimizers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from smdwidgets.checks.torch.context import Context
+
+__all__ = ["MembershipChecks"]
+
+#: Updates of an optimizer after which its tensors are compared with those of the models.
+_UPDATES = 3
+#: Entries of a list or dictionary that are looked at.
+_MOST_ITEMS = 1000
+
+
+class MembershipChecks:
+    """Compares the parameters of the loss, of the models and of the optimizers.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        #: The parameters that losses depend on, by id.
+        self._leaves: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._optimizers: dict[int, tuple[weakref.ref[Optimizer], int]] = {}
+
+    def add_leaves(self, leaves: Iterable[torch.Tensor]) -> None:
+        """A loss depends on these parameters."""
+        for leaf in leaves:
+            self._leaves[id(leaf)] = weakref.ref(leaf)
+
+    def after_update(self, optimizer: Optimizer) -> None:
+        """An optimizer has stepped: compare the sets when each has done so a few times."""
+        earlier = self._optimizers.get(id(optimizer))
+        count = 1 if earlier is None or earlier[0]() is not optimizer else earlier[1] + 1
+        self._optimizers[id(optimizer)] = weakref.ref(optimizer), count
+        context = self._context
+        if count < _UPDATES or not context.due or not self._leaves:
+            return
+        living = [(each, number) for reference, number in self._optimizers.values() if (each := reference())]
+        if min(number for _, number in living) >= 1:
+            self._compare([each for each, _ in living])
+
+    def _compare(self, optimizers: list[Optimizer]) -> None:
+        leaves = {key: leaf for key, reference in self._leaves.items() if (leaf := reference()) is not None}
+        models = {id(parameter): (name, parameter) for name, parameter in self._context.parameters()}
+        held = {id(one): one for each in optimizers for group in each.param_groups for one in group["params"]}
+        log, step = self._context.log, self._context.step
+        stale = [one for key, one in held.items() if key not in models and key not in leaves]
+        missing = {
+            name: one for key, (name, one) in models.items() if one.requires_grad and key not in held and key in leaves
+        }
+        others = {key: one for key, one in leaves.items() if key not in models and key not in held}
+        unregistered = self._in_containers(others) if others else {}
+        if stale and {tuple(one.shape) for one in stale} & {tuple(one.shape) for one in missing.values()}:
+            facts = {"count": len(stale), "shape": tuple(stale[0].shape)}
+            log.say("stale_optimizer", step, facts, missing)
+        elif missing:
+            self._not_held(missing, [name for key, (name, _) in models.items() if key in held], step)
+        elif unregistered:
+            facts = {"count": len(unregistered), "tensor": next(iter(unregistered))}
+            log.say("unregistered_layer", step, facts, unregistered)
+
+    def _in_containers(self, parameters: dict[int, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the tensors that Python containers of the models hold, by name.
+
+        A parameter of another model, such as that of a loss, is in none of them.
+        """
+        contained: dict[str, torch.Tensor] = {}
+        for model in self._context.models():
+            for module in model.modules():
+                for name, value in vars(module).items():
+                    if name.startswith("_") or not isinstance(value, list | tuple | dict):
+                        continue
+                    for key, one in list(value.items() if isinstance(value, dict) else enumerate(value))[:_MOST_ITEMS]:
+                        contained |= {
+                            f"{name}[{key!r}]{rest}": leaf for rest, leaf in _leaves_of(one) if id(leaf) in parameters
+                        }
+        return contained
+
+    def _not_held(self, missing: dict[str, nn.Parameter], held: list[str], step: int) -> None:
+        """Trainable parameters of a model are in no optimizer."""
+        tops = {name.split(".")[0] for name in missing}
+        whole = bool(held) and tops.isdisjoint({name.split(".")[0] for name in held})
+        names = [*missing]
+        facts = {"count": len(names), "tensor": names[0]}
+        self._context.log.say("not_in_optimizer", step, facts, names, level="warning" if whole else None)
+
+
+def _leaves_of(value: object) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, nn.Module):
+        yield from ((f".{name}", parameter) for name, parameter in value.named_parameters())
+    elif isinstance(value, nn.Parameter):
+        yield "", value

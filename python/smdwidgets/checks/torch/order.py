@@ -1,0 +1,321 @@
+"""Checks of the order of events between two updates."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.optim import SGD, Optimizer
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.values import is_plain, sampled
+from smdwidgets.finding import Level
+
+__all__ = ["OrderChecks"]
+
+#: Backward passes whose gradients are reset without an update; and passes without an update, if nothing is reset.
+_DISCARDED, _WITHOUT_UPDATE, _LONGER = 32, 256, 4
+#: Backward passes between two updates at which gradients are looked at, and elements that are read.
+_MOST_LOOKS, _ELEMENTS = 16, 64
+#: Events of a step that its word has at most.
+_LONGEST_WORD = 24
+
+
+@dataclass
+class _Known:
+    """What is known of an optimizer."""
+
+    optimizer: weakref.ref[Optimizer]
+    ids: frozenset[int]
+    groups: int
+    references: list[weakref.ref[torch.Tensor]]
+    updates: int = 0
+    #: Numbers of nonzero gradients at the backward passes since the last update; None: they were not looked at.
+    nonzero_counts: list[torch.Tensor] | None = None
+    was_reset: bool = False
+    #: Backward passes since the last update that gave gradients, and how many of them began with reset ones.
+    backwards: int = 0
+    discarded: int = 0
+    longest: int = 1
+    last_step: int = 0
+    had_gradients: bool = False
+    #: The gradients of the last update.
+    used: list[tuple[weakref.ref[torch.Tensor], int]] | None = None
+
+    @property
+    def probes(self) -> list[torch.Tensor]:
+        """The parameters whose gradients are looked at. An open hook does not keep them."""
+        return [one for reference in self.references if (one := reference()) is not None]
+
+
+@dataclass
+class _Scale:
+    scaled: bool = False
+    by_scaler: bool = False
+    scaler: weakref.ref[Any] | None = None
+
+
+@dataclass
+class _Micro:
+    """The backward passes since the last update."""
+
+    count: int = 0
+    means: int = 0
+    looked: int = 0
+
+
+class OrderChecks:
+    """Checks the order of events.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._known: dict[int, _Known] = {}
+        self._scale = _Scale()
+        self._micro = _Micro()
+        self._word: list[str] = []
+        self._in_update = False
+        self._backward_seen = False
+        #: Whether an update has happened since the last backward pass.
+        self._updated = False
+        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+
+    def known(self, optimizer: Optimizer) -> _Known:
+        """Return what is known of an optimizer.
+
+        Begin with it if it is new or has new parameters.
+        """
+        one, groups = self._known.get(id(optimizer)), len(optimizer.param_groups)
+        if one is None or one.groups != groups or one.optimizer() is not optimizer:
+            parameters = [each for group in optimizer.param_groups for each in group["params"]]
+            trained = sorted((each for each in parameters if each.requires_grad), key=lambda each: -each.numel())
+            probes = [*trained[:1], *trained[len(trained) // 2 : len(trained) // 2 + 1]]
+            one = self._known[id(optimizer)] = _Known(
+                weakref.ref(optimizer),
+                frozenset(map(id, parameters)),
+                groups,
+                [weakref.ref(each) for each in probes if is_plain(each)],
+                last_step=self._context.step,
+            )
+            self._context.look_closer()
+        return one
+
+    def event(self, letter: str) -> None:
+        """Add an event to the word of the step."""
+        if len(self._word) < _LONGEST_WORD and not (self._word and self._word[-1] == letter):
+            self._word.append(letter)
+
+    # -------------------------------------------------------------------------------------------------- backward pass
+
+    def catch_up(self) -> None:
+        """The first backward pass has ended."""
+        self._backward_seen = True
+        self._micro.count += 1
+        self.event("F")
+        self.event("B")
+
+    def backward_begins(self, is_mean: bool | None) -> None:
+        """A backward pass begins.
+
+        ``is_mean``: whether its root is the mean of a loss function; None: the graph was not read.
+        """
+        self._backward_seen = True
+        if self._in_update:
+            return
+        self.event("B")
+        if any(one.probes and all(each.grad is None for each in one.probes) for one in self._known.values()):
+            self._micro = _Micro()  # the gradients of earlier passes are not used
+        self._micro.count += 1
+        self._micro.means += bool(is_mean)
+        self._micro.looked += is_mean is not None
+        self._updated = False
+        for key, one in list(self._known.items()):
+            optimizer = one.optimizer()
+            if optimizer is None:
+                del self._known[key]
+                continue
+            is_none = any(each.grad is None for each in one.probes)
+            if is_none and one.had_gradients:
+                one.discarded += 1
+            one.had_gradients = False
+            if one.nonzero_counts is None or one.was_reset:
+                continue
+            if is_none or not one.probes or not all(is_plain(each.grad) for each in one.probes):
+                one.was_reset = True
+            elif len(one.nonzero_counts) < _MOST_LOOKS:
+                counts = [sampled(each.grad, _ELEMENTS).count_nonzero() for each in one.probes if each.grad is not None]
+                one.nonzero_counts.append(torch.stack(counts).sum())
+
+    def backward_ends(self) -> None:
+        """A backward pass has ended."""
+        if self._in_update:
+            return
+        for one in self._known.values():
+            optimizer = one.optimizer()
+            if optimizer is None or not any(each.grad is not None for each in one.probes):
+                continue
+            one.had_gradients = True
+            one.backwards += 1
+            self._without_update(one, type(optimizer).__name__)
+
+    def _without_update(self, one: _Known, name: str) -> None:
+        facts = {"count": one.backwards, "step": one.last_step, "optimizer": name}
+        say, step = self._context.log.say, self._context.step
+        if one.discarded >= _DISCARDED:
+            discarded = "; the gradients are reset and not used"
+            say("no_step", step, {**facts, "discarded": discarded}, [name])
+        elif one.backwards >= max(_WITHOUT_UPDATE, _LONGER * one.longest):
+            say("no_step", step, {**facts, "discarded": ""}, [name], level="warning")
+
+    # --------------------------------------------------------------------------------------------------------- updates
+
+    def before_update(self, optimizer: Optimizer, closure: bool) -> None:
+        """An optimizer is about to step."""
+        one = self.known(optimizer)
+        name, context = type(optimizer).__name__, self._context
+        self._in_update = True
+        self.event("S")
+        scale = self._scale
+        scaler = None if scale.scaler is None else scale.scaler()
+        if (
+            scale.scaled
+            and not scale.by_scaler
+            and scaler is not None
+            and not closure
+            and not self._is_unscaled(optimizer)
+        ):
+            context.log.say("scaled_step", context.step, {"optimizer": name}, [name])
+        if self._updated and one.updates and not one.backwards and not closure and _are_same(one.used, one.probes):
+            context.log.say("step_without_backward", context.step, {"optimizer": name}, [name], need=4)
+        if one.nonzero_counts and not one.was_reset:
+            step = context.step
+
+            def judge(counts: Any) -> None:
+                if (counts > 0).all():
+                    context.log.say("not_reset", step, {"optimizer": name}, [name])
+
+            context.values.read(judge, torch.stack(one.nonzero_counts))
+        if one.updates >= 1 and not closure:
+            self._undivided(optimizer)
+
+    def _is_unscaled(self, optimizer: Optimizer) -> bool:
+        """Whether the script has unscaled the gradients itself."""
+        stage = self._stage(optimizer)
+        return stage is None or stage != 0
+
+    def _stage(self, optimizer: Optimizer) -> int | None:
+        """Return the stage of a GradScaler for an optimizer.
+
+        0: its gradients are scaled. None: not known.
+        """
+        scaler = None if self._scale.scaler is None else self._scale.scaler()
+        states = getattr(scaler, "_per_optimizer_states", None)
+        if scaler is None or states is None:
+            self._context.log.off(
+                ("clip_before_unscale",), "this release of torch does not show what a GradScaler does"
+            )
+            return None
+        if id(optimizer) not in states:  # looking it up would create it
+            return 0
+        stage = getattr(states[id(optimizer)].get("stage"), "value", None)
+        return stage if isinstance(stage, int) else None
+
+    def _undivided(self, optimizer: Optimizer) -> None:
+        micro = self._micro
+        if micro.count >= 2 and micro.looked == micro.count == micro.means and len(self._known) == 1:
+            level: Level | None = None if isinstance(optimizer, SGD) else "note"
+            self._context.log.say("undivided", self._context.step, {"count": micro.count}, need=3, level=level)
+
+    def after_update(self, optimizer: Optimizer, closure: bool) -> None:
+        """An optimizer has stepped, or a GradScaler has skipped its update."""
+        one = self.known(optimizer)
+        self._in_update = False
+        self._stepped.add(optimizer)
+        one.updates += 1
+        one.longest = max(one.longest, one.backwards)
+        one.backwards = one.discarded = 0
+        one.last_step = self._context.step
+        # The gradients stay until they are reset.
+        one.had_gradients = False if closure else any(each.grad is not None for each in one.probes)
+        one.used = _versions(one.probes)
+        one.was_reset = False
+        one.nonzero_counts = [] if self._context.due and not closure else None
+        self._updated = True
+        self._micro = _Micro()
+        self._scale.scaled = False
+        word, self._word = "".join(self._word), []
+        if self._context.due:
+            self._context.log.word(self._context.step, word)
+
+    # -------------------------------------------------------------------------------------------- scaling and clipping
+
+    def scaled(self, scaler: Any) -> None:
+        """A GradScaler has scaled a loss."""
+        self._scale.scaled = bool(scaler.is_enabled())
+        self._scale.scaler = weakref.ref(scaler)
+
+    def scaler_begins(self) -> None:
+        """A GradScaler steps an optimizer, or skips it."""
+        self._scale.by_scaler = True
+
+    def scaler_ends(self) -> None:
+        """A GradScaler has stepped an optimizer, or skipped it."""
+        self._scale.by_scaler = False
+
+    def clips(self, parameters: Iterable[Any]) -> None:
+        """Gradients are about to be clipped."""
+        self.event("C")
+        clipped = {id(one): one for one in parameters}
+        context = self._context
+        for one in self._known.values():
+            optimizer = one.optimizer()
+            if optimizer is None or one.ids.isdisjoint(clipped):
+                continue
+            if self._scale.scaled and one.updates and self._stage(optimizer) == 0:
+                context.log.say("clip_before_unscale", context.step)
+            is_late = self._updated and one.updates and not one.backwards and not self._in_update
+            if is_late and any(each.grad is not None for each in clipped.values()):
+                context.log.say("clip_after_step", context.step, need=2)
+            return
+
+    # -------------------------------------------------------------------------------------------------------- schedule
+
+    def schedule_steps(self, schedule: Any) -> None:
+        """A learning rate schedule is about to step."""
+        optimizer = getattr(schedule, "optimizer", None)
+        name, context = type(schedule).__name__, self._context
+        if not isinstance(optimizer, Optimizer) or getattr(schedule, "_step_count", 1) < 1:
+            return  # its first step, in its own constructor
+        self.event("L")
+        is_new = not self._stepped and not context.updates and not optimizer.state
+        has_gradients = any(each.grad is not None for group in optimizer.param_groups for each in group["params"])
+        if is_new and self._backward_seen and has_gradients:
+            context.log.say("schedule_first", context.step, {"schedule": name}, [name])
+        if context.updates >= 8 and self._stepped and optimizer not in self._stepped:
+            context.log.say("other_schedule", context.step, {"schedule": name}, [name])
+        length, last = getattr(schedule, "T_max", None), getattr(schedule, "last_epoch", 0)
+        if isinstance(length, int) and length > 0 and last > 1.05 * length + 1 and context.updates > 3:
+            context.log.say("schedule_over", context.step, {"length": length, "count": last}, [name])
+
+
+def _are_same(used: list[tuple[weakref.ref[torch.Tensor], int]] | None, probes: Iterable[torch.Tensor]) -> bool:
+    """Whether the gradients are those of the last update, unchanged."""
+    now = _versions(probes)
+    if not used or not now or len(used) != len(now):
+        return False
+    return all(one() is other() and version == later for (one, version), (other, later) in zip(used, now, strict=True))
+
+
+def _versions(probes: Iterable[torch.Tensor]) -> list[tuple[weakref.ref[torch.Tensor], int]] | None:
+    """Identify gradients: the tensor, and how often it was changed.
+
+    The result is None if there are none.
+    """
+    versions = [(weakref.ref(one.grad), getattr(one.grad, "_version", -1)) for one in probes if one.grad is not None]
+    return versions or None

@@ -1,0 +1,329 @@
+"""The checks of one training of PyTorch: passes its events on to the mechanisms.
+
+A mechanism that fails is switched off, and the run says why. Nothing is raised into the training.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from smdwidgets.checks.log import CheckLog
+from smdwidgets.checks.torch import graph
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.loaders import LoaderChecks
+from smdwidgets.checks.torch.losses import LossChecks
+from smdwidgets.checks.torch.membership import MembershipChecks
+from smdwidgets.checks.torch.models import ModelChecks
+from smdwidgets.checks.torch.modes import ModeChecks
+from smdwidgets.checks.torch.order import OrderChecks
+from smdwidgets.checks.torch.replicas import ReplicaDigests
+from smdwidgets.checks.torch.tokens import TokenChecks
+from smdwidgets.checks.torch.updates import UpdateChecks
+
+__all__ = ["MECHANISMS", "TorchChecks"]
+
+#: The checks of each mechanism.
+MECHANISMS: Mapping[str, tuple[str, ...]] = {
+    "graph": ("loss_is_leaf", "softmax_before_loss", "double_softmax", "broadcast_loss"),
+    "losses": (
+        "double_sigmoid",
+        "nll_not_log",
+        "one_class_ce",
+        "softmax_one_unit",
+        "unreachable_targets",
+        "constant_output",
+        "off_by_one",
+        "mse_on_classes",
+        "mse_on_onehot",
+        "sum_reduction",
+    ),
+    "tokens": ("labels_unshifted", "labels_shifted_twice", "sees_future", "rows_mixed", "padding_in_loss"),
+    "updates": ("no_update", "some_not_updated", "update_lost", "no_gradient", "half_state"),
+    "order": (
+        "no_step",
+        "not_reset",
+        "step_without_backward",
+        "scaled_step",
+        "clip_before_unscale",
+        "clip_after_step",
+        "undivided",
+        "other_schedule",
+        "schedule_first",
+        "schedule_over",
+    ),
+    "membership": ("stale_optimizer", "unregistered_layer", "not_in_optimizer"),
+    "modes": ("train_in_eval_mode", "eval_in_train_mode", "dropout_in_eval", "frozen_norm_moves"),
+    "models": (
+        "mostly_frozen",
+        "untied",
+        "symmetric_units",
+        "spectral_norm_stale",
+        "batch_sizes",
+        "zero_batch",
+        "float64",
+        "autocast_lost",
+    ),
+    "loaders": ("same_batch", "twin_batches", "labels_sorted", "worker_twins"),
+    "replicas": ("replicas_differ",),
+}
+#: Updates at which the whole graph is walked, besides the first ones, and backward passes of an update.
+_FIRST_WALKS, _LATER_WALKS, _WALKS_AN_UPDATE = 4, (16, 256), 4
+
+
+class TorchChecks:
+    """The checks of a training.
+
+    Args:
+        log: the checks that fired.
+        models: yields the models of the training with their names.
+        wrappers: yields the models with their wrappers.
+        step: returns the global step.
+        is_compiled: whether torch.compile has made any graph of the training.
+        is_passive: whether a module is called for another reason than a pass.
+        updated: called after each update, with the number of updates.
+    """
+
+    def __init__(
+        self,
+        log: CheckLog,
+        models: Callable[[], Iterator[tuple[str, nn.Module]]],
+        wrappers: Callable[[], Iterator[nn.Module]],
+        step: Callable[[], int],
+        is_compiled: Callable[[nn.Module], bool],
+        is_passive: Callable[[], bool],
+        updated: Callable[[int], object] = lambda updates: None,
+    ) -> None:
+        self.log = log
+        self._context = context = Context(log, models, wrappers, step)
+        self._is_compiled, self._is_passive, self._updated = is_compiled, is_passive, updated
+        self._off: set[str] = set()
+        self._losses = LossChecks(context)
+        self._tokens = TokenChecks(context)
+        self._updates = UpdateChecks(context)
+        self._order = OrderChecks(context)
+        self._membership = MembershipChecks(context)
+        self._modes = ModeChecks(context, lambda call: functools.partial(self._run, "modes", call))
+        self._models = ModelChecks(context)
+        self._loaders = LoaderChecks(context)
+        self._replicas = ReplicaDigests(context)
+        self._calls: list[nn.Module] = []
+        self._thread = threading.get_ident()
+        self._depth = 0
+        self._walks = 0
+        self._rows: int | None = None
+        self._tensor_hooks = 0
+        self._hooks_before = 0
+        self._updates_before = 0
+        #: Ids of the optimizers whose `step` is running, the outermost first.
+        self._stepping: list[int] = []
+
+    def _run(self, mechanism: str, call: Callable[..., object], *args: Any) -> None:
+        """Call a mechanism, without gradients. The first failure switches it off."""
+        if mechanism in self._off:
+            return
+        try:
+            with torch.no_grad():
+                call(*args)
+        except Exception as error:
+            self._off.add(mechanism)
+            self.log.off(MECHANISMS[mechanism], f"{type(error).__name__}: {error}"[:300])
+
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether this is another thread, such as one of DataParallel."""
+        return threading.get_ident() != self._thread
+
+    # ---------------------------------------------------------------------------------------------------------- passes
+
+    def enters(self, model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """A registered model is called."""
+        if self._elsewhere or self._is_passive():
+            return
+        self._calls.append(model)
+        if len(self._calls) > 1:
+            return
+        self._order.event("F" if torch.is_grad_enabled() else "f")
+        tensors = [one for one in (*inputs, *named.values()) if isinstance(one, torch.Tensor)]
+        self._rows = tensors[0].shape[0] if tensors and tensors[0].ndim else None
+        self._hooks_before = self._tensor_hooks
+        compiled = self._is_compiled(model)
+        gradients = torch.is_grad_enabled()
+        self._run("modes", self._with(gradients, self._modes.enters), model, compiled)
+        self._run("models", self._with(gradients, self._models.enters), model, inputs, named, compiled)
+        if compiled:
+            self.log.off(("sees_future", "rows_mixed"), "torch.compile has made the graph")
+        self._run("tokens", self._with(gradients, self._tokens.enters), model, inputs, named, not compiled)
+
+    def leaves(self, model: nn.Module, output: Any) -> None:
+        """A registered model has returned, or raised."""
+        if self._elsewhere or self._is_passive() or not self._calls or self._calls[-1] is not model:
+            return
+        self._calls.pop()
+        if self._calls:
+            return
+        gradients = torch.is_grad_enabled()
+        self._run("models", self._models.leaves)
+        self._run("tokens", self._tokens.leaves, model, output, self._is_hooked(model))
+        self._run("modes", self._with(gradients, self._modes.leaves), model)
+
+    @staticmethod
+    def _with(gradients: bool, call: Callable[..., object]) -> Callable[..., object]:
+        """Return a function that runs with gradients enabled as the training has them."""
+
+        def run(*args: Any) -> None:
+            with torch.set_grad_enabled(gradients):
+                call(*args)
+
+        return run
+
+    def _is_hooked(self, model: nn.Module) -> bool:
+        """Whether code of the script or of a wrapper would see a backward pass."""
+        if self._tensor_hooks > self._hooks_before:
+            return True
+        return any(
+            getattr(part, "_backward_hooks", None)
+            or getattr(part, "_backward_pre_hooks", None)
+            or type(part).__module__.startswith("torch.distributed.")
+            or type(part).__module__.startswith("torch.nn.parallel.")
+            for part in model.modules()
+        )
+
+    def tensor_hooked(self) -> None:
+        """The script has registered a hook on a tensor."""
+        self._tensor_hooks += bool(self._calls)
+
+    # -------------------------------------------------------------------------------------------------- backward pass
+
+    def backward_begins(self, roots: Any) -> None:
+        """`backward()` is called."""
+        self._depth += 1
+        if self._depth > 1 or self._elsewhere or self._is_passive():
+            return
+        self._run("modes", self._modes.settle)
+        root = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None) if roots is not None else None
+        is_mean = None
+        if isinstance(root, torch.Tensor):
+            if root.grad_fn is None:
+                self._run("graph", self._no_graph, root)
+            elif self._context.due:
+                is_mean = self._read(root)
+        self._run("order", self._order.backward_begins, is_mean)
+
+    def _no_graph(self, root: torch.Tensor) -> None:
+        is_parameter = any(root is one for _, one in self._context.parameters())
+        if not is_parameter and root.numel() == 1:
+            self.log.say("loss_is_leaf", self._context.step, need=2)
+
+    def _read(self, root: torch.Tensor) -> bool:
+        """Read the graph of a loss; return whether it is the mean of a loss function."""
+        calls: list[graph.LossCall] = []
+        self._run("graph", lambda: calls.extend(graph.loss_calls(root)))
+        for call in calls:
+            self._run("losses", self._losses.look, call)
+            self._run("tokens", self._tokens.look, call)
+        updates = self._context.updates
+        if (updates < _FIRST_WALKS or updates in _LATER_WALKS) and self._walks < _WALKS_AN_UPDATE:
+            self._walks += 1
+            self._run("graph", self._walk, root)
+        return any(call.is_root and call.reduction == "mean" for call in calls)
+
+    def _walk(self, root: torch.Tensor) -> None:
+        walked = graph.walk(root, self._rows)
+        self._membership.add_leaves(walked.leaves)
+        step = self._context.step
+        if walked.pairs:
+            self._losses.pair(walked.pairs)
+        if walked.softmax:
+            self.log.say("softmax_before_loss", step, {"what": f"A {walked.softmax}"})
+        if walked.double_softmax:
+            self.log.say("double_softmax", step)
+
+    def backward_ends(self) -> None:
+        """`backward()` has returned."""
+        self._depth = max(0, self._depth - 1)
+        if not (self._depth or self._elsewhere or self._is_passive()):
+            self._run("order", self._order.backward_ends)
+
+    # --------------------------------------------------------------------------------------------------------- updates
+
+    def registers(self, optimizer: Optimizer) -> None:
+        """The script names an optimizer, or the launcher has found it."""
+        self._run("order", self._order.known, optimizer)
+
+    def catch_up(self, roots: Any) -> None:
+        """The first backward pass has ended before anything was seen."""
+        self._run("order", self._order.catch_up)
+        if isinstance(roots, torch.Tensor) and roots.grad_fn is not None:
+            self._run("graph", self._walk, roots)
+
+    def before_update(self, optimizer: Optimizer, closure: bool) -> None:
+        """``optimizer.step()`` is called."""
+        self._stepping.append(id(optimizer))
+        if self._stepping.count(id(optimizer)) > 1:  # a subclass calls the method that it overrides
+            return
+        self._run("models", self._models.look)
+        self._run("order", self._order.before_update, optimizer, closure)
+        self._run("modes", self._modes.before_update, optimizer)
+        self._run("updates", self._updates.before, optimizer, closure)
+
+    def after_update(self, optimizer: Optimizer, closure: bool) -> None:
+        """``optimizer.step()`` has returned."""
+        if self._stepping and self._stepping.pop() in self._stepping:
+            return
+        self._run("updates", self._updates.after, optimizer)
+        self._run("membership", self._membership.after_update, optimizer)
+        self._run("replicas", self._replicas.after_update, optimizer)
+        self._end_update(optimizer, closure)
+
+    def _end_update(self, optimizer: Optimizer, closure: bool) -> None:
+        self._run("order", self._order.after_update, optimizer, closure)
+        self._run("models", self._models.after_update)
+        self._context.values.poll()
+        self._tokens.forget()
+        self._context.updates += 1
+        self._walks = 0
+        self._updated(self._context.updates)
+
+    def clips(self, parameters: Any) -> None:
+        """Gradients are about to be clipped."""
+        clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        self._run("order", self._order.clips, clipped)
+
+    def scales(self, scaler: Any) -> None:
+        """A GradScaler has scaled a loss."""
+        self._run("order", self._order.scaled, scaler)
+
+    def scaler_begins(self, optimizer: Any) -> None:
+        """A GradScaler steps an optimizer, or skips it."""
+        self._updates_before = self._context.updates
+        self._run("order", self._order.scaler_begins)
+
+    def scaler_ends(self, optimizer: Any) -> None:
+        """A GradScaler has stepped an optimizer, or skipped it."""
+        self._run("order", self._order.scaler_ends)
+        if isinstance(optimizer, Optimizer) and self._context.updates == self._updates_before:
+            self._end_update(optimizer, closure=False)
+
+    def schedule_steps(self, schedule: Any) -> None:
+        """A learning rate schedule is about to step."""
+        self._run("order", self._order.schedule_steps, schedule)
+
+    # ------------------------------------------------------------------------------------------------------------ data
+
+    def batch(self, iterator: Any, batch: Any, states: Any) -> None:
+        """A data loader has given a batch."""
+        if not self._elsewhere:
+            self._run("loaders", self._with(torch.is_grad_enabled(), self._loaders.batch), iterator, batch, states)
+
+    def close(self) -> None:
+        """The training has ended: judge what was read, and write the counts."""
+        self._run("modes", self._modes.close)
+        self._context.values.poll(wait=True)
+        self.log.close(self._context.updates)

@@ -1,0 +1,204 @@
+"""Checks of models of sequences: targets, and what an output depends on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import LossCall, walk
+from smdwidgets.checks.torch.layers import BATCH_NORMS
+from smdwidgets.checks.torch.values import is_plain
+
+__all__ = ["TokenChecks"]
+
+#: Rows and positions that are read.
+_ROWS, _POSITIONS = 16, 2048
+#: Shares of targets that equal a shifted input, and of neighbours that are equal in ordinary text at most.
+_EQUAL, _REPEATED = 0.98, 0.6
+#: A run of this many equal tokens at the end of a row is padding.
+_RUN = 3
+_FEWEST_CLASSES = 9
+
+_Tokens = NDArray[np.float64]
+
+
+class TokenChecks:
+    """Compares the targets of a loss with the tokens that the model got.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        #: The tokens of the last pass, and the mask of attention.
+        self._tokens: torch.Tensor | None = None
+        self._mask: torch.Tensor | None = None
+        self._embedded: torch.Tensor | None = None
+        self._shape: tuple[int, ...] = ()
+        self._watched: Any = None
+        self._probed = False
+        #: Whether an output depends on later positions; None: not known.
+        self._sees_future: bool | None = None
+
+    # --------------------------------------------------------------------------------------------------------- passes
+
+    def enters(self, model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], probes: bool) -> None:
+        """A model is called."""
+        tensors = [one for one in (*inputs, *named.values()) if isinstance(one, torch.Tensor)]
+        first = named.get("input_ids", tensors[0] if tensors else None)
+        is_tokens = isinstance(first, torch.Tensor) and first.ndim == 2 and not first.is_floating_point()
+        self._shape = tuple(first.shape[:2]) if isinstance(first, torch.Tensor) else ()
+        self._tokens = first if is_tokens and is_plain(first) else None
+        mask = named.get("attention_mask")
+        self._mask = mask if isinstance(mask, torch.Tensor) and is_plain(mask) and mask.ndim == 2 else None
+        if is_tokens and probes and not self._probed and torch.is_grad_enabled() and model.training:
+            embedding = next((one for one in model.modules() if isinstance(one, nn.Embedding)), None)
+            if embedding is not None:
+                self._watched = embedding.register_forward_hook(self._embeds)
+
+    def _embeds(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        tokens = self._tokens
+        is_first = self._embedded is None and tokens is not None and isinstance(output, torch.Tensor)
+        if is_first and output.requires_grad and tokens is not None and output.ndim == 3:
+            rows, positions = tokens.shape
+            if tuple(output.shape[:2]) in ((rows, positions), (positions, rows)):
+                self._embedded = output
+
+    def leaves(self, model: nn.Module, output: Any, hooked: bool) -> None:
+        """A model has returned.
+
+        ``hooked``: whether code of the script would see a backward pass.
+        """
+        if self._watched is not None:
+            self._watched.remove()
+            self._watched = None
+        embedded, self._embedded = self._embedded, None
+        if embedded is None or self._probed:
+            return
+        self._probed = True
+        if hooked:
+            self._off("the model has backward hooks, which would see the probe")
+            return
+        logits = _first_tensor(output)
+        if logits is None or logits.ndim != 3 or not logits.requires_grad or logits.shape[:2] != self._shape:
+            return
+        if not (is_plain(logits) and is_plain(embedded)) or logits.shape[1] < 5:
+            return
+        self._probe(model, logits, embedded)
+
+    def _probe(self, model: nn.Module, logits: torch.Tensor, embedded: torch.Tensor) -> None:
+        """Compute the gradient of one output with respect to the embedded tokens."""
+        graph = walk(logits, None)
+        if graph.own_functions or not graph.whole:
+            self._off("the graph contains functions that are written in Python")
+            return
+        rows, positions = logits.shape[:2]
+        middle = positions // 2
+        # The last row: a causal mask over the batch would hide that the first one depends on others.
+        with torch.enable_grad():
+            one = logits[-1, middle].float().pow(2).sum()
+        gradient = torch.autograd.grad(one, embedded, retain_graph=True, allow_unused=True)[0]
+        if gradient is None:
+            return
+        if gradient.shape[:2] != logits.shape[:2]:  # the model exchanges rows and positions
+            gradient = gradient.transpose(0, 1)
+        normalized = any(isinstance(part, BATCH_NORMS) and part.training for part in model.modules())
+        context, step = self._context, self._context.step
+
+        def judge(later: Any, others: Any) -> None:
+            self._sees_future = bool(later.max() > 0)
+            if others.size and others.max() > 0 and not normalized:
+                context.log.say("rows_mixed", step)
+
+        absolute = gradient.detach().abs()
+        others = absolute[:-1].amax().reshape(1) if rows > 1 else absolute.new_zeros(0)
+        context.values.read(judge, absolute[-1, middle + 1 :].amax().reshape(1), others)
+
+    def _off(self, reason: str) -> None:
+        self._context.log.off(("sees_future", "rows_mixed"), reason)
+
+    def forget(self) -> None:
+        """Drop the tokens of the last pass."""
+        self._tokens = self._mask = None
+
+    # --------------------------------------------------------------------------------------------------------- targets
+
+    def look(self, call: LossCall) -> None:
+        """Compare the targets of a loss with the tokens of the last pass."""
+        tokens, target = self._tokens, call.target
+        classes = call.input.shape[1] if call.input.ndim > 1 else 1
+        if tokens is None or call.kind not in ("cross_entropy", "nll_loss") or classes < _FEWEST_CLASSES:
+            return
+        if target.is_floating_point() or not is_plain(target) or tokens.device != target.device:
+            return
+        rows, positions = tokens.shape
+        length = next((one for one in range(positions, max(0, positions - 3), -1) if target.numel() == rows * one), 0)
+        if length < 5:
+            return
+        ignored, step = call.ignored, self._context.step
+        mask = self._mask if self._mask is not None and self._mask.shape == tokens.shape else None
+        tensors = [tokens[:_ROWS, :_POSITIONS], target.reshape(rows, length)[:_ROWS, :_POSITIONS]]
+        whole = length <= _POSITIONS
+
+        def judge(tokens: _Tokens, targets: _Tokens, mask: _Tokens | None = None) -> None:
+            self._compare(tokens, targets, ignored, step)
+            if whole:
+                self._padding(targets, mask, ignored, step, positions)
+
+        self._context.values.read(judge, *tensors, *([] if mask is None else [mask[:_ROWS, :_POSITIONS]]))
+
+    def _compare(self, tokens: _Tokens, targets: _Tokens, ignored: int | None, step: int) -> None:
+        counted = targets != ignored
+        equal = {}
+        for shift in (0, 1, 2):
+            width = min(tokens.shape[1] - shift, targets.shape[1])
+            use = counted[:, :width]
+            if width > 4 and use.sum() >= 8:
+                equal[shift] = float((targets[:, :width] == tokens[:, shift : shift + width])[use].mean())
+        repeated = float((tokens[:, 1:] == tokens[:, :-1]).mean())
+        if not equal or repeated >= _REPEATED:
+            return
+        shift = max(equal, key=lambda one: equal[one])
+        if equal[shift] <= _EQUAL:
+            return
+        say = self._context.log.say
+        if shift == 0:
+            say("labels_unshifted", step, need=2)
+        elif shift == 2:
+            say("labels_shifted_twice", step, need=2)
+        elif self._sees_future:
+            say("sees_future", step)
+
+    def _padding(self, targets: _Tokens, mask: _Tokens | None, ignored: int | None, step: int, positions: int) -> None:
+        if (targets[:, -1] == ignored).all():  # a model that shifts within the loss ignores the last position
+            targets = targets[:, :-1]
+            mask = mask[:, 1:] if mask is not None else None
+        length = targets.shape[1]
+        values, counts = np.unique(targets[:, -1], return_counts=True)
+        token = values[counts.argmax()]
+        runs = np.cumprod(targets[:, ::-1] == token, axis=1).sum(1)
+        share = float((runs >= _RUN).mean())
+        say = self._context.log.say
+        if token != ignored and share > 0.4 and runs.mean() < 0.95 * length and len(targets) > 1:
+            facts = {"what": f"token {int(token)} ends {share:.0%} of the rows", "token": int(token)}
+            say("padding_in_loss", step, facts, need=2)
+        elif mask is not None and mask.shape == targets.shape and (mask == 0).any():
+            counted = (targets[mask == 0] != ignored).mean()
+            if counted > 0.5:
+                say("padding_in_loss", step, {"what": "targets of masked positions"}, need=2)
+
+
+def _first_tensor(output: Any) -> torch.Tensor | None:
+    logits = getattr(output, "logits", None)
+    if isinstance(logits, torch.Tensor):
+        return logits
+    if isinstance(output, torch.Tensor):
+        return output
+    values = output.values() if isinstance(output, dict) else output if isinstance(output, tuple | list) else ()
+    return next((one for one in values if isinstance(one, torch.Tensor) and one.ndim == 3), None)

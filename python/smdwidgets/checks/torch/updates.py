@@ -1,0 +1,196 @@
+"""Checks of updates: sampled weights before and after, and gradients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.values import is_plain, sampled
+from smdwidgets.finding import Level
+
+__all__ = ["UpdateChecks"]
+
+#: Tensors of an optimizer that are sampled, and elements of each.
+_TENSORS, _ELEMENTS = 128, 64
+#: An update below this share of a weight may be lost to rounding: for float32, and for the types of 16 bits.
+_SMALL, _SMALL_HALF = 1e-6, 2**-7
+#: Updates without a gradient, and updates without a change, after which a tensor is named.
+_WITHOUT = 8
+_HALVES = (torch.bfloat16, torch.float16)
+
+
+class UpdateChecks:
+    """Compares sampled weights before and after an update.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._before: tuple[Any, ...] | None = None
+        #: By id of a parameter: updates without a gradient (below 0: it has had one), and without a change.
+        self._without: Counter[int] = Counter()
+        self._unmoved: Counter[int] = Counter()
+        self._looked: Counter[int] = Counter()
+
+    def before(self, optimizer: Optimizer, closure: bool) -> None:
+        """An optimizer is about to step."""
+        self._before = None
+        context = self._context
+        if not context.due or closure:
+            return
+        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        self._gradients(optimizer, parameters)
+        if any(one.dtype is torch.float16 for one in parameters) and not any(
+            "master" in str(key) for state in list(optimizer.state.values())[:1] for key in state
+        ):
+            context.log.say("half_state", context.step, {"optimizer": type(optimizer).__name__})
+        if getattr(optimizer, "found_inf", None) is not None:
+            return  # a fused optimizer may skip the update, and only the device knows
+        usable = [one for one in parameters if _is_usable(one)]
+        if len(usable) > _TENSORS:  # evenly spread, the same ones each time
+            usable = usable[:: -(-len(usable) // _TENSORS)]
+        if not usable or len({one.device for one in usable}) > 1:
+            return
+        weights = torch.cat([sampled(one, _ELEMENTS) for one in usable])
+        gradients = torch.cat([sampled(one.grad, _ELEMENTS) for one in usable if one.grad is not None])
+        if weights.shape == gradients.shape:
+            self._before = id(optimizer), usable, weights, gradients
+
+    def after(self, optimizer: Optimizer) -> None:
+        """An optimizer has stepped."""
+        before, self._before = self._before, None
+        if before is None or before[0] != id(optimizer):
+            return
+        _, usable, weights, gradients = before
+        rates = _rates(optimizer, usable)
+        if rates is None:
+            return
+        name, context, step = type(optimizer).__name__, self._context, self._context.step
+        sizes = [min(one.numel(), len(sampled(one, _ELEMENTS))) for one in usable]
+        halves = [one.dtype in _HALVES for one in usable]
+        adaptive = any("exp_avg_sq" in optimizer.state.get(one, {}) for one in usable[:1])
+        has_copy = any(one.dtype is torch.float32 for state in _states(optimizer, usable) for one in state) and any(
+            halves
+        )
+        names = [context.name_of(one) for one in usable]
+        ids = [id(one) for one in usable]
+        dtype = str(usable[0].dtype).removeprefix("torch.")
+
+        def judge(weights: Any, gradients: Any, updated: Any) -> None:
+            rate = np.repeat(rates, sizes)
+            half = np.repeat(halves, sizes)
+            size = np.abs(gradients)
+            with np.errstate(all="ignore"):
+                update = rate * (size / (size + 1e-8) if adaptive else size)
+                counts = np.isfinite(gradients) & (gradients != 0) & (update > _SMALL * np.abs(weights))
+            moved = updated != weights
+            if not counts.any() or not np.isfinite(gradients).all():
+                return
+            sure = counts & (~half | (update > _SMALL_HALF * np.abs(weights)))
+            if sure.sum() >= 4 and not moved.any():
+                context.log.say("no_update", step, {"optimizer": name}, need=3)
+                return
+            context.log.unseen("no_update")
+            halved = counts & half
+            if halved.sum() >= 4 and not has_copy:
+                lost = float(1 - moved[halved].mean())
+                if lost > 0.5:
+                    facts = {"share": f"{lost:.0%}", "dtype": dtype}
+                    context.log.say("update_lost", step, facts, need=4)
+            self._name_unmoved(name, names, ids, sizes, sure & ~half, moved, step)
+
+        context.values.read(judge, weights, gradients, torch.cat([sampled(one, _ELEMENTS) for one in usable]))
+
+    def _name_unmoved(
+        self, optimizer: str, names: list[str], ids: list[int], sizes: list[int], sure: Any, moved: Any, step: int
+    ) -> None:
+        unmoved, begin = [], 0
+        for name, key, size in zip(names, ids, sizes, strict=True):
+            part = slice(begin, begin + size)
+            begin += size
+            if sure[part].sum() >= min(4, size) and not moved[part].any():
+                self._unmoved[key] += 1
+                if self._unmoved[key] >= _WITHOUT:
+                    unmoved.append(name)
+            elif moved[part].any():
+                self._unmoved[key] = -1_000_000
+        if unmoved:
+            facts = {"count": len(unmoved), "optimizer": optimizer, "tensor": unmoved[0]}
+            self._context.log.say("some_not_updated", step, facts, unmoved)
+
+    def _gradients(self, optimizer: Optimizer, parameters: list[Any]) -> None:
+        """Count updates at which a parameter has no gradient while others have one."""
+        if not any(one.grad is not None for one in parameters):
+            return
+        context = self._context
+        self._looked[id(optimizer)] += 1
+        for one in parameters:
+            if one.grad is not None:
+                self._without[id(one)] = -1_000_000
+            elif one.requires_grad:
+                self._without[id(one)] += 1
+        missing = [one for one in parameters if self._without[id(one)] >= _WITHOUT]
+        if missing and len(missing) < len(parameters) and self._looked[id(optimizer)] >= _WITHOUT:
+            names = [context.name_of(one) for one in missing]
+            facts = {
+                "count": len(missing),
+                "total": len(parameters),
+                "optimizer": type(optimizer).__name__,
+                "tensor": names[0],
+            }
+            # The last bias of a model whose loss takes derivatives of the output has none.
+            level: Level | None = "note" if all(one.ndim < 2 for one in missing) else None
+            context.log.say("no_gradient", context.step, facts, names, level=level)
+
+
+def _is_usable(parameter: Any) -> bool:
+    gradient = parameter.grad
+    return (
+        gradient is not None
+        and is_plain(parameter)
+        and is_plain(gradient)
+        and parameter.shape == gradient.shape
+        and parameter.stride() == gradient.stride()
+        and parameter.is_floating_point()
+        and parameter.numel() > 0
+    )
+
+
+def _rates(optimizer: Optimizer, usable: list[Any]) -> list[float] | None:
+    """Return the learning rate of each tensor.
+
+    The result is None if it is on a device, or the optimizer has none.
+    """
+    rates: dict[int, float] = {}
+    for group in optimizer.param_groups:
+        rate = group.get("lr")
+        if isinstance(rate, torch.Tensor):
+            if rate.device.type != "cpu" or rate.numel() != 1:
+                return None
+            rate = float(rate)
+        if not isinstance(rate, int | float):
+            return None
+        rates |= {id(one): float(rate) for one in group["params"]}
+    return [rates.get(id(one), 0.0) for one in usable]
+
+
+def _states(optimizer: Optimizer, usable: list[Any]) -> list[list[Any]]:
+    """Return state of the shape of its parameter, except for moments."""
+    return [
+        [
+            value
+            for key, value in optimizer.state.get(one, {}).items()
+            if isinstance(value, torch.Tensor)
+            and value.shape == one.shape
+            and "avg" not in str(key)
+            and "momentum" not in str(key)
+        ]
+        for one in usable[:4]
+    ]

@@ -1,0 +1,1 @@
+"""The hooks for XGBoost and LightGBM, whose steps are boosting rounds."""

@@ -1,0 +1,136 @@
+"""What a capture plan decides at each step.
+
+Runs on the training's thread; :mod:`~smdwidgets.hooks.writing.planned_steps` is its counterpart on the writer's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from smdwidgets.config import Collection
+from smdwidgets.config.capture_plan import AUTO, TENSORS, CapturePlan
+from smdwidgets.config.keys import NON_REDUCTION_COLLECTIONS
+from smdwidgets.hooks.capture.disk_budget import DiskBudget
+from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.capture.time_budget import TimeBudget
+
+__all__ = ["ACTIVATIONS", "VALUES", "Capture"]
+
+ACTIVATIONS = TENSORS[-1]
+#: The first rung of the ladder: values, whose cost on the training's thread is the time that it waits for the disk.
+VALUES = "values"
+
+
+class Capture:
+    """The state of a plan: the intervals, and what is captured at the current step.
+
+    Args:
+        plan: the plan.
+        kinds: the kind of tensors in each collection, such as ``{"biases": "weights"}``. Tensors of other collections
+            are captured at every step.
+    """
+
+    def __init__(self, plan: CapturePlan, kinds: Mapping[str, str]) -> None:
+        self.plan = plan
+        self.kinds = dict(kinds)
+        fixed = None if plan.statistics == AUTO else int(plan.statistics)
+        ladder = (VALUES, *(kind for kind in reversed(TENSORS) if kind in plan.kinds))
+        self.time = TimeBudget(plan.time_share, ladder, fixed)
+        self.disk = DiskBudget(plan)
+        self.log: Callable[[dict[str, Any]], None] = lambda line: None
+        #: Whether the current step saves values, and the kinds whose statistics it saves.
+        self.values = False
+        self.statistics: frozenset[str] = frozenset()
+        self._dense_until = -1
+        self._waited = 0.0
+
+    def open(self, disk: DiskBudget, log: Callable[[dict[str, Any]], None]) -> None:
+        """The hook has opened a directory, whose disk the budget describes."""
+        self.disk, self.log = disk, log
+        log({"change": "plan", "plan": self.plan.to_dict()})
+
+    def capture_densely(self, until: int) -> None:
+        """Save values and statistics of everything at every step up to this global step."""
+        self._dense_until = max(self._dense_until, until)
+
+    def measure(self, step: int, hook_seconds: float, waited_seconds: float) -> None:
+        """Adapt the intervals before a step.
+
+        Args:
+            step: its global number.
+            hook_seconds: what the hook has taken on the training's thread, in all.
+            waited_seconds: what of that the training has waited for the disk.
+        """
+        self.time.spend(VALUES, waited_seconds - self._waited)
+        self._waited = waited_seconds
+        changed = self.time.step(hook_seconds)
+        if changed is not None:
+            self._changed(changed, step)
+
+    def begin(self, step: int, mode_step: int) -> None:
+        """Decide what a step captures.
+
+        Args:
+            step: its global number.
+            mode_step: its number in its mode.
+        """
+        dense = step <= self._dense_until
+        disk = self.disk
+        self.values = dense or disk.values.wants(mode_step)
+        self.statistics = frozenset(
+            kind
+            for kind in self.plan.kinds
+            if (interval := self.time.interval(kind))
+            and (dense or mode_step % (interval * disk.statistics_interval) == 0)
+        )
+
+    def _changed(self, kind: str, step: int) -> None:
+        interval = self.time.interval(kind)
+        if kind == VALUES:
+            self.disk.values.at_least = max(self.plan.every, 1) * interval
+        share = self.time.measured_share
+        self.log(
+            {
+                "step": step,
+                "change": kind,
+                "every": interval,
+                "share": None if share is None else round(share, 5),
+            }
+        )
+
+    def wants(self, collection: str) -> bool:
+        """Whether the current step captures tensors of a collection."""
+        kind = self.kinds.get(collection)
+        values = self.values and not self.plan.statistics
+        return kind is None or (kind in self.plan.kinds and (values or kind in self.statistics))
+
+    def wants_activations(self, collections: Iterable[Collection]) -> bool:
+        """Whether these collections may contain inputs or outputs of modules."""
+        names = [one.name for one in collections if one.name not in NON_REDUCTION_COLLECTIONS]
+        return any(self.kinds.get(name, ACTIVATIONS) == ACTIVATIONS for name in names)
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What the current step captures, to be compared."""
+        return (self.values, self.statistics)
+
+    def spec(self, spec: SaveSpec, members: Iterable[Collection], kind: str) -> SaveSpec | None:
+        """Return what the current step saves of a tensor, or None.
+
+        Args:
+            spec: what the collections save.
+            members: the collections that contain the tensor, all of which leave the choice to the plan.
+            kind: the kind of tensor, if it has one.
+        """
+        if any(one.name in NON_REDUCTION_COLLECTIONS for one in members):
+            return replace(spec, statistics=bool(self.plan.statistics))
+        described = bool(self.plan.statistics)
+        statistics = kind in self.statistics if kind else described
+        # The values of what is captured anyway cost the training nothing but the time that it waits for the disk.
+        whole = self.values and spec.raw and (statistics or not described)
+        if not (whole or statistics):
+            return None
+        histogram = spec.histogram if whole else None
+        return replace(spec, raw=whole, planned=whole, histogram=histogram, statistics=statistics, kind=kind)

@@ -1,0 +1,1 @@
+"""The base class of all hooks and its parts."""

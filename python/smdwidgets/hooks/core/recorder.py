@@ -1,0 +1,198 @@
+"""The side of a hook towards the writer's thread.
+
+It is the run's directory, the queue of steps, and the end of the run.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+
+from smdwidgets.hooks.capture.disk_budget import DiskBudget, free_space
+from smdwidgets.hooks.capture.plan import Plan
+from smdwidgets.hooks.core.guard import Guard
+from smdwidgets.hooks.core.options import HookOptions
+from smdwidgets.hooks.writing.capture_log import CaptureLog
+from smdwidgets.hooks.writing.planned_steps import PlannedSteps
+from smdwidgets.hooks.writing.run_dir import DirectoryInUse, Resumed, RunDirectory
+from smdwidgets.hooks.writing.step_files import StepFiles
+from smdwidgets.hooks.writing.step_statistics import StatisticsRecorder
+from smdwidgets.hooks.writing.tensorboard import TensorBoardExport
+from smdwidgets.hooks.writing.thinning import Thinning
+from smdwidgets.hooks.writing.witness import Witness
+from smdwidgets.hooks.writing.write_queue import WriteQueue
+from smdwidgets.run_end import COMPLETED, RunEnd
+
+__all__ = ["Recorder"]
+
+logger = logging.getLogger("smdwidgets.hooks")
+
+
+class Recorder:
+    """Opens, writes and ends the run of one worker.
+
+    Args:
+        options: the hook's options.
+        worker: name of this worker, and the number of workers.
+        plan: the collections of the run.
+        guard: the hook's guard, whose failures are noted in the run.
+    """
+
+    def __init__(self, options: HookOptions, worker: tuple[str, int], plan: Plan, guard: Guard) -> None:
+        self._options = options
+        self._plan = plan
+        self._guard = guard
+        self.worker, self.num_workers = worker
+        self.run_dir = RunDirectory(options.out_dir, self.worker, self._saving_workers)
+        self.tensorboard_dir = options.tensorboard(self.run_dir.path)
+        self.queue = WriteQueue(options.queue_bytes, float(options.flush_seconds))
+        #: Notes on expected tensors that were never captured.
+        self.notes: list[str] = []
+        #: Whether this worker has statistics and incidents of its steps, and saves no tensors.
+        self.is_witness = False
+        self._exported: tuple[object, ...] | None = None
+        self._end_is_marked = False
+
+    @property
+    def _saving_workers(self) -> int:
+        return self.num_workers if self._options.include_workers == "all" else 1
+
+    @property
+    def is_saving_worker(self) -> bool:
+        """Whether this worker saves whole tensors."""
+        return self._options.include_workers == "all" or self.worker == "worker_0"
+
+    # ------------------------------------------------------------------------------------------------------- opening
+
+    def open(self, is_parameter: Callable[[str], bool]) -> Resumed | None:
+        """Claim the directory and write to it from now on.
+
+        Returns None if another process writes to it; the training then continues without being recorded.
+
+        Args:
+            is_parameter: whether a tensor is a weight, whose change has statistics.
+        """
+        directory, options = self.run_dir, self._options
+        try:
+            resumed = directory.open(overwrite=options.overwrite, resume=options.resume)
+        except DirectoryInUse as error:
+            self._guard.closed, self._guard.inactive = True, str(error)
+            logger.error("nothing is recorded: %s", error)
+            return None
+        planned, statistics = self._open_plan(resumed.step >= 0, is_parameter)
+        files = StepFiles(
+            directory.path,
+            self.worker,
+            self.queue.staging,
+            None if self.tensorboard_dir is None else TensorBoardExport(self.tensorboard_dir),
+            options.fsync,
+            send=None if directory.bucket is None else directory.bucket.send,
+            lost=directory.lost,
+            planned=planned,
+            statistics=statistics,
+        )
+        self.queue.open(files, directory.touch, uploads=directory.bucket is not None)
+        return resumed
+
+    def _open_plan(
+        self, resumed: bool, is_parameter: Callable[[str], bool]
+    ) -> tuple[PlannedSteps | None, StatisticsRecorder | None]:
+        """Return the parts of the capture plan on the writer's thread."""
+        capture, directory, hold_bytes = self._plan.capture, self.run_dir, self.queue.hold_bytes
+        if capture is None:
+            return None, None
+        root, worker, workers = directory.path, self.worker, directory.num_workers
+        if directory.bucket is not None:  # what was uploaded is not deleted
+            capture.open(DiskBudget(capture.plan, workers), lambda line: None)
+            return PlannedSteps(capture, None, hold_bytes, directory.url), None
+        log = CaptureLog(root, worker)
+        disk = DiskBudget(capture.plan, workers, functools.partial(free_space, str(root)))
+        if resumed:
+            disk.values.used = directory.size_of_steps()
+        capture.open(disk, log.plan)
+        statistics = None
+        if capture.plan.statistics:
+            statistics = StatisticsRecorder(root, worker, self.queue.staging, is_parameter, disk.wrote_statistics)
+        return PlannedSteps(capture, Thinning(root, worker, log.thinned), hold_bytes, directory.url), statistics
+
+    def witness(self, is_number: Callable[[str], bool]) -> Resumed | None:
+        """Follow the steps of a worker that saves nothing.
+
+        Returns the last step of the run.
+
+        Returns None if there is nothing to do: without a capture plan, and for a run in a bucket.
+
+        Args:
+            is_number: whether a tensor is a loss, a norm or a scalar, of which this worker has statistics.
+        """
+        capture, directory, options = self._plan.capture, self.run_dir, self._options
+        if (
+            options.dry_run
+            or self.queue.writes
+            or self._guard.closed
+            or self.is_saving_worker
+            or directory.bucket is not None
+            or capture is None
+            or not capture.plan.statistics
+        ):
+            return None
+        self.is_witness = True
+        resumed = directory.last_steps(options.resume)
+        capture.open(DiskBudget(capture.plan, self.num_workers), lambda line: None)
+        statistics = StatisticsRecorder(
+            directory.path, self.worker, self.queue.staging, lambda name: False, appends=is_number
+        )
+        files = Witness(directory.path, self.worker, self.queue.staging, statistics)
+        self.queue.open(files, lambda: None, uploads=False)
+        return resumed
+
+    def save_shards(self, workers: int) -> bool:
+        """Save this worker's shards; return whether the run must be opened for them.
+
+        ``workers`` is the number of workers that save shards.
+        """
+        self.run_dir.num_workers = workers
+        if self._options.dry_run or self.queue.writes or self._guard.closed:
+            return False
+        self.run_dir = RunDirectory(self.run_dir.url, self.worker, workers)
+        return True
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def export(self, last: bool = False) -> None:
+        """Write the collection file if collections have changed."""
+        collections, failures = self._plan.collections, self._guard.failures
+        state = (*self._plan.state(), len(collections.modules), *self.notes, *failures)
+        if self.queue.writes and (last or state != self._exported):
+            self._exported = state
+            collections.set_num_workers(self.run_dir.num_workers)
+            collections.set_notes(self.worker, [*failures, *self.notes])
+            self.queue.collections(collections.to_json())
+
+    def publish(self) -> None:
+        """Make visible what was captured of the current step."""
+        self.export()
+        self.queue.publish()
+
+    # -------------------------------------------------------------------------------------------------- end of the run
+
+    def mark_end(self, end: RunEnd = COMPLETED) -> None:
+        """Write what is queued and the end marker. Another step withdraws the marker."""
+        self.queue.wait()
+        if not self.is_witness:
+            self.run_dir.mark_end(end)
+            self._end_is_marked = True
+
+    def withdraw_end(self) -> None:
+        """Remove the end marker, because the training continues."""
+        if self._end_is_marked:
+            self._end_is_marked = False
+            self.run_dir.withdraw_end()
+
+    def compact(self) -> None:
+        """Write the compacted index, if requested and this worker ended the run."""
+        if self._options.compact and self.run_dir.ended_run:
+            from smdwidgets.trials.smdebug.compaction import compact  # not needed by a training before its end
+
+            compact(self.run_dir.url)

@@ -1,0 +1,44 @@
+"""The request to stop a training, which a rule writes as a file of the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from smdwidgets.exceptions import TrainingStopped
+from smdwidgets.stop import STOP_FILE, StopRequest, stop_requested
+
+__all__ = ["Stopping"]
+
+
+class Stopping:
+    """Looks for a request, and ends the training once.
+
+    Args:
+        run: directory of the run.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._file = str(run / STOP_FILE)
+        #: Whether the request was handled, or need not be.
+        self.seen = False
+        #: Ends the loop of the framework; returns False if it cannot yet. Without it, TrainingStopped is raised.
+        self.end_loop: Callable[[StopRequest], bool] | None = None
+
+    @property
+    def request(self) -> StopRequest | None:
+        """The request, or None."""
+        # This runs at every step; pathlib would be slower.
+        return stop_requested(self._run) if os.path.exists(self._file) else None
+
+    def check(self) -> None:
+        """End the loop once if a stop was requested, or raise TrainingStopped."""
+        request = None if self.seen else self.request
+        if request is None:
+            return
+        self.seen = True
+        if self.end_loop is None:
+            raise TrainingStopped(request.by, request.reason, request.step)
+        self.seen = self.end_loop(request)

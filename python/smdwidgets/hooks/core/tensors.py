@@ -1,0 +1,129 @@
+"""Copy tensors of the framework and the script, and queue them.
+
+All of it runs on the training's thread. A tensor is copied if a collection of the current step selects it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from smdwidgets.config import Collection, CollectionKeys
+from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.capture.arrays import TensorCopy, copy_tensor
+from smdwidgets.hooks.capture.plan import Plan
+from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.core.guard import Guard
+from smdwidgets.hooks.writing.write_queue import WriteQueue
+
+__all__ = ["SCALAR", "SCALAR_PREFIX", "TensorCapture"]
+
+#: Prefix of the names of scalars, as in smdebug.
+SCALAR_PREFIX = "scalar/"
+#: The collections of numbers that every worker has.
+_NUMBERS = (CollectionKeys.LOSSES, CollectionKeys.UPDATES, CollectionKeys.SCALARS, CollectionKeys.METRICS)
+#: What is saved of a number that the script passes.
+SCALAR = SaveSpec(raw=True, scalar=True)
+
+
+class TensorCapture:
+    """Copies tensors and queues them. Frameworks with tensor classes extend it.
+
+    Args:
+        plan: selects the tensors of each step.
+        queue: receives the copies.
+        guard: reports failures.
+    """
+
+    def __init__(self, plan: Plan, queue: WriteQueue, guard: Guard) -> None:
+        self._plan = plan
+        self._queue = queue
+        self._guard = guard
+        #: Whether this worker saves, besides numbers of the training, shards of sharded tensors only.
+        self.only_shards = False
+        #: Whether this worker has statistics of numbers of the training, and saves no tensors.
+        self.is_witness = False
+        self._numbers: dict[str, bool] = {}
+
+    def capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:
+        """Copy a tensor and queue it for the writer if a collection selects it.
+
+        Returns the copy. With ``keep``, the caller releases its slab.
+        """
+        spec = self.spec(name)
+        if spec is None or not self._queue.writes:
+            return None
+        if not spec.needs_value and (shape := getattr(value, "shape", None)) is not None:
+            self._plan.mark_captured(name)
+            self._queue.shape(name, tuple(shape), spec)
+            return None
+        began = time.perf_counter() if spec.kind else 0.0
+        try:
+            copy = self.copy_for(spec, name, value)
+        except Exception as error:
+            # The script did not choose this tensor, so the training continues.
+            reason = str(error) if isinstance(error, SMDebugTypeError) else f"{name}: {error}"
+            kind = f"{type(error).__name__}: {error}".replace(name, "")
+            self._guard.report_failure(kind, f"tensor not saved: {reason}")
+            return None
+        if spec.kind and self._plan.capture is not None:
+            self._plan.capture.time.spend(spec.kind, time.perf_counter() - began)
+        self._plan.mark_captured(name)
+        if keep and copy.slab is not None:
+            self._queue.staging.retain(copy.slab)
+        self._queue.tensor(name, copy, spec)
+        return copy
+
+    def queue_script_tensor(
+        self,
+        name: str,
+        copy: TensorCopy,
+        spec: SaveSpec | None,
+        timestamp: float | None,
+        collections: tuple[Collection, ...],
+    ) -> None:
+        """Queue a tensor of the script, if its collections are saved at the step.
+
+        Args:
+            name: name of the tensor.
+            copy: the copy.
+            spec: what is saved of it; None: its collections decide.
+            timestamp: time of the value; None: now.
+            collections: the collections that the script named.
+        """
+        if spec is None:
+            due = self._plan.due(collections)
+            if not due:
+                return
+            spec = self._plan.spec_of_script_tensor(name, due)
+            if spec is None:
+                return
+        elif spec is SCALAR:
+            spec = self._plan.spec_of_scalar(spec)
+        self._queue.tensor(name, copy, spec, timestamp)
+
+    def spec(self, name: str) -> SaveSpec | None:
+        """Return what this worker saves of a tensor at this step, or None."""
+        return self._plan.spec(name)
+
+    def is_number(self, name: str) -> bool:
+        """Whether a tensor is a number that every worker has.
+
+        These are losses, norms and scalars.
+        """
+        is_known = self._numbers.get(name)
+        if is_known is None:
+            is_known = self._numbers[name] = any(self._plan.is_member(collection, name) for collection in _NUMBERS)
+        return is_known
+
+    def copy_for(self, spec: SaveSpec, name: str, value: Any) -> TensorCopy:
+        """Return a copy of a tensor, or of as much of it as is saved."""
+        return self.copy(name, value)
+
+    def copy(self, name: str, value: Any) -> TensorCopy:
+        """Return a copy of a tensor in host memory."""
+        return copy_tensor(name, value, self._queue.staging)
+
+    def plain(self, value: Any) -> Any:
+        """Return an object that NumPy can convert, to check a tensor's type."""
+        return value

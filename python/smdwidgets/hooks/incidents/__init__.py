@@ -1,0 +1,1 @@
+"""What begins an incident, and the recorder that writes the last steps."""

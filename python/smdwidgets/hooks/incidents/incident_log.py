@@ -1,0 +1,161 @@
+"""Write the records of incidents, and limit how many a run has."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from smdwidgets._atomic import replace_file
+from smdwidgets._core import worker_file_name
+from smdwidgets._text import shown
+from smdwidgets.incident import DENSE_STEPS, INCIDENTS_PREFIX, Incident, Jump, Trigger
+
+__all__ = ["IncidentLog", "OpenIncident"]
+
+logger = logging.getLogger("smdwidgets.hooks")
+
+#: Incidents of an hour and of a run whose steps are written. Further ones leave the record only.
+MOST_AN_HOUR = 5
+MOST_A_RUN = 20
+#: Records of a run; further incidents leave nothing, so that a training that breaks at every step fills no disk.
+MOST_RECORDS = 200
+
+
+class OpenIncident:
+    """An incident that goes on: more reasons and steps may be added.
+
+    Attributes:
+        saves: whether its steps are written, or the record only.
+    """
+
+    def __init__(self, log: IncidentLog, path: Path, incident: Incident, saves: bool) -> None:
+        self._log = log
+        self._path = path
+        self._incident = incident
+        self.saves = saves
+
+    @property
+    def dense_until(self) -> int:
+        """Last step that is saved whole because of the incident."""
+        return self._incident.dense_until
+
+    def extend(self, step: int, why: str) -> None:
+        """Add a reason, and save the steps after it too."""
+        until = max(self.dense_until, step + DENSE_STEPS)
+        reasons = self._incident.why if why in self._incident.why else (*self._incident.why, why)
+        self._incident = replace(self._incident, why=reasons, dense_until=until)
+
+    def add_steps(self, steps: Iterable[int] = (), missed: int = 0) -> None:
+        """Add steps that were written, and the number of those that are not whole."""
+        known = {*self._incident.steps, *steps}
+        self._incident = replace(self._incident, steps=tuple(sorted(known)), missed=self._incident.missed + missed)
+
+    def write(self) -> None:
+        """Write the record, or replace it."""
+        self._log.write(self._path, self._incident)
+
+
+class IncidentLog:
+    """The incidents of one worker.
+
+    Args:
+        root: directory of the run.
+        worker: name of the worker.
+        rank: number of the worker.
+        world: number of workers.
+        run: URL of the run.
+        send: uploads a finished file, given by its key.
+        clock: seconds since the epoch, and seconds of a monotonic clock.
+        saves: whether this worker writes steps; else it leaves records only.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        worker: str,
+        rank: int = 0,
+        world: int = 1,
+        run: str = "",
+        send: Callable[..., object] | None = None,
+        clock: Callable[[], tuple[float, float]] = lambda: (time.time(), time.monotonic()),
+        saves: bool = True,
+    ) -> None:
+        self._saves = saves
+        self._root = root
+        self._worker = worker
+        self._about = (rank, world, run)
+        self._send = send
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._records = 0
+        self._saved = 0
+        #: When the latest incidents with steps began.
+        self._recent: deque[float] = deque()
+        self._warned = False
+
+    def open(
+        self,
+        step: int,
+        why: str,
+        trigger: Trigger | None,
+        place: tuple[int, int] | None = None,
+        jumps: tuple[Jump, ...] = (),
+    ) -> OpenIncident | None:
+        """Begin an incident at a step; None if the run has too many of them.
+
+        Args:
+            step: global step of the cause.
+            why: the reason.
+            trigger: the statistic that is the reason.
+            place: place of its tensor in the causal order of the step.
+            jumps: the tensors whose magnitudes jumped at the step.
+        """
+        wall, now = self._clock()
+        while self._recent and now - self._recent[0] >= 3600:
+            self._recent.popleft()
+        is_full = len(self._recent) >= MOST_AN_HOUR or self._saved >= MOST_A_RUN
+        saves = self._saves and not is_full
+        self._records += 1
+        if saves:
+            self._recent.append(now)
+            self._saved += 1
+        elif self._records > MOST_RECORDS:
+            return None
+        rank, world, run = self._about
+        incident = Incident(
+            self._worker, step, (why,), trigger, (), step + DENSE_STEPS if saves else step, 0, wall, rank, world, run,
+            place=place, jumps=jumps,
+        )  # fmt: skip
+        name = f"{int(wall * 1e9)}_{os.getpid()}_{next(self._numbers)}.json"
+        logger.warning(
+            "%s: incident at step %d%s: %s%s",
+            shown(run or str(self._root), 200),
+            step,
+            f" of {self._worker}" if world > 1 else "",
+            why,
+            "; the tensors of the last steps are saved"
+            if saves
+            else "; too many incidents, so no steps are saved"
+            if self._saves
+            else "",
+        )
+        return OpenIncident(
+            self, self._root / INCIDENTS_PREFIX / worker_file_name(self._worker) / name, incident, saves
+        )
+
+    def write(self, path: Path, incident: Incident) -> None:
+        """Write or replace the record of an incident. A failure is logged."""
+        try:
+            replace_file(path, incident.to_json())
+            if self._send is not None:
+                self._send(path.relative_to(self._root).as_posix())
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                logger.warning("cannot write the incident %s: %s", path, error)

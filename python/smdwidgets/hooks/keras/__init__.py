@@ -1,0 +1,1 @@
+"""The hooks for Keras 3 and for TensorFlow's ``GradientTape``."""

@@ -1,0 +1,1 @@
+"""The hooks for loops that end their steps themselves: NumPy and JAX."""

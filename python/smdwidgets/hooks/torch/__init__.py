@@ -1,0 +1,1 @@
+"""The hook for PyTorch, and the callbacks of trainers that use it."""

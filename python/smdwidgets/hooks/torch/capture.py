@@ -1,0 +1,139 @@
+"""Copy tensors of PyTorch from any device; of sharded tensors, this worker's part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from smdwidgets._text import shown
+from smdwidgets.hooks.capture.arrays import TensorCopy
+from smdwidgets.hooks.capture.capture import ACTIVATIONS
+from smdwidgets.hooks.capture.plan import Plan
+from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.core.guard import Guard
+from smdwidgets.hooks.core.tensors import TensorCapture
+from smdwidgets.hooks.torch.copying import copy_from_torch
+from smdwidgets.hooks.torch.device import DeviceCopies
+from smdwidgets.hooks.torch.optimizers import gradient_norm
+from smdwidgets.hooks.torch.reduce import can_reduce, reduce
+from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.shards import LocalShard, ShardFinder
+from smdwidgets.hooks.writing.write_queue import WriteQueue
+
+__all__ = ["NamedGradient", "TorchCapture"]
+
+#: A parameter's name, the parameter, and its gradient or this worker's part of it.
+NamedGradient = tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]
+
+
+class TorchCapture(TensorCapture):
+    """Copies tensors from their devices."""
+
+    def __init__(self, plan: Plan, queue: WriteQueue, guard: Guard) -> None:
+        super().__init__(plan, queue, guard)
+        self.shards = ShardFinder()
+        #: What workers that save no whole tensors have of inputs and outputs, by what the first worker saves.
+        self._judged: dict[SaveSpec, SaveSpec | None] = {}
+        self.devices = DeviceCopies()
+
+    def copy(self, name: str, value: Any) -> TensorCopy:
+        """Copy a tensor from its device directly into the write buffer."""
+        if isinstance(value, TensorCopy):
+            return value
+        if isinstance(value, LocalShard):
+            shard: LocalShard | None = value
+        elif isinstance(value, torch.Tensor):
+            shard = self.shards.find(name, value)
+        else:
+            return super().copy(name, value)
+        staging = self._queue.staging
+        if shard is None:
+            return copy_from_torch(name, value, staging, self.devices)
+        copy = copy_from_torch(name, shard.local, staging, self.devices)
+        copy.shard = shard.place.position
+        if shard.place.position is None:
+            self._guard.report_failure(
+                "shard without position",
+                f"tensor {shown(name)} is sharded, and its position in the whole tensor is unknown: the shard of each worker "
+                'that saves is saved (include_workers="all": of every worker); read it with value(step, worker=...)',
+            )
+        return copy
+
+    def copy_for(self, spec: SaveSpec, name: str, value: Any) -> TensorCopy:
+        """Copy a tensor, or its reductions.
+
+        Reductions of a tensor on an accelerator are enough if nothing else is needed.
+        """
+        more = spec.raw or spec.scalar or spec.statistics or spec.planned or spec.histogram is not None
+        if more or not isinstance(value, torch.Tensor) or self._queue.is_observed:
+            return self.copy(name, value)
+        on_device = self.devices.has(value) and not self.shards.find(name, value)
+        if not (on_device and spec.reductions and can_reduce(value, spec.reductions)):
+            return self.copy(name, value)
+        reduced = reduce(value, spec.reductions)
+        copy = copy_from_torch(name, reduced, self._queue.staging, self.devices)
+        copy.reductions, copy.dtype = spec.reductions, str(value.dtype).removeprefix("torch.")
+        return copy
+
+    def capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:
+        """Capture a tensor, or the tensors that a flat parameter contains."""
+        contents = list(self.shards.contents(name, value))
+        copies = [
+            super(TorchCapture, self).capture(part, content, keep and len(contents) == 1)
+            for part, content in contents
+            if self.saves(part, content)
+        ]
+        return copies[0] if len(copies) == len(contents) == 1 else None
+
+    def saves(self, name: str, value: object) -> bool:
+        """Whether this worker saves a tensor, or judges its statistics.
+
+        A worker that saves only shards, or nothing, leaves other tensors to the first worker. Numbers of the training,
+        inputs and outputs differ from worker to worker.
+        """
+        if not (self.only_shards or self.is_witness):
+            return True
+        spec = self.spec(name)
+        if spec is None or self.is_number(name) or spec.kind == ACTIVATIONS:
+            return True
+        if self.is_witness:
+            return False
+        shard = self.shards.find(name, value) if isinstance(value, torch.Tensor) else value
+        return isinstance(shard, LocalShard) and not (shard.place.replica or shard.place.position is None)
+
+    def spec(self, name: str) -> SaveSpec | None:
+        """Return what this worker saves of a tensor at this step, or None.
+
+        Only the first worker saves values of inputs and outputs.
+        """
+        spec = super().spec(name)
+        if spec is None or spec.kind != ACTIVATIONS or not (self.only_shards or self.is_witness):
+            return spec
+        if spec not in self._judged:
+            self._judged[spec] = SaveSpec(raw=False, statistics=True, kind=spec.kind) if spec.statistics else None
+        return self._judged[spec]
+
+    def norm(self, gradients: Sequence[NamedGradient]) -> object:
+        """Return the l2 norm of gradients, or this worker's part; None if unknown."""
+        if any(self.shards.has(name, parameter) for name, parameter, _ in gradients):
+            return self.shards.norm(gradients)
+        return gradient_norm([gradient for _, _, gradient in gradients if isinstance(gradient, torch.Tensor)])
+
+    def find_shards(self, models: RegisteredModels) -> list[str]:
+        """Find sharded parameters; return the names of their shards and gradients."""
+        parameters = list(models.parameters())
+        self.shards.scan(models.all_modules(), parameters)
+        return [
+            f"{prefix}{part}"
+            for name, parameter in parameters
+            if self.shards.has(name, parameter)
+            for part in self.shards.names(name)
+            for prefix in ("", "gradient/")
+        ]
+
+    def plain(self, value: Any) -> Any:
+        """Return an object that NumPy can convert."""
+        return np.empty(0) if isinstance(value, torch.Tensor) else value

@@ -1,0 +1,133 @@
+"""Pass events of the hook on to the checks, and write their file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from smdwidgets.checks.file import CheckFile
+from smdwidgets.checks.log import CheckLog, chosen_checks
+from smdwidgets.checks.torch.session import TorchChecks
+from smdwidgets.hooks.core.options import HookOptions
+from smdwidgets.hooks.core.parts import Parts
+from smdwidgets.hooks.torch import graph as torch_graph
+from smdwidgets.hooks.torch.callbacks import Callback
+from smdwidgets.hooks.torch.events import listen
+from smdwidgets.hooks.torch.optimizers import takes_closure
+from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.training import is_passive
+
+__all__ = ["Checking"]
+
+
+class Checking:
+    """Listens to a training for its checks.
+
+    Args:
+        parts: the parts of the hook.
+        models: the registered models.
+        options: which checks run, and whether the training stops after a number of updates.
+    """
+
+    def __init__(self, parts: Parts, models: RegisteredModels, options: HookOptions) -> None:
+        self._guard = parts.guard
+        recorder = parts.recorder
+        chosen = chosen_checks(options.checks)
+        log = CheckLog(chosen, self._append, recorder.run_dir.url)
+        self._write: Callable[[bytes], object] | None = None
+        self._writes = options.checks_only is not None or not options.dry_run
+        self._recorder = recorder
+        self._stop_after = options.checks_only
+        #: The checks, or None if none was chosen.
+        self.checks: TorchChecks | None = None
+        if chosen:
+            self.checks = TorchChecks(
+                log,
+                models.roots,
+                models.with_wrappers,
+                lambda: parts.steps.step,
+                lambda model: torch_graph.has_compiled() or bool(torch_graph.inside_compiled([model])),
+                is_passive,
+                self._updated,
+            )
+
+    def _append(self, lines: bytes) -> None:
+        if not self._writes:
+            return
+        if self._write is None:
+            run_dir = self._recorder.run_dir  # which is another one for a worker that saves shards only
+            bucket = run_dir.bucket
+            send = None if bucket is None else bucket.send
+            self._write = CheckFile(run_dir.path, self._recorder.worker, send).append
+        self._write(lines)
+
+    def listen(self) -> list[Any]:
+        """Listen to the events of the training; return handles that end it."""
+        checks = self.checks
+        if checks is None:
+            return []
+
+        def on(method: Callable[..., None]) -> Callback:
+            return Callback(checks, self._guard, method)
+
+        return [
+            register_optimizer_step_pre_hook(Callback(self, self._guard, Checking._before_update)),
+            register_optimizer_step_post_hook(Callback(self, self._guard, Checking._after_update)),
+            listen(
+                {
+                    "backward_begins": on(TorchChecks.backward_begins),
+                    "backward_ends": on(TorchChecks.backward_ends),
+                    "clips": on(TorchChecks.clips),
+                    "scales": on(TorchChecks.scales),
+                    "scaler_begins": on(TorchChecks.scaler_begins),
+                    "scaler_ends": on(TorchChecks.scaler_ends),
+                    "schedule_steps": on(TorchChecks.schedule_steps),
+                    "batch": on(TorchChecks.batch),
+                    "tensor_hooked": on(TorchChecks.tensor_hooked),
+                }
+            ),
+        ]
+
+    def _before_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self.checks is not None:
+            self.checks.before_update(optimizer, takes_closure(args, kwargs))
+
+    def _after_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self.checks is not None:
+            self.checks.after_update(optimizer, takes_closure(args, kwargs))
+
+    def _updated(self, updates: int) -> None:
+        """End the process after the updates that were asked for, if only checks run."""
+        if self._stop_after is not None and updates >= self._stop_after:
+            raise SystemExit(0)
+
+    def registers(self, optimizer: Optimizer) -> None:
+        """The script names an optimizer."""
+        if self.checks is not None:
+            self.checks.registers(optimizer)
+
+    def catch_up(self, roots: Any) -> None:
+        """The first backward pass ended before the hook was created."""
+        if self.checks is not None:
+            self.checks.catch_up(roots)
+
+    # ---------------------------------------------------------------------------------------------------------- passes
+
+    def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
+        """A registered model is called."""
+        if self.checks is not None:
+            self.checks.enters(module, inputs, named_inputs)
+
+    def leaves(self, module: nn.Module, outputs: Any) -> None:
+        """A registered model has returned."""
+        if self.checks is not None:
+            self.checks.leaves(module, outputs)
+
+    def close(self) -> None:
+        """Write what is known at the end."""
+        if self.checks is not None:
+            self.checks.close()

@@ -1,0 +1,118 @@
+"""Copy a PyTorch tensor from any device to memory that the hook owns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from smdwidgets._text import shown
+from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
+from smdwidgets.hooks.torch.device import DeviceCopies
+
+__all__ = ["copy_from_torch"]
+
+_NAMES = [
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+#: Older versions of PyTorch lack some of the unsigned types.
+_DTYPES = {getattr(torch, name): (name, np.dtype(name)) for name in _NAMES if hasattr(torch, name)}
+#: The format has no floats of 8 bits. The wider type has all of their values.
+_WIDER = {
+    getattr(torch, name): wider
+    for name, wider in {
+        "float8_e4m3fn": torch.float16,
+        "float8_e4m3fnuz": torch.float16,
+        "float8_e5m2": torch.float16,
+        "float8_e5m2fnuz": torch.float16,
+        "float8_e8m0fnu": torch.float32,
+    }.items()
+    if hasattr(torch, name)
+}
+#: NumPy has no bfloat16, so its bytes are stored as uint16.
+_DTYPES[torch.bfloat16] = ("bfloat16", np.dtype("uint16"))
+
+
+def copy_from_torch(
+    name: str, value: torch.Tensor, staging: Staging, devices: DeviceCopies | None = None
+) -> TensorCopy:
+    """Copy a tensor directly into the write buffer.
+
+    With ``devices``, the copy of a tensor on an accelerator has its values when it is completed.
+
+    Raises:
+        SMDebugTypeError: the format does not support the tensor's dtype.
+    """
+    tensor = value.detach()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.dtype in _WIDER:
+        tensor = tensor.to(_WIDER[tensor.dtype])
+    shape = tuple(tensor.shape)
+    known = _DTYPES.get(tensor.dtype)
+    if known is None:
+        raise SMDebugTypeError(
+            f"unsupported dtype {tensor.dtype} of tensor {shown(name)}; convert it to one of "
+            f"{', '.join(dtype_name for dtype_name, _ in _DTYPES.values())}"
+        )
+    own_name, dtype = known
+    pending = None
+    if devices is not None and devices.has(tensor):
+        room, slab = staging.allocate(dtype, shape, devices.host_memory)
+        pending = devices.copy(tensor, _as_tensor(room, tensor.dtype))
+    elif _is_plain(tensor):
+        room, slab = staging.copy(np.asarray(_Memory(tensor, dtype)))
+    else:
+        room, slab = staging.allocate(dtype, shape)
+        _as_tensor(room, tensor.dtype).copy_(tensor)
+    return TensorCopy(room, own_name, shape, slab, pending=pending)
+
+
+class _Memory:
+    """The memory of a tensor, for NumPy.
+
+    ``tensor.numpy()`` would fix the size of the tensor's storage for good, and FSDP could not free it.
+    """
+
+    def __init__(self, tensor: torch.Tensor, dtype: np.dtype[Any]) -> None:
+        self.__array_interface__ = {
+            "data": (tensor.data_ptr(), True),
+            "shape": tuple(tensor.shape),
+            "typestr": dtype.str,
+            "version": 3,
+        }
+
+
+def _is_in_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has elements, and its storage was not freed."""
+    needed = (tensor.storage_offset() + tensor.numel()) * tensor.element_size()
+    return tensor.numel() > 0 and bool(tensor.untyped_storage().nbytes() >= needed)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the memory of a tensor has its elements, one after the other."""
+    simple = type(tensor) is torch.Tensor and tensor.is_cpu and tensor.is_contiguous()
+    return simple and not (tensor.is_conj() or tensor.is_neg()) and _is_in_memory(tensor)
+
+
+def _as_tensor(array: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
+    """View the memory of an array as a tensor."""
+    if dtype is torch.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(dtype)
+    return torch.from_numpy(array)

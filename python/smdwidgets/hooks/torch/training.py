@@ -1,0 +1,624 @@
+"""Events of a PyTorch step: passes, losses, gradients, updates.
+
+The hook passes the events of PyTorch on; :class:`~smdwidgets.hooks.torch.steps.Steps` decides which step they belong
+to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.weak import WeakIdKeyDictionary
+
+from smdwidgets.config import CollectionKeys
+from smdwidgets.hooks.capture.arrays import TensorCopy
+from smdwidgets.hooks.capture.lazy_norm import norm_of
+from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.core.options import HookOptions
+from smdwidgets.hooks.core.parts import Parts
+from smdwidgets.hooks.core.tensors import SCALAR_PREFIX
+from smdwidgets.hooks.losses import Losses
+from smdwidgets.hooks.torch.capture import NamedGradient, TorchCapture
+from smdwidgets.hooks.torch.optimizers import (
+    PREFIX,
+    Optimizers,
+    exists_for,
+    learning_rates,
+    state_of,
+    takes_closure,
+)
+from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.shards import LocalShard
+from smdwidgets.hooks.torch.steps import Steps
+from smdwidgets.modes import ModeKeys
+
+__all__ = ["EVALUATIONS", "Listeners", "TorchOptions", "TrainingLoop", "is_passive"]
+
+EVALUATIONS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
+#: Losses that may wait for the step that they belong to.
+_MOST_PENDING = 64
+_BFLOAT16_BITS = 16
+
+
+def is_passive() -> bool:
+    """Whether a module is called for another reason than a pass.
+
+    Reasons are tracing, recomputation in a backward pass, and functorch.
+    """
+    return bool(
+        torch.jit.is_tracing()
+        or torch._C._current_graph_task_id() != -1
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchOptions(HookOptions):
+    """The options of the PyTorch hook, which documents them."""
+
+    step_on: str = "auto"
+    clipped_gradients: bool = True
+
+
+class Listeners(Protocol):
+    """What the training loop asks of the hook."""
+
+    def begin_recording(self) -> None:
+        """Begin a step: save the parameters, and listen to the tensors to save."""
+
+    def resume_recording(self) -> None:
+        """Listen again, because a suspended step continues."""
+
+    def follow_parts(self) -> None:
+        """Listen to calls of submodules, because the script never calls the model itself."""
+
+    def follow_less(self, outermost: WeakIdKeyDictionary) -> None:
+        """Stop listening to submodules that other modules call."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """What is known of the step in progress."""
+
+    #: How many tensors each name prefix has had.
+    counts: dict[str, int] = field(default_factory=dict)
+    losses: Losses = field(default_factory=Losses)
+    #: Losses whose ``backward()`` was called, what computed them, and the constants that they were divided by.
+    observed: list[tuple[TensorCopy, str, float]] = field(default_factory=list)
+    #: What computed the losses that were observed.
+    origins: set[str] = field(default_factory=set)
+    #: Number of passes of the step, while it is suspended.
+    passes: int = 0
+    #: Gradients as the backward pass left them, by name. An optimizer that uses them replaces them.
+    gradients: dict[str, tuple[TensorCopy, SaveSpec]] = field(default_factory=dict)
+    #: Names of the gradients that were saved before clipping.
+    before_clipping: set[str] = field(default_factory=set)
+    #: Ids of clipped parameters, and the norm of their gradients before.
+    norms: list[tuple[frozenset[int], object]] = field(default_factory=list)
+
+
+class TrainingLoop:
+    """The steps of a training.
+
+    Args:
+        parts: the parts of the hook.
+        tensors: copies tensors of PyTorch.
+        models: the registered models.
+        options: what a step is, and which gradients are saved.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        tensors: TorchCapture,
+        models: RegisteredModels,
+        options: TorchOptions,
+    ) -> None:
+        self._guard = parts.guard
+        self._plan = parts.plan
+        self._tensors = tensors
+        self._recorder = parts.recorder
+        self._queue = parts.recorder.queue
+        self._run_steps = parts.steps
+        self._models = models
+        #: Called when a step begins; set before the first event.
+        self.listeners: Listeners
+        #: Whether the script has set the mode.
+        self.mode_is_set = False
+        self.steps = Steps(self, options.step_on)
+        self._clipped_gradients = bool(options.clipped_gradients)
+        self._optimizers = Optimizers()
+        self._now = _Step()
+        self._suspended = _Step()
+        #: The modules that are being called, outermost first.
+        self._calls: list[nn.Module] = []
+        #: Whether tensors of the pass in progress, or of the last one, are recorded.
+        self.recorded = True
+        self._trains_in_eval = False
+        self._backward_in_eval = False
+        #: Whether the script names its losses, so that `backward()` need not be observed.
+        self._names_losses = False
+        self._observes = False
+        #: Whether the losses of a step's micro-batches are terms of its loss, as those of a trainer that divides them.
+        self.losses_are_terms = False
+        #: Losses before the step that they belong to: name or None, value, what computed it, its divisor.
+        self._pending: list[tuple[str | None, Any, str, float]] = []
+        self._unscaled: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        #: Whether the gradients that are being clipped are sharded, and this worker's part of their norm.
+        self._part_of_norm: tuple[bool, object] = (False, None)
+        self._pre_hooks = 0
+        #: Number of passes in training mode that belong to no step.
+        self.ignored_passes = 0
+        self._by_update = False
+        self._begun_by_update = False
+        #: Modules that were outermost in a pass, and the number of updates when submodules were followed.
+        self._outermost: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._passes = 0
+        self._followed_at: int | None = None
+        self._can_follow = True
+
+    # ------------------------------------------------------------------------------------------------------ recording
+
+    def begin(self, training: bool) -> None:
+        """Begin a step of the hook."""
+        if not self.mode_is_set:
+            self._run_steps.mode = ModeKeys.TRAIN if training else ModeKeys.EVAL
+        self._now.losses.clear()
+        self._now = _Step(losses=self._now.losses)
+        self._begun_by_update, self._passes = self._by_update, 0
+        self.listeners.begin_recording()
+        pending, self._pending = self._pending, []
+        for name, value, origin, divisor in pending:
+            if name is not None:
+                self._save_loss(name, value, divisor)
+            elif training and self._by_update:
+                self._observe(value, origin, divisor)
+
+    def end(self) -> None:
+        """End the step of the hook."""
+        self._flush()
+        self._run_steps.end()
+
+    def settle(self) -> None:
+        """The update is done: the step is probably complete."""
+        if self._plan.saving:
+            self._flush()
+            self._queue.settle()
+
+    def suspend(self) -> None:
+        """Suspend the training step."""
+        self._now.passes = self._passes
+        self._suspended, self._now = self._now, _Step()
+        if self.steps.complete:  # few values are still to come, after a long evaluation
+            self._queue.publish()
+        self._run_steps.suspend()
+
+    def resume(self) -> None:
+        """Continue the training step."""
+        self._now = self._suspended
+        self._passes = self._now.passes
+        self._run_steps.resume()
+        self.listeners.resume_recording()
+
+    def forget_next_pass(self) -> None:
+        """Forget the values that the script saved before a pass that belongs to no step."""
+        self._run_steps.forget_next_pass()
+
+    def updates_expected(self) -> bool:
+        """Whether an optimizer of the registered models exists.
+
+        Called only if none was registered and none has stepped.
+        """
+        return exists_for(self._models.parameters())
+
+    def say(self, message: str) -> None:
+        """Log a message once."""
+        self._guard.warn_once(message, "%s", message)
+
+    def _flush(self) -> None:
+        """Queue what waited for the end of the step."""
+        now = self._now
+        for name, (copy, spec) in now.gradients.items():
+            self._queue.tensor(name, copy, spec)
+        now.gradients.clear()
+        observed, now.observed = now.observed, []
+        if self._observes or (observed and not self._has_losses()):
+            now.origins.update(origin for _, origin, _ in observed)
+            # Losses of several kinds, or of one pass, are not micro-batches of one loss: there is no mean of them.
+            count = now.counts.get("loss_output_", 0) + len(observed)
+            averages = len(now.origins) == 1 and (not self._passes or count <= self._passes)
+            for copy, _, divisor in observed:
+                self._observes = True
+                self._queue_loss("loss", copy, divisor, averages)
+        if self.steps.has_micro_batches or now.losses.had_several:
+            for name, mean in now.losses.means(self.losses_are_terms):
+                self._plan.configured(CollectionKeys.LOSSES).add_tensor_name(name)
+                self._tensors.capture(name, mean)
+
+    # --------------------------------------------------------------------------------------------------------- passes
+
+    def enter(self, module: nn.Module) -> None:
+        """A registered model is called."""
+        if is_passive():
+            return
+        self._calls.append(module)
+        if len(self._calls) > 1:
+            return
+        self._outermost[module] = True
+        gradients = torch.is_grad_enabled()
+        if self.mode_is_set:
+            training = self._run_steps.mode not in EVALUATIONS
+        else:
+            training = any(root.training for _, root in self._models.roots()) or (self._trains_in_eval and gradients)
+        self._backward_in_eval = False
+        self.recorded = self.steps.forward(training, gradients, self.mode_is_set)
+        self._passes += 1
+        self.ignored_passes += training and not self.recorded
+
+    def leave(self, module: nn.Module) -> None:
+        """A registered model has returned, or raised."""
+        if is_passive() or not self._calls:
+            return
+        self._calls.pop()
+        if not self._calls:
+            self.steps.forward_ended()
+
+    def catch_up(self, roots: Any, unscaled: torch.Tensor | None) -> None:
+        """Begin a step after its first backward pass."""
+        if (
+            self.steps.training is None
+            and (root := next((model for _, model in self._models.roots()), None)) is not None
+        ):
+            self.enter(root)
+            self.leave(root)
+        if unscaled is not None and isinstance(roots, torch.Tensor):
+            self.scaled(roots, unscaled)
+        self.backward_begins(roots)
+        self.backward_ends()
+
+    @property
+    def takes_losses(self) -> bool:
+        """Whether a loss that is computed now belongs to a step.
+
+        That of a pass that is not recorded does not.
+        """
+        return self.recorded or self.steps.deferred or self.steps.training is False
+
+    def next_index(self, prefix: str) -> int:
+        """Return the index of the next tensor with this prefix in the step."""
+        index = self._now.counts.get(prefix, 0)
+        self._now.counts[prefix] = index + 1
+        return index
+
+    # --------------------------------------------------------------------------------------------------------- losses
+
+    def loss(self, name: str, value: Any, averages: bool = True) -> None:
+        """Save a loss that the script names.
+
+        ``averages``: whether values of this name are of one kind.
+        """
+        self._names_losses = True
+        self.steps.value_arrives(name)
+        if self._run_steps.is_open:
+            self._save_loss(name, value, _origin_of(value)[1], averages)
+        elif len(self._pending) < _MOST_PENDING:
+            self._pending.append((name, value.detach(), *_origin_of(value)))
+
+    @property
+    def _saves_losses(self) -> bool:
+        return self._queue.writes and bool(self._plan.due((self._plan.configured(CollectionKeys.LOSSES),)))
+
+    def losses_are_named(self) -> None:
+        """The script saves its losses itself.
+
+        A loss of an evaluation is none of the training.
+        """
+        self._names_losses = self._names_losses or self.steps.training is not False
+
+    def _save_loss(self, name: str, value: Any, divisor: float, averages: bool = True) -> None:
+        if not self._saves_losses:
+            return
+        try:
+            copy = self._tensors.copy(name, value)
+        except Exception as error:
+            self._guard.warn_once(f"loss {name}", "loss not saved: %s: %s", name, error)
+            return
+        self._queue_loss(name, copy, divisor, averages)
+
+    def _queue_loss(self, name: str, copy: TensorCopy, divisor: float, averages: bool) -> None:
+        full = f"{name}_output_{self.next_index(f'{name}_output_')}"
+        collections = (self._plan.configured(CollectionKeys.LOSSES),)
+        if copy.array.size == 1:
+            for collection in collections:
+                collection.add_tensor_name(full)
+            copy.complete()
+            array = copy.array
+            if copy.dtype == "bfloat16":
+                array = (array.astype(np.uint32) << _BFLOAT16_BITS).view(np.float32)
+            if averages:
+                self._now.losses.add(name, array, divisor)
+        self._tensors.queue_script_tensor(full, copy, None, None, collections)
+
+    def _has_losses(self) -> bool:
+        """Whether the script names losses of the training, or a module's output is one."""
+        known = self._plan.collections.get(CollectionKeys.LOSSES).tensor_names
+        return self._names_losses or any(not name.startswith(SCALAR_PREFIX) for name in known)
+
+    def _observe(self, value: torch.Tensor, origin: str, divisor: float) -> None:
+        if self._saves_losses:
+            self._now.observed.append((self._tensors.copy("loss", value), origin, divisor))
+
+    def scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
+        """A GradScaler has multiplied a loss."""
+        if self._observes or not self._names_losses:
+            self._unscaled[result] = loss.detach(), *_origin_of(loss)
+
+    # ------------------------------------------------------------------------------------------------------- gradients
+
+    def backward_begins(self, tensors: Any) -> None:
+        """``backward()`` is called."""
+        steps = self.steps
+        steps.backward_begins()
+        if steps.training is False and not self.mode_is_set and torch.is_grad_enabled():
+            self._backward_in_eval = True
+        if self._names_losses and not self._observes:  # a loss that was observed remains a whole curve
+            return
+        roots = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        if not isinstance(roots, Iterable) or isinstance(roots, Mapping):
+            return
+        for root in roots:
+            if not isinstance(root, torch.Tensor) or root.numel() != 1:
+                continue
+            loss, origin, divisor = self._unscaled.get(root) or (root, *_origin_of(root))
+            if steps.is_open:
+                self._observe(loss, origin, divisor)
+            elif len(self._pending) < _MOST_PENDING:
+                self._pending.append((None, loss.detach(), origin, divisor))
+
+    def backward_ends(self) -> None:
+        """``backward()`` has returned."""
+        self.steps.backward_ends()
+
+    @property
+    def watches_gradients(self) -> bool:
+        """Whether gradients are taken from backward passes.
+
+        This is so if no optimizer is known to use them.
+        """
+        return self.steps.takes_gradients_from_backward
+
+    def gradient(self, name: str, gradient: torch.Tensor) -> None:
+        """A backward pass has added to a gradient."""
+        spec = self._plan.spec(name)
+        if spec is None or not self._queue.writes or not self._tensors.saves(name, gradient):
+            return
+        if not spec.needs_value:
+            self._tensors.capture(name, gradient)
+            return
+        self._drop_gradient(name)
+        self._now.gradients[name] = self._tensors.copy_for(spec, name, gradient), spec
+        self._plan.mark_captured(name)
+
+    def _drop_gradient(self, name: str) -> None:
+        copy, _ = self._now.gradients.pop(name, (None, None))
+        if copy is not None and copy.slab is not None:
+            self._queue.staging.release(copy.slab)
+
+    def clips(self, parameters: Any) -> None:
+        """Gradients are about to be clipped."""
+        self._part_of_norm = (False, None)
+        if not (self._plan.saving and self.steps.is_open):
+            return
+        ids = {id(one) for one in _tensors(parameters)}
+        clipped = [(name, one, one.grad) for name, one in self._models.parameters(ids) if id(one) in ids]
+        if any(self._tensors.shards.find(name, one) is not None for name, one, _ in clipped):
+            with torch.no_grad():
+                self._part_of_norm = (True, self._tensors.norm(clipped) if self._queue.writes else None)
+        if self._clipped_gradients:
+            return
+        for name, _, gradient in clipped:
+            if gradient is not None:
+                self._now.before_clipping.add(name)
+                self._drop_gradient(f"gradient/{name}")
+                self._tensors.capture(f"gradient/{name}", gradient)
+
+    def clipped(self, parameters: Any, norm: Any) -> None:
+        """Gradients have been clipped by their norm."""
+        if self._plan.saving and self.steps.is_open and isinstance(norm, torch.Tensor):
+            # Of sharded gradients, `norm` is a DTensor, which only a collective makes whole.
+            is_sharded, part = self._part_of_norm
+            known = part if is_sharded else norm.detach()
+            if known is not None:
+                self._now.norms.append((frozenset(id(one) for one in _tensors(parameters)), known))
+
+    # --------------------------------------------------------------------------------------------------------- updates
+
+    def follow_parts(self) -> None:
+        """Take calls of the model's submodules for passes.
+
+        After two updates, only those remain that the script calls itself.
+        """
+        if self._followed_at is None:
+            self._followed_at = self.steps.updates
+            self.listeners.follow_parts()
+
+    def register(self, optimizer: Optimizer) -> None:
+        """The script names an optimizer."""
+        self._optimizers.updates(optimizer, self._models.parameters(), len(self._models))
+        self._optimizers.label(optimizer)
+        self.steps.register(id(optimizer))
+
+    def _counts(self, optimizer: Optimizer) -> bool:
+        for key in self._optimizers.deleted():
+            self.steps.forget(key)
+        return self._optimizers.updates(optimizer, self._models.parameters(), len(self._models))
+
+    def before_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """``optimizer.step()`` is called."""
+        if not self._counts(optimizer):
+            return
+        self._pre_hooks += 1
+        self._begin_update(optimizer)
+        if self._plan.saving and self.steps.training and not takes_closure(args, kwargs):
+            self._save_gradients(optimizer)
+
+    def _begin_update(self, optimizer: Optimizer) -> None:
+        if self._backward_in_eval and not self._trains_in_eval:
+            self._trains_in_eval = True
+            self.say(
+                "the model is trained in evaluation mode (module.training is False); passes with gradients are recorded as "
+                "training from now on"
+            )
+        self._by_update = True
+        try:
+            self.steps.update_begins(id(optimizer))
+        finally:
+            self._by_update = False
+
+    def after_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """``optimizer.step()`` has returned."""
+        if not self._counts(optimizer):
+            return
+        if self._plan.saving and self.steps.training:
+            if takes_closure(args, kwargs):
+                self._save_gradients(optimizer)
+            self._save_state(optimizer)
+        self._end_update(optimizer)
+
+    def _end_update(self, optimizer: Optimizer) -> None:
+        self.steps.update_ends(id(optimizer))
+        if self._begun_by_update and not self._passes and self._can_follow and self._followed_at is None:
+            self.follow_parts()
+        elif self._followed_at is not None and self._can_follow:
+            self._can_follow = self.steps.updates - self._followed_at <= 2 * self.steps.number_of_optimizers
+            if not self._can_follow:
+                self.listeners.follow_less(self._outermost)
+
+    def scaler_begins(self, optimizer: Any) -> None:
+        """A GradScaler is about to step an optimizer."""
+        self._pre_hooks = 0
+
+    def scaler_ends(self, optimizer: Any) -> None:
+        """A GradScaler has stepped the optimizer, unless gradients were infinite."""
+        if self._pre_hooks or not isinstance(optimizer, Optimizer) or not self._counts(optimizer):
+            return
+        self._begin_update(optimizer)
+        if self._plan.saving and self.steps.training:
+            self._mark_skipped(optimizer)
+        self._end_update(optimizer)
+
+    def _mark_skipped(self, optimizer: Optimizer) -> None:
+        """A GradScaler skips the update: the gradients, which are infinite, are not saved."""
+        for name in self._names_of(optimizer).values():
+            self._drop_gradient(f"gradient/{name}")
+        self._tensors.capture(f"{PREFIX}{self._optimizers.label(optimizer)}/skipped", 1.0)
+
+    def _names_of(self, optimizer: Optimizer) -> dict[int, str]:
+        ids = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        return {id(parameter): name for name, parameter in self._models.parameters(ids) if id(parameter) in ids}
+
+    def _save_gradients(self, optimizer: Optimizer) -> None:
+        """Save the gradients that the optimizer uses, and their norms."""
+        # A fused optimizer divides by the scale of a GradScaler itself, and skips the update itself.
+        found_inf, scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
+        if isinstance(found_inf, torch.Tensor) and bool(found_inf.item()):
+            self._mark_skipped(optimizer)
+            return
+        updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        label = f"{PREFIX}{self._optimizers.label(optimizer)}/"
+        norm_name = f"{label}gradient_norm"
+        wants_norm = self._plan.spec(norm_name) is not None and self._queue.writes
+        gradients: list[NamedGradient] = []
+        copies: list[TensorCopy | None] = []
+        with torch.no_grad():
+            for name, parameter in self._models.parameters(updated):
+                if id(parameter) not in updated:
+                    continue
+                gradient: torch.Tensor | LocalShard | None = parameter.grad
+                if gradient is not None:
+                    full = f"gradient/{name}"
+                    self._drop_gradient(full)
+                    if scale is not None:
+                        if not wants_norm and self._plan.spec(full) is None:
+                            continue
+                        gradient = self._divided(full, gradient, scale)
+                    # The position of a shard says what its part of the norm is.
+                    is_whole = (
+                        not isinstance(gradient, LocalShard) and self._tensors.shards.find(full, gradient) is None
+                    )
+                    unclipped = name in self._now.before_clipping
+                    copy = None if unclipped else self._tensors.capture(full, gradient, keep=wants_norm and is_whole)
+                    copies.append(copy if is_whole else None)
+                gradients.append((name, parameter, gradient))
+            if wants_norm:
+                norm = norm_of(copies, self._queue.staging) or self._tensors.norm(gradients)
+                if norm is not None:
+                    self._tensors.capture(norm_name, norm)
+                for ids, before in self._now.norms:
+                    if not ids.isdisjoint(updated):
+                        self._tensors.capture(f"{norm_name}_before_clipping", before)
+
+    def _divided(self, name: str, gradient: Any, scale: torch.Tensor) -> torch.Tensor | LocalShard:
+        """Return a gradient divided by the scale of a GradScaler."""
+        shard = self._tensors.shards.find(name, gradient)
+        if shard is None:
+            return gradient / scale.to(gradient.device)
+        return replace(shard, local=shard.local / scale.to(shard.local.device))
+
+    def _save_state(self, optimizer: Optimizer) -> None:
+        """Save the learning rates, and the optimizer's state if it is wanted."""
+        label = self._optimizers.label(optimizer)
+        for name, value in learning_rates(optimizer, label):
+            self._tensors.capture(name, value)
+        if self._saves_optimizer_state():
+            for name, value in state_of(optimizer, label, self._names_of(optimizer)):
+                self._tensors.capture(name, value)
+
+    def _saves_optimizer_state(self) -> bool:
+        """Whether a collection of this step names the optimizer's state.
+
+        A pattern such as ``fc1`` does not.
+        """
+        return any(
+            collection.name in (CollectionKeys.ALL, CollectionKeys.OPTIMIZER_STATE)
+            or any("optim" in pattern for pattern in collection.include_regex)
+            for collection in self._plan.saving
+            if collection.name != CollectionKeys.UPDATES
+        )
+
+
+#: Operations that change the unit of a loss, not what it measures.
+_RESCALING = frozenset({"DivBackward0", "MulBackward0"})
+_CONVERSIONS = frozenset(
+    {"ToCopyBackward0", "ViewBackward0", "UnsafeViewBackward0", "SqueezeBackward0", "CloneBackward0"}
+)
+_MOST_OPERATIONS = 16
+
+
+def _origin_of(loss: torch.Tensor) -> tuple[str, float]:
+    """Return what computed a loss, and the constant that it was divided by."""
+    node, divisor = loss.grad_fn, 1.0
+    for _ in range(_MOST_OPERATIONS):
+        name = "" if node is None else node.name()
+        if name not in _RESCALING and name not in _CONVERSIONS:
+            return name, divisor
+        if name in _RESCALING:
+            constant = getattr(node, "_saved_other", None)
+            if not isinstance(constant, torch.Tensor) or constant.numel() != 1 or not constant.is_cpu:
+                return name, divisor
+            number = float(constant)
+            if not number:
+                return name, divisor
+            divisor = float(f"{divisor * number if name == 'DivBackward0' else divisor / number:.6g}")
+        node = next((each for each, _ in node.next_functions if each is not None), None)
+    return "", divisor
+
+
+def _tensors(parameters: Any) -> Iterable[torch.Tensor]:
+    return [parameters] if isinstance(parameters, torch.Tensor) else parameters

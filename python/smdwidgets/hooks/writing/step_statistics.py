@@ -1,0 +1,146 @@
+"""Append the statistics of each step's tensors to the run's statistics file.
+
+Runs on the writer's thread. All tensors of a batch go to the core in one call, which releases the GIL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
+from smdwidgets.hooks.capture.captured import Captured, StepKey, StepStatistics
+
+__all__ = ["StatisticsRecorder"]
+
+
+class StatisticsRecorder:
+    """Appends statistics, and keeps the parameters of the step before to compare them.
+
+    Args:
+        root: directory of the run.
+        worker: name of the worker.
+        staging: owns the memory of the copies.
+        is_parameter: whether the change of a tensor since the previous step is computed, by its name.
+        wrote: called with the number of bytes that were appended.
+        appends: whether the statistics of a tensor are appended, by its name. All are returned.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        worker: str,
+        staging: Staging,
+        is_parameter: Callable[[str], bool],
+        wrote: Callable[[int], None] = lambda nbytes: None,
+        appends: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._is_parameter = is_parameter
+        self._appends = appends
+        self._root, self._worker = root, worker
+        self._staging = staging
+        self._wrote = wrote
+        #: Opened when there is something to append, because another worker may still delete an earlier run.
+        self._writer: _core.StatisticsWriter | None = None
+        self._written = 0
+        self._ids: dict[str, int] = {}
+        #: The last copy of each parameter, with its step number.
+        self._previous: dict[str, tuple[int, TensorCopy]] = {}
+
+    def add(self, key: StepKey, captured: Sequence[Captured]) -> StepStatistics | None:
+        """Append the statistics of tensors of a step, and return them."""
+        step, mode, mode_step = key
+        chosen = [
+            (one, one.copy)
+            for one in captured
+            if one.spec.statistics and one.copy is not None and one.copy.dtype != "str"
+        ]
+        if not chosen:
+            return None
+        columns = _core.statistics_of(
+            [copy.array for _, copy in chosen],
+            [self._before(step, one, copy) for one, copy in chosen],
+            [copy.dtype for _, copy in chosen],
+        )
+        for one, copy in chosen:
+            self._remember(step, one, copy)
+        rows = [row for row, (one, _) in enumerate(chosen) if self._appends is None or self._appends(one.name)]
+        if rows:
+            writer = self._open()
+            ids = [self._id(writer, *chosen[row]) for row in rows]
+            kept = columns if len(rows) == len(chosen) else {name: column[rows] for name, column in columns.items()}
+            try:
+                writer.append(step, ids, kept, mode.value, mode_step)
+            finally:
+                self._account()
+        return StepStatistics([one.name for one, _ in chosen], columns)
+
+    def flush(self) -> None:
+        """Make visible what was appended."""
+        if self._writer is not None:
+            self._writer.flush()
+            self._account()
+
+    def flush_if_due(self) -> None:
+        """Make visible what was appended some seconds ago."""
+        due = None if self._writer is None else self._writer.seconds_until_flush()
+        if due is not None and due <= 0:
+            self.flush()
+
+    def reopen(self) -> None:
+        """Begin another file, because the directory was removed."""
+        writer, self._writer, self._written = self._writer, None, 0
+        if writer is not None:
+            with suppress(OSError):
+                writer.close()
+        self._ids.clear()
+
+    def close(self) -> None:
+        """Close the file, and release the parameters that were kept."""
+        previous, self._previous = self._previous, {}
+        for _, copy in previous.values():
+            self._release(copy)
+        if self._writer is not None:
+            self._writer.close()
+
+    # ------------------------------------------------------------------------------------------------------- inside
+
+    def _open(self) -> _core.StatisticsWriter:
+        if self._writer is None:
+            self._writer = _core.StatisticsWriter(self._root, self._worker)
+        return self._writer
+
+    def _id(self, writer: _core.StatisticsWriter, one: Captured, copy: TensorCopy) -> int:
+        number = self._ids.get(one.name)
+        if number is None:
+            number = self._ids[one.name] = writer.add(one.name, copy.dtype, copy.shape, one.spec.kind)
+        return number
+
+    def _account(self) -> None:
+        before, self._written = self._written, 0 if self._writer is None else self._writer.written
+        if self._written > before:
+            self._wrote(self._written - before)
+
+    def _before(self, step: int, one: Captured, copy: TensorCopy) -> NDArray[Any] | None:
+        """Return a parameter as it was one step before, or None."""
+        earlier, before = self._previous.get(one.name, (None, None))
+        if before is None or earlier != step - 1:
+            return None
+        return before.array if (before.dtype, before.shape) == (copy.dtype, copy.shape) else None
+
+    def _remember(self, step: int, one: Captured, copy: TensorCopy) -> None:
+        if copy.slab is not None and self._is_parameter(one.name):
+            self._staging.retain(copy.slab)
+            _, before = self._previous.get(one.name, (0, None))
+            self._previous[one.name] = step, copy
+            if before is not None:
+                self._release(before)
+
+    def _release(self, copy: TensorCopy) -> None:
+        if copy.slab is not None:
+            self._staging.release(copy.slab)

@@ -1,0 +1,104 @@
+"""Delete the values of a saved step, and leave its small tensors readable.
+
+The writer puts the tensors that are kept (losses, learning rates) first into an event file. Thinning therefore needs no
+copy: the index file is replaced by one without the deleted tensors, then the event file is cut off behind the kept
+ones. A reader that has the old index file finds the kept tensors where they were; for the others ``thinned.jsonl`` says
+that they were deleted. The line is written first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from smdwidgets import _core
+from smdwidgets._atomic import replace_file
+from smdwidgets.hooks.capture.captured import StepKey
+
+__all__ = ["Thinning", "event_key", "index_key"]
+
+
+def index_key(step: int, worker: str) -> str:
+    """Return the key of a step's index file.
+
+    >>> index_key(1234, "worker_0")
+    'index/000000001/000000001234_worker_0.json'
+    """
+    return f"index/{step // 1000:09d}/{step:012d}_{_core.worker_file_name(worker)}.json"
+
+
+def event_key(step: int, worker: str) -> str:
+    """Return the key of a step's event file.
+
+    >>> event_key(5, "worker_0")
+    'events/000000000005/000000000005_worker_0.tfevents'
+    """
+    return f"events/{step:012d}/{step:012d}_{_core.worker_file_name(worker)}.tfevents"
+
+
+class Thinning:
+    """Deletes values of one worker's steps.
+
+    Args:
+        root: directory of the run.
+        worker: name of the worker.
+        log: appends a line to ``thinned.jsonl``.
+    """
+
+    def __init__(self, root: Path, worker: str, log: Callable[[dict[str, Any]], None]) -> None:
+        self._root = root
+        self._worker = worker
+        self._log = log
+
+    def thin(self, key: StepKey, first: str | None, every: int) -> bool:
+        """Delete the values of a step; return whether anything is left of it.
+
+        Args:
+            key: the step.
+            first: name of the first tensor to delete; those that lie before it in the event file are kept. None: delete
+                all.
+            every: the spacing that the step is not a multiple of, for the log.
+        """
+        step, mode, mode_step = key
+        index_file = self._root / index_key(step, self._worker)
+        index = _parse(index_file)
+        kept, end = ([], 0) if index is None or first is None else _before(first, index)
+        line = {"step": step, "mode": mode.name, "mode_step": mode_step, "every": every, "whole_step": not kept}
+        self._log(line)
+        event_file = self._root / event_key(step, self._worker)
+        if not kept or index is None:
+            index_file.unlink(missing_ok=True)
+            event_file.unlink(missing_ok=True)
+            with suppress(OSError):  # files of other workers are there
+                event_file.parent.rmdir()
+            return False
+        names = {entry["tensorname"] for entry in kept}
+        index["tensor_payload"] = kept
+        for part in ("shape_payload", "shard_payload"):
+            if part in index:
+                index[part] = [entry for entry in index[part] if entry.get("tensorname") in names]
+        replace_file(index_file, json.dumps(index))
+        with event_file.open("r+b") as events:
+            events.truncate(end)
+        return True
+
+
+def _parse(file: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("tensor_payload"), list) else None
+
+
+def _before(first: str, index: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    """Return the entries that lie before a tensor, and where they end."""
+    entries = index["tensor_payload"]
+    starts = [entry["start_idx"] for entry in entries if entry["tensorname"] == first]
+    if not starts:  # the tensor was not written
+        return entries, max((entry["start_idx"] + entry["length"] for entry in entries), default=0)
+    kept = [entry for entry in entries if entry["start_idx"] < min(starts)]
+    return kept, min(starts)

@@ -1,0 +1,234 @@
+"""The queue between a training and the writer's thread.
+
+Tensors are queued in batches, because waking the writer for each tensor would cost more than copying most of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
+from smdwidgets.hooks.capture.captured import Captured, StepKey, StepObserver
+from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.writing.background import Background
+from smdwidgets.hooks.writing.step_files import StepFiles
+from smdwidgets.modes import ModeKeys
+
+__all__ = ["SuspendedStep", "WriteQueue"]
+
+#: Bytes of copied tensors in a batch. A smaller batch is queued at the end of the step.
+_BATCH_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedStep:
+    """A suspended step, with its tensors that are not queued yet."""
+
+    key: StepKey
+    batch: list[Captured]
+    nbytes: int
+    begun: bool
+
+
+class WriteQueue:
+    """Queues steps for the writer's thread, in order.
+
+    Tensors may come from several threads, because autograd runs one thread per device.
+
+    Args:
+        queue_bytes: the maximum number of queued bytes before the training waits.
+        flush_seconds: the maximum age of a complete step that is not on disk, before the training waits.
+    """
+
+    def __init__(self, queue_bytes: int, flush_seconds: float = 1.0) -> None:
+        self.staging = Staging(queue_bytes)
+        self._queue_bytes = queue_bytes
+        self._flush_seconds = flush_seconds
+        self._background = Background(queue_bytes)
+        self._files: StepFiles | None = None
+        self._touch: Callable[[], None] = lambda: None
+        self._key: StepKey = (-1, ModeKeys.GLOBAL, -1)
+        self._batch: list[Captured] = []
+        self._bytes = 0
+        self._begun = False
+        self._settled = False
+        self._published = True
+        self._last_put = 0.0
+        self._lock = threading.Lock()
+        self._collections: str | None = None
+        self._observers: list[StepObserver] = []
+
+    def observe(self, observer: StepObserver) -> None:
+        """Call an observer with every step. Must be called before the first step."""
+        self._observers.append(observer)
+        if self._files is not None:
+            self._files.observe(observer)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether an observer needs the values of all tensors."""
+        return bool(self._observers)
+
+    @property
+    def files(self) -> StepFiles:
+        """The writer of the steps, for observers.
+
+        Use it on the writer's thread only.
+        """
+        if self._files is None:
+            raise RuntimeError("the queue is not open")
+        return self._files
+
+    def call(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function on the writer's thread, after the steps that are queued."""
+        if self._files is not None:
+            self._background.put(function, *args)
+
+    @property
+    def hold_bytes(self) -> int:
+        """Size of a step's tensors that may be held until the step is complete."""
+        return self._queue_bytes // 2
+
+    @property
+    def writes(self) -> bool:
+        """Whether the queue is open, that is, whether tensors are written."""
+        return self._files is not None
+
+    def open(self, files: StepFiles, touch: Callable[[], None], uploads: bool) -> None:
+        """Write to these files from now on. Without a call, everything is dropped.
+
+        Args:
+            files: writes the steps.
+            touch: called from time to time while the directory is open.
+            uploads: whether finished files are uploaded. The training then waits because of the number of queued bytes
+                only, never because of their age.
+        """
+        for observer in self._observers:
+            files.observe(observer)
+        self._files, self._touch = files, touch
+        self._background = Background(
+            self._queue_bytes, None if uploads else self._flush_seconds, None if uploads else self._idle
+        )
+
+    @property
+    def waited_seconds(self) -> float:
+        """Time that the training has waited for room in the queue, in all."""
+        return self._background.waited_seconds
+
+    def begin(self, key: StepKey) -> None:
+        """Begin a step, to which the tensors added from now on belong."""
+        self._key = key
+        self._begun = self._settled = False
+
+    def suspend(self) -> SuspendedStep:
+        """Suspend the current step, so that another one can be queued before it ends."""
+        with self._lock:
+            state = SuspendedStep(self._key, self._batch, self._bytes, self._begun)
+            self._batch, self._bytes = [], 0
+            self._begun, self._settled, self._published = False, False, True
+        return state
+
+    def resume(self, state: SuspendedStep) -> None:
+        """Continue a suspended step. The step before has ended."""
+        with self._lock:
+            self._key, self._batch, self._bytes, self._begun = state.key, state.batch, state.nbytes, state.begun
+            self._settled, self._published = False, not state.batch
+
+    def shape(self, name: str, shape: tuple[int, ...], spec: SaveSpec) -> None:
+        """Add the shape of a tensor, without its value."""
+        if self._files is not None:
+            with self._lock:
+                self._add(Captured(name, None, shape, spec, time.time()))
+
+    def tensor(self, name: str, copy: TensorCopy, spec: SaveSpec, timestamp: float | None = None) -> None:
+        """Add the copy of a tensor."""
+        if self._files is not None:
+            one = Captured(name, copy, copy.shape, spec, time.time() if timestamp is None else timestamp)
+            with self._lock:
+                self._add(one)
+                self._bytes += copy.nbytes
+                if self._bytes > _BATCH_BYTES:
+                    self._queue_batch()
+
+    def settle(self) -> None:
+        """Mark the step as probably complete.
+
+        It is published unless more tensors follow within ``flush_seconds``.
+        """
+        self._settled = True
+        if not self.empty:
+            self._background.start()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no tensor was added since the step began."""
+        return not (self._batch or self._begun)
+
+    def end(self) -> None:
+        """End the step. The writer makes its files visible after it has written them."""
+        if self._files is not None and not self.empty:
+            with self._lock:
+                self._queue_batch()
+            self._background.put(self._files.finish, self._key)
+
+    def publish(self) -> None:
+        """Make the current step visible to readers, although more tensors may follow."""
+        if self._files is not None and not self.empty:
+            with self._lock:
+                self._queue_batch()
+                self._published = True
+            self._background.put(self._files.publish, self._key)
+
+    def collections(self, content: str) -> None:
+        """Write the collection file if its content has changed."""
+        if self._files is not None and content != self._collections:
+            self._collections = content
+            self._background.put(self._files.collections, content)
+
+    def wait(self) -> None:
+        """Wait until every ended step is on disk."""
+        self._background.wait()
+
+    def close(self) -> None:
+        """Write what is queued, then stop the writer's thread."""
+        if self._files is not None:
+            self._background.put(self._files.close)
+        self._background.close()
+        self.staging.clear()
+
+    def _add(self, one: Captured) -> None:
+        self._batch.append(one)
+        self._published = False
+        self._last_put = time.monotonic()
+
+    def _idle(self) -> None:
+        """Publish a settled step.
+
+        Runs on the writer's thread every ``flush_seconds`` while nothing is queued.
+        """
+        self._touch()
+        files = self._files
+        if files is not None:
+            files.idle()
+        with self._lock:
+            quiet = time.monotonic() - self._last_put >= self._flush_seconds
+            if files is None or self._published or not self._settled or not quiet:
+                return
+            key, batch = self._key, self._batch
+            self._batch, self._bytes, self._published = [], 0, True
+            self._begun = self._begun or bool(batch)
+        # This runs on the writer's thread, so batches that the training queues meanwhile are written after this one.
+        if batch:
+            files.write(key, batch)
+        files.publish(key)
+
+    def _queue_batch(self) -> None:
+        if self._files is not None and self._batch:
+            batch, nbytes = self._batch, self._bytes
+            self._batch, self._bytes = [], 0
+            self._begun = True
+            self._background.put(self._files.write, self._key, batch, nbytes=max(nbytes, 1))
