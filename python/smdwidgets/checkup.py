@@ -154,8 +154,7 @@ def _package() -> Iterator[Check]:
 def _front_end() -> str:
     from smdwidgets.widgets import bundle
 
-    size = sum(len(bundle.text(name)) for name in ("loader.js", "widget.js", "widget.css"))
-    return f"{size / 1000:.0f} kB"
+    return f"{bundle.size() / 1000:.0f} kB"
 
 
 def _requirements() -> Iterator[Check]:

@@ -1,8 +1,8 @@
 """Block medians of a growing series, each computed once.
 
 A block has a fixed number of points: 1, 2, 3, 4, 6, 8, 12, … such that a series has at most 48 blocks. When a series
-outgrows them, blocks become longer and are computed again, so the cost per point is constant in the long run. The blocks
-depend on the points only, not on the portions in which they arrived.
+outgrows them, blocks become longer and are computed again, so the cost per point is constant in the long run. The
+blocks depend on the points only, not on the portions in which they arrived.
 """
 
 from __future__ import annotations

@@ -1,146 +1,216 @@
-"""Kinds of findings: their order from cause to symptom, and what each explains."""
+"""Decide which findings are causes, what each explains, and how sure it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
-from smdwidgets.diagnosis.findings import CONFIDENCES, SEVERITIES, Candidate
+from smdwidgets.diagnosis.cause_table import cause_of
+from smdwidgets.diagnosis.inputs import RunData
+from smdwidgets.diagnosis.observations import Observation, Observations
+from smdwidgets.finding import CONFIDENCES, KINDS, LEVELS, Confidence, Evidence, Finding
 
-
-@dataclass(frozen=True)
-class Cause:
-    """The place of a kind among causes and symptoms.
-
-    Attributes:
-        kind: stable identifier, also the anchor of its section in the documentation.
-        explains: kinds that it explains if they begin no earlier than shortly before it.
-        needs_symptom: whether it is dropped unless a symptom accompanies it.
-        symptom: whether it is a symptom that lets such a cause stand.
-    """
-
-    kind: str
-    explains: frozenset[str] = frozenset()
-    needs_symptom: bool = False
-    symptom: bool = False
-
-
-_UNSTABLE = frozenset(
-    {"exploding", "spike", "saturated", "dead", "not_finite", "one_class", "diverged", "not_learning", "collapsed"}
-)
-#: What values that are not finite spread to.
-_POISONED = frozenset(
-    {"not_finite", "diverged", "not_learning", "one_class", "spike", "dead", "saturated", "exploding"}
-)
-_STARVED = frozenset({"vanishing", "one_class", "not_learning", "rate_too_low"})
-
-#: From cause to symptom. A finding removes later ones that it explains.
-_ORDER = (
-    Cause("input_not_finite", _POISONED),
-    Cause("input_not_scaled", _UNSTABLE | {"rate_too_high", "vanishing"}, needs_symptom=True),
-    Cause("workers_apart", frozenset({"not_learning", "diverged", "overfit"})),
-    Cause("same_batch", frozenset({"overfit", "labels_unrelated", "gradients_add_up"})),
-    Cause("loss_sign", _UNSTABLE | {"rate_too_high"}, needs_symptom=True),
-    Cause("gradients_add_up", _UNSTABLE | {"rate_too_high"}, needs_symptom=True),
-    Cause("bad_batch", _UNSTABLE | {"rate_too_high"}, needs_symptom=True),
-    Cause("exploding", frozenset({"rate_too_high", "spike", "not_finite", "diverged", "not_learning"}), symptom=True),
-    Cause("decay_too_strong", _STARVED, needs_symptom=True),
-    Cause("rate_rise", _UNSTABLE | {"rate_too_high", "vanishing"}, needs_symptom=True),
-    Cause("rate_too_high", _UNSTABLE | {"vanishing", "rate_too_low", "rate_zero"}, needs_symptom=True),
-    Cause("spike", symptom=True),
-    Cause("saturated", _STARVED, symptom=True),
-    Cause("dead", _STARVED, symptom=True),
-    Cause("vanishing", frozenset({"one_class", "not_learning", "rate_too_low"})),
-    Cause("rate_too_low", frozenset({"not_learning", "one_class"})),
-    Cause("rate_zero", frozenset({"not_learning", "rate_too_low", "frozen"})),
-    Cause("not_finite", frozenset({"diverged", "not_learning", "one_class", "spike"}), symptom=True),
-    Cause("labels_unrelated", frozenset({"overfit"})),
-    Cause("one_class", frozenset({"not_learning"}), symptom=True),
-    Cause("frozen"),
-    Cause("diverged", frozenset({"not_learning", "collapsed"}), symptom=True),
-    Cause("overfit"),
-    Cause("collapsed", symptom=True),
-    Cause("not_learning", symptom=True),
-    Cause("constant"),
-    Cause("incident"),
-)
-
-#: Facts that one finding shows.
-MOST_EVIDENCE = 6
+#: Observations that one finding shows, and rivals that it names.
+MOST_EVIDENCE, MOST_RIVALS = 6, 2
 #: How much earlier than its cause a symptom may begin, as a share of the run.
 EARLIER = 0.1
 
-#: The kinds in their order, by identifier.
-TAXONOMY: dict[str, Cause] = {cause.kind: cause for cause in _ORDER}
+
+class Joined(NamedTuple):
+    """Findings that stand on their own, and those that one of them explains."""
+
+    causes: list[Finding]
+    explained: list[Finding]
 
 
-@dataclass(frozen=True)
-class Explained:
-    """A candidate that stands, and the candidates that it explains."""
+def explained(findings: Iterable[Finding], first_step: int, last_step: int, data: RunData | None = None) -> Joined:
+    """Separate causes from what they explain.
 
-    candidate: Candidate
-    symptoms: tuple[Candidate, ...] = ()
-
-
-def explained(candidates: Iterable[Candidate], first_step: int, last_step: int) -> list[Explained]:
-    """Return what stands of the candidates, from cause to symptom.
-
-    Candidates of one kind are merged. A cause that needs a symptom but has none, or none that is not explained yet, becomes
-    a note. A candidate removes later ones that it explains, unless they begin clearly before it; cause and symptom then confirm each other.
+    Findings of one kind are merged. A cause that an observation excludes is dropped; one that needs a symptom but has
+    none, or none that is not explained yet, becomes a note. A cause explains later ones of its kinds unless they begin
+    clearly before it. What speaks for and against it decides its confidence; of two causes that explain the same, the
+    better supported one is the cause and the other its rival. A proof has no rivals.
     """
-    merged = _merged(candidates)
-    slack = EARLIER * (last_step - first_step)
-    found: list[Explained] = []
-    removed: set[str] = set()
-    for at, one in enumerate(merged):
-        cause = TAXONOMY[one.kind]
-        if one.kind in removed:
+    merged = _merged(findings)
+    observed = Observations(data, merged)
+    merged = [one for one in merged if one.confidence == "proof" or not _is_excluded(one, observed)]
+    merged = _without_outdone(merged, observed)
+    causes: list[Finding] = []
+    below: dict[str, Finding] = {}
+    for index, finding in enumerate(merged):
+        row = finding.row
+        if finding.kind in below:
             continue
-        if cause.needs_symptom and not any(TAXONOMY[each.kind].symptom for each in merged if each.kind not in removed):
-            found.append(Explained(replace(one, severity="note", confidence="low")))
+        left = {one.kind for one in merged if one.kind not in below}
+        is_proof = finding.confidence == "proof"
+        alone = is_proof or any(observed[name].holds for name in cause_of(row.id).alone)
+        if row.needs_symptom and not alone and not any(_is_symptom_of(row.id, kind) for kind in left):
+            causes.append(replace(finding, level="note", confidence="low"))
             continue
-        begin = (first_step if one.onset is None else one.onset) - slack
-        symptoms = tuple(
+        symptoms = [
             other
-            for other in merged[at + 1 :]
-            if other.kind in cause.explains
-            and other.kind not in removed
-            and (first_step if other.onset is None else other.onset) >= begin
-        )
-        removed |= {other.kind for other in symptoms}
-        found.append(Explained(_confirmed(one, symptoms), symptoms))
-    return found
+            for other in merged[index + 1 :]
+            if other.kind not in below
+            and other.kind in row.explains
+            and (is_proof or other.confidence != "proof" or KINDS[other.kind].symptom or not finding.counts)
+            and _follows(other, finding, first_step, last_step)
+        ]
+        below |= {other.kind: other for other in symptoms}
+        causes.append(_judged(finding, symptoms, observed))
+    return Joined([_with_rivals(one, observed) for one in causes], list(below.values()))
 
 
-def _merged(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return one candidate per kind, in the order of the taxonomy.
+def with_marks(joined: Joined, marks: Iterable[Finding], first_step: int, last_step: int) -> Joined:
+    """Add what stands out in a survey, and what rules found.
 
-    The gravest candidate of a kind is kept; of equally grave ones, the earliest.
+    A mark of the survey that a cause explains is shown below the first such cause; any other mark stands on its own. A
+    rule stands on its own, because somebody asked for it.
     """
-    by_kind: dict[str, list[Candidate]] = {}
-    for one in candidates:
-        by_kind.setdefault(one.kind, []).append(one)
+    causes, below = list(joined.causes), list(joined.explained)
+    ids = {finding.id for finding in (*causes, *below)}
+    by_name = {(finding.kind, name) for finding in (*causes, *below) for name in finding.names}
+    for mark in marks:
+        if mark.id in ids:
+            continue
+        index = next(
+            (
+                index
+                for index, cause in enumerate(causes)
+                if cause.counts
+                and mark.source == "survey" != cause.source
+                and (mark.kind in cause.row.explains or mark.kind == cause.kind)
+                and _follows(mark, cause, first_step, last_step)
+            ),
+            None,
+        )
+        if index is not None:
+            causes[index] = replace(causes[index], explains=(*causes[index].explains, mark.id))
+            below.append(mark)
+        elif (mark.kind, mark.subject) not in by_name:  # a note of the diagnosis may be about the same
+            causes.append(mark)
+    return Joined(causes, below)
+
+
+def _follows(symptom: Finding, cause: Finding, first_step: int, last_step: int) -> bool:
+    """Whether a symptom begins no earlier than shortly before its cause."""
+    begin = first_step if cause.first is None else cause.first
+    return (first_step if symptom.first is None else symptom.first) >= begin - EARLIER * (last_step - first_step)
+
+
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Return one finding per kind, in the order of the table of kinds.
+
+    The gravest finding of a kind is kept; of equally grave ones, the earliest.
+    """
+    by_kind: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_kind.setdefault(finding.kind, []).append(finding)
     merged = []
-    for kind in TAXONOMY:
+    for kind in KINDS:
         same = sorted(by_kind.get(kind, ()), key=_gravity)
         if same:
-            names = dict.fromkeys(name for one in same for name in one.series)
-            evidence = tuple(each for one in same for each in one.evidence)
-            merged.append(replace(same[0], series=tuple(names), evidence=evidence[:MOST_EVIDENCE]))
+            names = dict.fromkeys(name for finding in same for name in finding.names if name != same[0].subject)
+            evidence = tuple(evidence for finding in same for evidence in finding.evidence)
+            merged.append(replace(same[0], others=tuple(names), evidence=evidence[:MOST_EVIDENCE]))
     return merged
 
 
-def _gravity(one: Candidate) -> tuple[int, int, int]:
-    return SEVERITIES.index(one.severity), CONFIDENCES.index(one.confidence), one.onset or 0
+def _gravity(finding: Finding) -> tuple[int, int, int]:
+    return LEVELS.index(finding.level), CONFIDENCES.index(finding.confidence), finding.first or 0
 
 
-def _confirmed(one: Candidate, symptoms: Sequence[Candidate]) -> Candidate:
-    """Return a candidate with the severity and confidence that its symptoms add."""
-    if not symptoms or one.severity == "note":
-        return one
-    severity = min((one.severity, *(each.severity for each in symptoms)), key=SEVERITIES.index)
-    surest = min((each.confidence for each in symptoms), key=CONFIDENCES.index)
-    confidence = (
-        "high" if one.confidence != "low" and surest != "low" else min((one.confidence, surest), key=CONFIDENCES.index)
+#: Points of a confidence, and least points of a confidence.
+_POINTS: dict[Confidence, int] = {"proof": 9, "high": 2, "medium": 1, "low": 0}
+_HIGH, _MEDIUM = 2, 1
+
+
+def _is_symptom_of(cause: str, kind: str) -> bool:
+    """Whether a kind confirms causes, or this one.
+
+    A repeated batch is no fault until it is learned by heart.
+    """
+    return KINDS[kind].symptom or (cause == "same_batch" and kind in KINDS[cause].explains)
+
+
+def _is_excluded(finding: Finding, observed: Observations) -> bool:
+    row = cause_of(finding.kind)
+    return any(observed[name].holds for name in row.excluded_by) or any(
+        observed[name].holds is False for name in row.needs
     )
-    return replace(one, severity=severity, confidence=confidence)
+
+
+def _support(finding: Finding, observed: Observations) -> tuple[list[Observation], list[Observation]]:
+    """Return what speaks for a finding, and what speaks against it."""
+    row = cause_of(finding.kind)
+    supports = [one for name in row.supports if (one := observed[name]).holds]
+    return supports, [one for name in row.against if (one := observed[name]).holds]
+
+
+def _without_outdone(merged: Sequence[Finding], observed: Observations) -> list[Finding]:
+    """Leave out causes whose rival explains the same and is better supported."""
+
+    def points(finding: Finding) -> int:
+        supports, against = _support(finding, observed)
+        return _POINTS[finding.confidence] + min(1, len(supports)) - 2 * len(against)
+
+    by_kind = {one.kind: one for one in merged}
+    outdone = {
+        one.kind
+        for one in merged
+        for rival in cause_of(one.kind).rivals
+        if one.confidence != "proof"
+        and rival in by_kind
+        and _support(one, observed)[1]
+        and (rival != "not_finite" or observed["lost_without_rise"].holds)
+        and one.row.explains & {rival, *by_kind[rival].row.explains} & by_kind.keys()
+        and points(by_kind[rival]) > points(one)
+    }
+    return [one for one in merged if one.kind not in outdone]
+
+
+def _judged(cause: Finding, symptoms: Sequence[Finding], observed: Observations) -> Finding:
+    """Return a cause with its symptoms, level and confidence."""
+    if symptoms:
+        cause = replace(
+            cause,
+            explains=tuple(one.id for one in symptoms),
+            evidence=(*cause.evidence, *(evidence for one in symptoms for evidence in one.evidence)),
+        )
+    supports, against = _support(cause, observed)
+    said = tuple(Evidence(f"speaks against it: {one.text}") for one in against)
+    cause = replace(cause, evidence=(*cause.evidence, *said))
+    if cause.level == "note" or cause.confidence == "proof":
+        return cause
+    level = min((cause.level, *(one.level for one in symptoms)), key=LEVELS.index)
+    sure = [one for one in symptoms if one.confidence != "low"]
+    row, kind = cause_of(cause.kind), cause.row
+    points = _POINTS[cause.confidence] + bool(supports or sure) - bool(against)
+    if kind.needs_symptom and not sure and not supports and not any(observed[name].holds for name in row.alone):
+        points = min(points, _MEDIUM)  # what it explains may be no symptom
+    confidence: Confidence = "high" if points >= _HIGH else "medium" if points >= _MEDIUM else "low"
+    if confidence == "high" and row.sure_with and not any(observed[name].holds for name in row.sure_with):
+        confidence = "medium"
+    if confidence == "high" and any(observed[name].holds is None for name in row.needs):
+        confidence = "medium"
+    return replace(cause, level=level, confidence=confidence)
+
+
+def _with_rivals(cause: Finding, observed: Observations) -> Finding:
+    """Return a cause with its rivals, and the test of each."""
+    if not cause.counts or cause.confidence == "proof":
+        return cause
+    rivals = [kind for kind in cause_of(cause.kind).rivals if kind in KINDS and not _is_ruled_out(kind, observed)][
+        :MOST_RIVALS
+    ]
+    if not rivals:
+        return cause
+    tests = [f"Or {KINDS[kind].name}: {KINDS[kind].test}." for kind in rivals if KINDS[kind].test]
+    return replace(cause, rivals=tuple(rivals), try_=" ".join([cause.try_, *tests]))
+
+
+def _is_ruled_out(kind: str, observed: Observations) -> bool:
+    """Whether observations exclude a rival or speak against it."""
+    row = cause_of(kind)
+    against = (*row.excluded_by, *row.against)
+    return any(observed[name].holds for name in against) or any(observed[name].holds is False for name in row.needs)

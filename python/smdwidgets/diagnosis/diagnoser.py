@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from smdwidgets.checks.record import CheckRecords
 from smdwidgets.diagnosis.causes import explained
+from smdwidgets.diagnosis.coverage import coverage_of
 from smdwidgets.diagnosis.detectors import SCALAR_DETECTORS
 from smdwidgets.diagnosis.detectors.overfit import partner
-from smdwidgets.diagnosis.findings import Finding
-from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series, TensorColumns
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumns
+from smdwidgets.diagnosis.kinds import checked_kinds
 from smdwidgets.diagnosis.reading import Arrays, ScalarReader, source_of
+from smdwidgets.diagnosis.reference import Summary, differences, summarized
 from smdwidgets.diagnosis.result import TENSOR, Diagnosis, Judged, Unjudged
 from smdwidgets.diagnosis.series import LEAST_POINTS
-from smdwidgets.diagnosis.tags import checked_kinds
 from smdwidgets.diagnosis.tensor_columns import tensor_reader
 from smdwidgets.diagnosis.tensor_detectors import DETECTORS as TENSOR_DETECTORS
-from smdwidgets.diagnosis.words import finding
 from smdwidgets.incident import Incident
+from smdwidgets.naming.scalars import Role
+from smdwidgets.survey import Survey
 from smdwidgets.trials import TensorBoardTrial, Trial
 from smdwidgets.trials.run import Progress
 
-#: Findings that are shown; the others become notes.
-MOST = 3
+#: Seconds since the last value of a log after which it is no longer being written.
+LONG_AGO = 2 * 86400.0
 
 _NOT_JUDGED = {
     Kind.UNKNOWN: "unknown kind",
     Kind.HOUSEKEEPING: "housekeeping",
     Kind.RL: "quantity of reinforcement learning without a direction",
-    Kind.GAN: "loss of adversarial training",
+    Kind.UNDIRECTED: "loss that need not fall",
 }
+
+#: Why a name in ``kinds`` was not judged.
+NO_SUCH_SERIES = "no series of this name, given in kinds"
 
 
 class Diagnoser:
@@ -43,6 +51,9 @@ class Diagnoser:
         kinds: kinds of series by name, where names do not tell: ``{"foo": "loss", "bar": "metric up"}``.
         until: last step to read; None: all.
         tensors: whether to read tensors, too; False: scalars only.
+        marks: whether to add what stands out in a survey of the tensors; False: the caller adds it by
+            :meth:`Diagnosis.with_marks`.
+        against: summaries of good runs to compare with, from :func:`summary_of`.
 
     >>> live = Diagnoser(trial)                    # doctest: +SKIP
     >>> live.update().findings                     # doctest: +SKIP
@@ -56,8 +67,12 @@ class Diagnoser:
         until: int | None = None,
         *,
         tensors: bool = True,
+        marks: bool = True,
+        against: Sequence[Summary] = (),
     ) -> None:
         self._run = run
+        self._against = against
+        self._marks = marks and tensors
         self._reads_tensors = tensors
         self._kinds = checked_kinds(kinds)
         self._until = until
@@ -66,6 +81,7 @@ class Diagnoser:
     def _start(self) -> None:
         self._scalars = ScalarReader(source_of(self._run), self._kinds, self._until)
         self._tensors = tensor_reader(self._run, self._until) if self._reads_tensors else None
+        self._survey = Survey(self._run) if self._marks and isinstance(self._run, Trial) else None
 
     def update(self, progress: Progress | None = None) -> Diagnosis:
         """Read what is new and return the diagnosis of the run so far.
@@ -80,21 +96,40 @@ class Diagnoser:
             self._start()
             raise
 
-    def _update(self, progress: Progress | None) -> Diagnosis:
+    def read(self, progress: Progress | None = None) -> RunData:
+        """Read what is new and return everything read so far, without a judgement."""
         # Before reading, so that what is written last is read.
-        has_ended = self._until is None and (not isinstance(self._run, Trial) or bool(self._run.loaded_all_steps))
+        has_ended = self._until is None and _has_ended(self._run)
         series = self._scalars.update(progress)
         tensors = TensorColumns() if self._tensors is None else self._tensors.update(progress)
-        data = RunData(series, tensors, self._incidents(), has_ended)
-        # Of equally grave candidates of one kind the first leads: a tensor tells more than the loss that it spoils.
+        checks = self._checks()
+        fired = [one for one in checks if self._until is None or one.first <= self._until]
+        return RunData(series, tensors, self._incidents(), has_ended, fired, checks.off)
+
+    def _update(self, progress: Progress | None) -> Diagnosis:
+        data = self.read(progress)
+        # Tie-break of equally grave findings of one kind: prefer the tensor over the loss it affects.
         detectors = (*TENSOR_DETECTORS, *SCALAR_DETECTORS) if data.tensors else SCALAR_DETECTORS
-        candidates = [found for detector in detectors for found in detector(data)]
-        first, last = data.first_step, data.last_step
-        stands = [finding(one) for one in explained(candidates, first, last)]
-        findings, notes = _chosen(stands)
+        steps = data.first_step, data.last_step
+        found = [finding for detector in detectors for finding in detector(data)]
+        if self._against:
+            found += differences(summarized("", data, _settings(self._run)), self._against)
+        joined = explained(found, *steps, data)
         path = str(self._run.path) if isinstance(self._run, Trial) else ""
+        forward = {tensor.name: tensor.order for tensor in data.tensors}
         judged, unjudged = _coverage(data, self._kinds)
-        return Diagnosis(path, findings, notes, judged, unjudged, (first, last))
+        unjudged += tuple(Unjudged(f"check {name}", reason) for name, reason in data.checks_off.items())
+        diagnosis = Diagnosis.of(
+            joined, path, judged=judged, unjudged=unjudged, steps=steps, coverage=coverage_of(data), forward=forward
+        )
+        if self._survey is not None:
+            self._survey.update()
+            diagnosis = diagnosis.with_marks(self._survey.findings(until=self._until))
+        return diagnosis
+
+    def _checks(self) -> CheckRecords:
+        """Return what the checks of the training have found."""
+        return self._run.checks() if isinstance(self._run, Trial) else CheckRecords()
 
     def _incidents(self) -> list[Incident]:
         """Return the incidents of the run that the flight recorder of a hook saved."""
@@ -104,15 +139,35 @@ class Diagnoser:
         return [one for one in found if self._until is None or one.step <= self._until]
 
 
-def _chosen(stands: list[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return the findings to show, problems first, then by onset.
+def summary_of(run: Trial | Arrays, name: str = "") -> Summary:
+    """Return what is kept of a good run, to compare others with it.
 
-    The other findings become notes.
+    >>> steps = list(range(20))
+    >>> sorted(summary_of({"loss": (steps, [1 / (1 + step) for step in steps])}, "good").quantities)
+    ['`loss`']
     """
-    sure = [one for one in stands if one.severity != "note" and one.confidence != "low"]
-    sure.sort(key=lambda one: (one.severity != "problem", one.onset or 0))
-    shown = sure[:MOST]
-    return tuple(shown), (*sure[MOST:], *(one for one in stands if one not in sure))
+    with np.errstate(all="ignore"):
+        data = Diagnoser(run, marks=False).read()
+        return summarized(name or (run.name if isinstance(run, Trial) else "the good run"), data, _settings(run))
+
+
+def _settings(run: Trial | Arrays) -> Mapping[str, Any]:
+    """Return the hyperparameters of a run, as far as they were recorded."""
+    return run.hparams() if isinstance(run, Trial) else {}
+
+
+def _has_ended(run: Trial | Arrays) -> bool:
+    """Whether nothing follows.
+
+    A log does not contain its end, but one whose last value is days old is no longer written.
+    """
+    if not isinstance(run, Trial) or run.loaded_all_steps:
+        return True
+    steps = run.steps()
+    if not isinstance(run, TensorBoardTrial) or not steps:
+        return False
+    names = run.tensor_names(step=steps[-1])
+    return bool(names) and time.time() - run.wall_time(names[0], steps[-1]) > LONG_AGO
 
 
 def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, ...], tuple[Unjudged, ...]]:
@@ -123,13 +178,13 @@ def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, .
         if reason:
             unjudged.append(Unjudged(series.name, reason))
         else:
-            other = partner(data, series) if series.kind is Kind.LOSS and series.role is Role.VALIDATION else None
+            other = partner(data, series) if series.kind is Kind.LOSS and series.role.is_held_out else None
             points = len(series) + len(series.lost_steps)
             judged.append(
                 Judged(
                     series.name,
                     series.kind.value,
-                    series.role.value,
+                    "" if series.role is Role.NONE else series.role.value,
                     points,
                     other.label if other else "",
                     series.superseded,
@@ -143,7 +198,7 @@ def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, .
         tensors[tensor.name] = Judged(tensor.name, TENSOR, tensor.role, points)
     judged += tensors.values()
     present = {series.name for series in data.series}
-    unjudged += [Unjudged(name, "no series of this name, given in kinds") for name in kinds if name not in present]
+    unjudged += [Unjudged(name, NO_SUCH_SERIES) for name in kinds if name not in present]
     return tuple(judged), tuple(unjudged)
 
 

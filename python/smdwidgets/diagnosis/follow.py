@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from smdwidgets.diagnosis.diagnoser import Diagnoser
-from smdwidgets.diagnosis.findings import Finding
 from smdwidgets.diagnosis.result import Diagnosis
+from smdwidgets.finding import Finding
 from smdwidgets.trials import Trial
 
 #: Share of the run between the two evaluations that must agree.
@@ -23,8 +23,7 @@ PAUSE = 1.0
 class Confirmation:
     """Holds findings of a live run back until two evaluations agree that lie apart.
 
-    Findings of high confidence that follow from arithmetic, such as a loss that is NaN, would also wait; at 2 % of the run
-    that is short.
+    A proof, such as a loss that is NaN, is shown at once.
     """
 
     def __init__(self) -> None:
@@ -42,7 +41,10 @@ class Confirmation:
         confirmed = {
             kind: one
             for kind, one in present.items()
-            if ended or kind in self._shown or last - self._since[kind] >= APART * (last - first) > 0
+            if ended
+            or one.confidence == "proof"
+            or kind in self._shown
+            or last - self._since[kind] >= APART * (last - first) > 0
         }
         withdrawn = tuple(one for kind, one in self._shown.items() if kind not in confirmed)
         self._shown = confirmed

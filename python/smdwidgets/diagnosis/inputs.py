@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets._text import visible
+from smdwidgets.anomalies import Rises
+from smdwidgets.checks.record import CheckRecord
 from smdwidgets.diagnosis.arrays import Floats, Steps
-from smdwidgets.diagnosis.findings import labelled
-from smdwidgets.diagnosis.spikes import Rises
 from smdwidgets.diagnosis.trends import Trend
+from smdwidgets.finding import labelled
 from smdwidgets.incident import Incident
+from smdwidgets.naming.scalars import Role
 
 #: Characters of a name in a sentence.
 _LONGEST_NAME = 160
@@ -35,18 +37,11 @@ class Kind(Enum):
     HOUSEKEEPING = "housekeeping"
     REWARD = "reward"
     RL = "RL quantity"
-    GAN = "GAN loss"
+    #: A loss that need not fall: of an adversary, or a part such as a divergence.
+    UNDIRECTED = "loss without direction"
     LOSS = "loss"
     METRIC = "metric up"
     UNKNOWN = "unknown"
-
-
-class Role(Enum):
-    """Which data a series was measured on, as far as its name or mode says."""
-
-    TRAINING = "training"
-    VALIDATION = "validation"
-    NONE = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -58,8 +53,9 @@ class Series:
         mode: mode in which it was written, such as ``"TRAIN"``.
         worker: worker that wrote it.
         kind: what it measures.
-        role: training or validation.
-        stem: the words of the name without those of the role; two series with equal stems and different roles are a pair.
+        role: the data that it was measured on.
+        stem: the words of the name without those of the role; two series with equal stems and different roles are a
+            pair.
         steps: global steps, ascending and unique; those of the log for a TensorBoard log.
         values: finite values, one per step.
         lost_steps: steps at which the value is NaN or infinite, ascending.
@@ -115,7 +111,8 @@ class TensorColumn:
 
     Attributes:
         name: name of the tensor.
-        role: ``"weight"``, ``"bias"``, ``"gradient"``, ``"activation"``, ``"input"``, ``"output"``, ``"label"`` or ``""``.
+        role: ``"weight"``, ``"bias"``, ``"gradient"``, ``"activation"``, ``"input"``, ``"output"``, ``"label"`` or
+            ``""``.
         layer: name that the weight, gradient and activation of one layer share.
         module: kind of the layer, such as ``"Linear"`` or ``"ReLU"``; empty if unknown.
         order: place in the forward order, as the run first saved the tensors.
@@ -123,7 +120,8 @@ class TensorColumn:
         worker: worker that saved it.
         steps: global steps, ascending and unique; those of the log for a TensorBoard log.
         mode_steps: steps of the mode, aligned with ``steps``; updates of the weights are counted by those of TRAIN.
-        columns: one array per statistic, aligned with ``steps``: ``count``, ``nan``, ``l2``, ``mean``, ``std``, ``update``, …
+        columns: one array per statistic, aligned with ``steps``: ``count``, ``nan``, ``l2``, ``mean``, ``std``,
+            ``update``, …
     """
 
     name: str
@@ -205,12 +203,16 @@ class RunData:
         tensors: statistics of tensors.
         incidents: what the flight recorder of a hook recorded.
         has_ended: whether nothing follows; False for a run that is still written, and for the beginning of a run.
+        checks: what the checks of the training have found.
+        checks_off: why checks could not run, by identifier.
     """
 
     series: Sequence[Series]
     tensors: TensorColumns = field(default_factory=TensorColumns)
     incidents: Sequence[Incident] = ()
     has_ended: bool = True
+    checks: Sequence[CheckRecord] = ()
+    checks_off: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first_step(self) -> int:
@@ -222,26 +224,30 @@ class RunData:
         """Last step of any series or tensor; 0 if there is none."""
         return max((int(one.steps[-1]) for one in self._all()), default=0)
 
-    def of(self, *kinds: Kind, role: Role | None = None) -> list[Series]:
-        """Return the series of these kinds, and of a role if it is given.
+    def of(self, *kinds: Kind) -> list[Series]:
+        """Return the series of these kinds.
 
-        >>> RunData([]).of(Kind.LOSS, role=Role.VALIDATION)
+        >>> RunData([]).of(Kind.LOSS)
         []
         """
-        return [one for one in self.series if one.kind in kinds and (role is None or one.role == role)]
+        return [series for series in self.series if series.kind in kinds]
+
+    def held_out(self, kind: Kind) -> list[Series]:
+        """Return the series of a kind that were measured on validation or test data."""
+        return [series for series in self.of(kind) if series.role.is_held_out]
 
     def training_losses(self) -> list[Series]:
-        """Return the losses that were not measured on validation data."""
-        return [one for one in self.of(Kind.LOSS) if one.role is not Role.VALIDATION]
+        """Return the losses that were measured while training."""
+        return [series for series in self.of(Kind.LOSS) if series.role in (Role.TRAINING, Role.NONE)]
 
     @cached_property
     def training_by_words(self) -> dict[tuple[Kind, tuple[str, ...]], list[Series]]:
-        """The series that were not measured on validation data, by kind and words."""
-        found: dict[tuple[Kind, tuple[str, ...]], list[Series]] = {}
-        for one in self.series:
-            if one.role is not Role.VALIDATION:
-                found.setdefault((one.kind, one.stem), []).append(one)
-        return found
+        """The series that were measured while training, by kind and words."""
+        by_words: dict[tuple[Kind, tuple[str, ...]], list[Series]] = {}
+        for series in self.series:
+            if series.role in (Role.TRAINING, Role.NONE):
+                by_words.setdefault((series.kind, series.stem), []).append(series)
+        return by_words
 
     def _all(self) -> Iterator[Series | TensorColumn]:
         yield from (one for one in self.series if len(one))

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from smdwidgets._text import markup, visible
-from smdwidgets.diagnosis.findings import Curve, Evidence, Finding, about
+from smdwidgets.finding import Curve, Evidence, Finding, about
+from smdwidgets.finding.document import explanation
 
 _WIDTH, _HEIGHT, _MARGIN = 240, 72, 4
 #: Entries of a list.
@@ -32,15 +33,18 @@ STYLE = """
 
 def page(
     summary: str,
-    findings: Sequence[Finding],
+    findings: Sequence[tuple[Finding, str]],
     withdrawn: Sequence[Finding],
     notes: Sequence[Finding],
     series: Sequence[str],
     not_judged: str,
 ) -> str:
-    """Return the parts of a diagnosis as HTML."""
+    """Return the parts of a diagnosis as HTML.
+
+    Each finding comes with a sentence about what it explains.
+    """
     parts = [f"<style>{STYLE}</style>", f"<p><b>{markup(summary)}</b></p>"]
-    parts += [_section(one) for one in findings]
+    parts += [_section(one, consequences) for one, consequences in findings]
     parts += [f"<p>Withdrawn: {_code(one.title)}</p>" for one in withdrawn]
     parts += [_list("Notes", [_code(one.text) for one in notes])] if notes else []
     parts += [_list("Judged", [markup(one) for one in series])] if series else []
@@ -54,18 +58,21 @@ def _list(title: str, items: Sequence[str]) -> str:
     return f"<details><summary>{title}: {len(items)}</summary><ul>{listed}</ul></details>"
 
 
-def _section(finding: Finding) -> str:
+def _section(finding: Finding, consequences: str) -> str:
     plots = "".join(_figure(one) for one in finding.evidence[:_PLOTS])
-    fact, rest = finding.text[: len(finding.title)], finding.text[len(finding.title) :]
+    fact, rest = finding.text[: len(finding.title)], f"{finding.text[len(finding.title) :]} {consequences}".rstrip()
+    # The page works offline, so it has the explanation instead of a link to it.
+    meaning = "".join(f"<p>{_code(part)}</p>" for part in explanation(finding.row))
     return (
-        f'<section class="{finding.severity}"{_step(finding)}><p><b>{_code(fact)}</b>{_code(rest)}</p>'
-        f"<p>Try: {_code(finding.try_)}</p>{plots}<p><small>{markup(about(finding))}</small></p></section>"
+        f'<section class="{finding.level}" data-id="{markup(finding.id, 300)}"{_step(finding)}><p><b>{_code(fact)}</b>{_code(rest)}</p>'
+        f"<p>Try: {_code(finding.try_)}</p>{plots}<details><summary><small>{markup(about(finding))}</small></summary>"
+        f"{meaning}</details></section>"
     )
 
 
 def _step(finding: Finding) -> str:
     """Return the step at which the widget below opens a tensor of the finding."""
-    return "" if finding.onset is None else f' data-step="{finding.onset}"'
+    return "" if finding.first is None else f' data-step="{finding.first}"'
 
 
 def _code(text: str) -> str:

@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from smdwidgets import _core
-from smdwidgets._names import words_of
 from smdwidgets._text import shown
 from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.blocks import completed
-from smdwidgets.diagnosis.inputs import Kind, Role, Series
+from smdwidgets.diagnosis.inputs import Kind, Series
+from smdwidgets.diagnosis.kinds import judged_as
 from smdwidgets.diagnosis.series import JUDGED, SeriesBuilder
-from smdwidgets.diagnosis.tags import Context, role_of, stem_of
 from smdwidgets.diagnosis.trends import trends
-from smdwidgets.exceptions import SMDebugError, SMDebugValueError
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.modes import ModeKeys
+from smdwidgets.naming import scalars
+from smdwidgets.naming.scalars import Role
 from smdwidgets.trials import TensorBoardTrial, Trial
+from smdwidgets.trials.bulk import has_one_number
 from smdwidgets.trials.run import Progress
 
 
@@ -36,8 +38,8 @@ class Key(NamedTuple):
 class Rows(NamedTuple):
     """New rows of one series, in the order in which they were written.
 
-    ``whole`` means that they replace what was read before; there may be none. ``superseded`` rows were written as well, but
-    a restart from an earlier step made them void.
+    ``whole`` means that they replace what was read before; there may be none. ``superseded`` rows were written as well,
+    but a restart from an earlier step made them void.
     """
 
     steps: Steps
@@ -58,8 +60,11 @@ class Source(Protocol):
         ...
 
 
-#: Series in memory: steps and values by name.
-Arrays = Mapping[str, tuple[ArrayLike, ArrayLike]]
+#: The data of modes, for names that do not contain it.
+_OF_MODE = {"TRAIN": Role.TRAINING, "EVAL": Role.VALIDATION}
+
+#: Series in memory by name: values at the steps 0, 1, 2 and so on, or a pair of steps and values.
+Arrays = Mapping[str, ArrayLike | tuple[ArrayLike, ArrayLike]]
 
 
 def source_of(run: Trial | Arrays) -> Source:
@@ -86,7 +91,7 @@ class ScalarReader:
         self._kinds = kinds
         self._until = until
         self._read: dict[Key, _Read] = {}
-        self._context: Context | None = None
+        self._described: dict[str, scalars.Series] = {}
         self._modes: defaultdict[str, set[str]] = defaultdict(set)
 
     def update(self, progress: Progress | None = None) -> list[Series]:
@@ -113,12 +118,13 @@ class ScalarReader:
         changed |= {key for key in self._read if key.name in appeared}
         if len(self._modes) > names:
             # A new name may change what the others mean, such as losses of a run with rewards.
-            self._context = Context(sorted(self._modes))
+            self._described = scalars.describe_all(self._modes)
             changed = set(self._read)
         if replaced:
             for key, read in self._read.items():
-                words = words_of(key.name)
-                read.kind, read.role, read.stem = self._kind(key.name), role_of(words, key.mode), stem_of(words)
+                described = self._described[key.name]
+                read.kind, read.stem = self._kind(key.name), described.stem
+                read.role = _OF_MODE.get(key.mode, Role.NONE) if described.role is Role.NONE else described.role
         self._renew(changed)
         return [read.series for read in self._read.values() if read.series is not None]
 
@@ -151,8 +157,7 @@ class ScalarReader:
         given = self._kinds.get(name)
         if given is not None:
             return given
-        assert self._context is not None
-        kind = self._context.kind(name)
+        kind = judged_as(self._described[name])
         if kind is Kind.UNKNOWN and self._source.is_loss(name):
             return Kind.LOSS
         return kind
@@ -163,7 +168,7 @@ class _LogScalars:
 
     def __init__(self, trial: TensorBoardTrial) -> None:
         self._trial = trial
-        self._log = trial._run.log
+        self._log = trial.reader.log
         self._cursor = _core.ScalarCursor()
 
     def is_loss(self, name: str) -> bool:
@@ -201,14 +206,8 @@ class _ArrayScalars:
         A series that is shorter than before, or whose last row has changed, is read again.
         """
         found = []
-        for name, (given_steps, given_values) in self._arrays.items():
-            steps = np.ascontiguousarray(given_steps, dtype=np.int64)
-            values = np.ascontiguousarray(given_values, dtype=np.float64)
-            if steps.shape != values.shape or steps.ndim != 1:
-                raise SMDebugValueError(
-                    f"series {shown(name)} must have equally many steps and values, got shapes {steps.shape} and "
-                    f"{values.shape}"
-                )
+        for name, given in self._arrays.items():
+            steps, values = _steps_and_values(name, given)
             count, step, value = self._read.get(name, (0, 0, 0.0))
             whole = count > len(steps) or (
                 count > 0 and (steps[count - 1] != step or not _same(float(values[count - 1]), value))
@@ -218,6 +217,28 @@ class _ArrayScalars:
                 self._read[name] = len(steps), int(steps[-1]), float(values[-1])
                 found.append((Key(name, "GLOBAL", ""), Rows(steps[begin:], values[begin:], whole)))
         return found
+
+
+def _steps_and_values(name: str, given: Any) -> tuple[Steps, Floats]:
+    """Return the steps and values of a series in memory.
+
+    >>> _steps_and_values("loss", [2.0, 1.5])
+    (array([0, 1]), array([2. , 1.5]))
+    """
+    # Only a tuple of two sequences is a pair of steps and values: two numbers are two values.
+    pair = isinstance(given, tuple) and len(given) == 2 and all(np.ndim(one) for one in given)
+    try:
+        values = np.ascontiguousarray(given[1] if pair else given, dtype=np.float64)
+        steps = np.ascontiguousarray(given[0], dtype=np.int64) if pair else np.arange(values.size)
+    except (TypeError, ValueError) as error:
+        raise SMDebugTypeError(
+            f"series {shown(name)} must be a sequence of numbers, or a tuple (steps, values), got {shown(given)}"
+        ) from error
+    if steps.shape != values.shape or values.ndim != 1:
+        raise SMDebugValueError(
+            f"series {shown(name)} must have equally many steps and values, got shapes {steps.shape} and {values.shape}"
+        )
+    return steps, values
 
 
 def _same(one: float, other: float) -> bool:
@@ -262,19 +283,5 @@ class _SavedScalars:
     def _is_scalar(self, name: str) -> bool:
         known = self._scalar.get(name)
         if known is None:
-            known = self._scalar[name] = self._has_one_number(name)
+            known = self._scalar[name] = has_one_number(self._trial.reader, name)
         return known
-
-    def _has_one_number(self, name: str) -> bool:
-        index: Any = self._trial._run.index
-        for step in index.steps_of(name)[:1]:
-            shape = index.shape_of(name, step)
-            try:
-                if shape is None and (place := index.find(name, step)) is not None:
-                    dtype, shape = self._trial._run.head(place)
-                    if dtype.startswith(("str", "U", "S", "bool")):
-                        return False
-            except (SMDebugError, OSError):
-                return False
-            return shape is not None and int(np.prod(shape, dtype=np.int64)) == 1
-        return False

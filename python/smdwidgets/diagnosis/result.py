@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smdwidgets._text import listed, visible
-from smdwidgets.diagnosis.findings import Finding, about, labelled
+from smdwidgets.diagnosis.cause_table import READS
+from smdwidgets.diagnosis.causes import Joined, with_marks
+from smdwidgets.diagnosis.coverage import Coverage
 from smdwidgets.diagnosis.page import page
+from smdwidgets.finding import Finding, about, labelled, ordered
 
 if TYPE_CHECKING:
     import pandas
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 TENSOR = "tensor"
 #: Characters per line of the text form.
 _WIDTH = 100
+#: Notes and gaps that the short text shows.
+_SHOWN_NOTES, _SHOWN_GAPS = 2, 2
 
 
 class Judged(NamedTuple):
@@ -28,7 +32,8 @@ class Judged(NamedTuple):
         kind: what it measures, or ``"tensor"``; give another with ``diagnose(run, kinds={name: kind})``.
         role: training, validation, or empty; of a tensor ``"weight"``, ``"gradient"`` and the like.
         points: number of values.
-        partner: training series that a validation series was compared with, such as ``"loss (TRAIN)"`` if its name is ambiguous.
+        partner: training series that a validation series was compared with, such as ``"loss (TRAIN)"`` if its name is
+            ambiguous.
         superseded: values that a restart made void, or that were written again.
         mode: mode of the series, if series of other modes have the same name.
     """
@@ -63,21 +68,55 @@ class Diagnosis:
 
     Attributes:
         run: path of the run.
-        findings: at most three findings of medium or high confidence, problems first.
-        notes: findings of low confidence, and what is worth knowing but no fault.
+        findings: causes and other findings that count, in the order of `smdwidgets.finding.ordered`.
+        notes: findings of low confidence, and what is worth knowing but no fault, in the same order.
+        explained: what follows from the findings and notes, which name them in ``explains``.
         judged: the series and tensors that were judged.
         unjudged: the others, each with the reason.
         steps: first and last step.
+        coverage: what could be judged, and what could not be because it was not recorded.
         withdrawn: findings of an earlier diagnosis of the same live run that no longer hold.
     """
 
     run: str
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
+    explained: tuple[Finding, ...] = ()
     judged: tuple[Judged, ...] = ()
     unjudged: tuple[Unjudged, ...] = ()
     steps: tuple[int, int] = (0, 0)
+    coverage: Coverage = field(default=Coverage())
     withdrawn: tuple[Finding, ...] = field(default=())
+    forward: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, joined: Joined, run: str = "", *, forward: Mapping[str, int], **rest: Any) -> Diagnosis:
+        """Return a diagnosis of findings that were joined."""
+        listed = ordered(joined.causes, forward)
+        counting = sum(finding.counts for finding in listed)
+        below = tuple(ordered(joined.explained, forward))
+        return cls(run, tuple(listed[:counting]), tuple(listed[counting:]), below, forward=forward, **rest)
+
+    def with_marks(self, marks: Iterable[Finding]) -> Diagnosis:
+        """Return the diagnosis joined with findings of a survey and of rules."""
+        joined = with_marks(Joined([*self.listed], [*self.explained]), marks, *self.steps)
+        other = Diagnosis.of(joined, forward=self.forward)
+        return replace(self, findings=other.findings, notes=other.notes, explained=other.explained)
+
+    @property
+    def listed(self) -> tuple[Finding, ...]:
+        """Findings and notes: the list that every display shows."""
+        return *self.findings, *self.notes
+
+    def consequences(self, finding: Finding) -> str:
+        """Return a sentence with what a finding explains; empty if it explains nothing.
+
+        >>> Diagnosis("").consequences(Finding("spike", "note", "low"))
+        ''
+        """
+        below = {one.id: one for one in self.explained}
+        names = dict.fromkeys(below[id].row.name for id in finding.explains if id in below)
+        return f"It explains: {'; '.join(names)}." if names else ""
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
@@ -105,7 +144,9 @@ class Diagnosis:
             return f"{count} finding{'s' if count > 1 else ''} in {self._extent()}."
         if not self.judged:
             return f"Cannot tell: {self._reason()}."
-        return f"Nothing wrong seen in {self._extent()}."
+        if not self.coverage.learning:
+            return f"Nothing wrong seen in {self._extent()}; learning not judged: no loss, metric or reward with 10 values."
+        return f"Nothing wrong seen in {self._extent()} ({len(self.coverage.checks)} of {len(READS)} checks)."
 
     def _extent(self) -> str:
         tensors = sum(one.kind == TENSOR for one in self.judged)
@@ -133,9 +174,6 @@ class Diagnosis:
         counts = ", ".join(f"{len(names)} × {reason}" for reason, names in self._reasons().items())
         return f"Not judged: {counts}."
 
-    def _series(self) -> list[str]:
-        return [str(one) for one in self.judged]
-
     def __repr__(self) -> str:
         return self.text()
 
@@ -146,15 +184,20 @@ class Diagnosis:
         """
         lines = [self.summary]
         for number, one in enumerate(self.findings, 1):
-            lines += ["", *_lines(f"{number}. ", one.text), *_lines("   Try: ", one.try_), f"   {about(one)}"]
+            text = f"{one.text} {self.consequences(one)}".strip()
+            lines += ["", *_lines(f"{number}. ", text), *_lines("   Try: ", one.try_), f"   {about(one)}"]
         for one in self.withdrawn:
             lines += ["", *_lines("Withdrawn: ", f"{one.title}.")]
+        for one in self.notes[: None if notes else _SHOWN_NOTES]:
+            lines += ["", *_lines("Note: ", one.text if notes else f"{one.title}.")]
         if notes:
-            for one in self.notes:
-                lines += ["", *_lines("Note: ", one.text)]
             lines += ["", "Judged:", *(f"   {visible(one)}" for one in self.judged)] if self.judged else []
-        rest = [] if notes or not self.notes else [f"{len(self.notes)} note{'s' if len(self.notes) > 1 else ''}."]
+            lines += ["", "Not recorded:", *(f"   {gap}" for gap in self.coverage.gaps)] if self.coverage.gaps else []
+        hidden = 0 if notes else len(self.notes) - _SHOWN_NOTES
+        rest = [f"{hidden} more note{'s' if hidden > 1 else ''}: --notes or text(notes=True)."] if hidden > 0 else []
         rest += [self.not_judged()] if self.not_judged() else []
+        # Silence must say what it does not cover.
+        rest += [] if notes or self.findings else self.coverage.gaps[:_SHOWN_GAPS]
         return "\n".join([*lines, *([""] if rest and len(lines) > 1 else []), *_lines("", " ".join(rest))])
 
     def to_json(self) -> dict[str, Any]:
@@ -163,22 +206,44 @@ class Diagnosis:
         >>> Diagnosis("runs/mlp").to_json()["findings"]
         []
         """
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=True))
-        plain |= {"summary": self.summary, "can_tell": self.can_tell}
-        plain["judged"] = [one._asdict() for one in self.judged]
-        plain["unjudged"] = [one._asdict() for one in self.unjudged]
-        return plain
+        lists = {name: getattr(self, name) for name in ("findings", "notes", "explained", "withdrawn")}
+        return {
+            "run": self.run,
+            "summary": self.summary,
+            "can_tell": self.can_tell,
+            "steps": list(self.steps),
+            **{name: [one.to_json() for one in findings] for name, findings in lists.items()},
+            "judged": [one._asdict() for one in self.judged],
+            "unjudged": [one._asdict() for one in self.unjudged],
+            "checks": list(self.coverage.checks),
+            "not_recorded": list(self.coverage.gaps),
+        }
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return findings and notes as a DataFrame, one row each. Requires pandas."""
         import pandas
 
-        columns = ["kind", "severity", "confidence", "onset", "last", "series", "title", "text", "try_", "url"]
-        rows = [[getattr(one, column) for column in columns] for one in (*self.findings, *self.notes)]
+        columns = [
+            "id",
+            "kind",
+            "level",
+            "confidence",
+            "subject",
+            "first",
+            "last",
+            "title",
+            "text",
+            "try_",
+            "source",
+            "url",
+        ]
+        rows = [[getattr(one, column) for column in columns] for one in self.listed]
         return pandas.DataFrame(rows, columns=columns)
 
     def _repr_html_(self) -> str:
-        return page(self.summary, self.findings, self.withdrawn, self.notes, self._series(), self.not_judged())
+        findings = [(one, self.consequences(one)) for one in self.findings]
+        judged = [str(one) for one in self.judged]
+        return page(self.summary, findings, self.withdrawn, self.notes, judged, self.not_judged())
 
 
 def _lines(prefix: str, text: str) -> list[str]:

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
+from smdwidgets.anomalies import NO_RISES, Rises, SpikeScan
 from smdwidgets.diagnosis.arrays import Floats, Growing, Steps
 from smdwidgets.diagnosis.blocks import Blocks, Parts
-from smdwidgets.diagnosis.inputs import Kind, Role, Series
-from smdwidgets.diagnosis.spikes import SpikeScan
+from smdwidgets.diagnosis.inputs import Kind, Series
 from smdwidgets.diagnosis.trends import Trend
+from smdwidgets.naming.scalars import Role
 
 #: Kinds that are judged by their trend, and whether they should rise.
 JUDGED = {Kind.LOSS: False, Kind.REWARD: True, Kind.METRIC: True}
@@ -38,7 +39,8 @@ class SeriesBuilder:
         self._lost_values = Growing(values[~finite])
         self._last = int(steps[-1]) if len(steps) else None
         self.blocks = Blocks()
-        self.scan = SpikeScan()
+        self._scan = SpikeScan()
+        self._rises = NO_RISES
 
     @property
     def rows(self) -> int:
@@ -111,9 +113,16 @@ class SeriesBuilder:
             self._lost_values.view,
             self.superseded,
             trend,
-            self.scan.update(values) if kind is Kind.LOSS else None,
+            self._scanned() if kind is Kind.LOSS else None,
             shares_name,
         )
+
+    def _scanned(self) -> Rises:
+        values = self._values.view[self._scan.count :]
+        more = self._scan.extend(values)
+        if len(more):
+            self._rises = Rises.joined([self._rises, more])
+        return self._rises
 
     def parts(self, kind: Kind) -> Parts | None:
         """Return the blocks of the values; None if the series is not judged by its trend."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, Final, Protocol, overload, runtime_checkable
+from typing import Any, Protocol, overload, runtime_checkable
 
 from smdwidgets import _core
 from smdwidgets.diagnosis.diagnoser import Diagnoser
+from smdwidgets.diagnosis.kinds import checked_kinds
 from smdwidgets.diagnosis.result import Diagnosis, Unjudged
-from smdwidgets.diagnosis.tags import checked_kinds
 from smdwidgets.executors import call_many
+from smdwidgets.finding import CONFIDENCES, LEVELS
 from smdwidgets.trials import Trial, create_trials
-
-_GRAVITY: Final = {"problem": 0, "warning": 1, "note": 2}
 
 
 def diagnose_runs(
@@ -24,8 +23,8 @@ def diagnose_runs(
 ) -> Iterator[Diagnosis]:
     """Yield the diagnosis of each run; of a run that cannot be read, the reason.
 
-    One run is open at a time, except for trials that were given. ``Diagnosis.run`` is the path of the run; a directory of
-    TensorBoard logs has several. Damaged and missing runs give a diagnosis that cannot tell.
+    One run is open at a time, except for trials that were given. ``Diagnosis.run`` is the path of the run; a directory
+    of TensorBoard logs has several. Damaged and missing runs give a diagnosis that cannot tell.
 
     Args:
         runs: trials, or paths of runs.
@@ -93,8 +92,8 @@ class Diagnoses(Sequence[Diagnosis]):
 
 
 def _rank(diagnosis: Diagnosis) -> tuple[Any, ...]:
-    grave = [(_GRAVITY[one.severity], one.confidence != "high") for one in diagnosis]
-    return sorted(grave) or [(len(_GRAVITY), not diagnosis.can_tell)], -len(grave), diagnosis.run
+    grave = [(LEVELS.index(one.level), CONFIDENCES.index(one.confidence)) for one in diagnosis]
+    return sorted(grave) or [(len(LEVELS), not diagnosis.can_tell)], -len(grave), diagnosis.run
 
 
 def diagnose_all(

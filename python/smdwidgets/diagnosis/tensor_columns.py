@@ -1,7 +1,7 @@
 """Read the statistics of a run's tensors.
 
-They are those of `Trial.statistics`: written by the training at every step, or computed from saved values. What statistics
-cannot tell is computed from values in `tensor_values`.
+They are those of `Trial.statistics`: written by the training at every step, or computed from saved values. What
+statistics cannot tell is computed from values in `tensor_values`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from smdwidgets.diagnosis.tensor_values import Key, ValueReader
 from smdwidgets.trials import Trial
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.run import Progress
-from smdwidgets.trials.sources import SourceTrial
-from smdwidgets.trials.tensorboard import TensorBoardTrial
+from smdwidgets.trials.sources.trial import SourceTrial
+from smdwidgets.trials.tensorboard.trial import TensorBoardTrial
 
 __all__ = ["TensorReader", "read_tensors", "tensor_reader"]
 

@@ -13,9 +13,18 @@ from numpy.typing import NDArray
 
 from smdwidgets.diagnosis import tensor_gradients, tensor_updates
 from smdwidgets.diagnosis.detectors.incidents import NOT_FINITE
-from smdwidgets.diagnosis.findings import Candidate, Evidence
-from smdwidgets.diagnosis.inputs import Kind, Role, RunData, TensorColumn, quoted
-from smdwidgets.diagnosis.tensor_layers import broken_at, curve, median, not_finite, training, training_loss
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumn, quoted
+from smdwidgets.diagnosis.tensor_layers import (
+    broken_at,
+    curve,
+    faults,
+    layers,
+    median,
+    not_finite,
+    training,
+    training_loss,
+)
+from smdwidgets.finding import Evidence, Finding
 from smdwidgets.incident import Incident
 
 __all__ = ["DETECTORS"]
@@ -26,10 +35,18 @@ UNSCALED, SPREAD = 20, 100
 BURST = 8
 #: Fewest saves before it.
 FEWEST_BEFORE = 5
+#: Values of a batch that must all be equal, and the largest share of such batches.
+EMPTY_VALUES, RARELY_EMPTY = 256, 0.3
 #: Saves with the same batch, and the least share of the run.
 SAME_SAVES, SAME_SHARE = 10, 0.2
 #: Share of dead units, and of saturated values.
 DEAD, SATURATED = 0.7, 0.7
+#: Differences of outputs that are rounding, and the fewest outputs of a save.
+EQUAL, FEWEST_OUTPUTS = 1e-6, 8
+#: Fewest saves of a layer with symmetric units.
+SYMMETRIC_SAVES = 3
+#: Training loss relative to guessing that is at its level, and the update of one step that healthy trainings show.
+AT_CHANCE, HEALTHY_UPDATE = (0.96, 1.06), (1e-4, 0.05)
 #: Share of one class.
 ONE_CLASS = 0.9
 #: Loss relative to guessing: of training that learned, and of validation that did not.
@@ -38,14 +55,14 @@ LEARNED, GUESSING = 0.88, 0.93
 UNLEARNED = 0.62
 
 
-def input_not_scaled(data: RunData) -> Iterator[Candidate]:
+def input_not_scaled(data: RunData) -> Iterator[Finding]:
     """Find inputs with a large mean or deviation, or features of very different scale."""
     for tensor in training(data, "input", having="spread"):
         mean, deviation = (median(np.abs(tensor[column])) for column in ("mean", "std"))
         spread = tensor["spread"][np.isfinite(tensor["spread"])]
         ratio = float(np.median(spread)) if len(spread) else 1.0
         if max(mean, deviation) > UNSCALED or ratio > SPREAD:
-            yield Candidate(
+            yield Finding.of(
                 "input_not_scaled",
                 "problem",
                 "high",
@@ -58,38 +75,66 @@ def input_not_scaled(data: RunData) -> Iterator[Candidate]:
             return
 
 
-def bad_batch(data: RunData) -> Iterator[Candidate]:
-    """Find single batches whose inputs are far larger than those before."""
+def bad_batch(data: RunData) -> Iterator[Finding]:
+    """Find batches whose inputs are far larger than before, or all equal."""
     for tensor in training(data, "input"):
-        deviation = tensor["std"]
-        # Few saves exceed even the smallest one before them so far; only those are compared with the median.
-        least = np.fmin.accumulate(deviation)
-        for at in np.flatnonzero(deviation > BURST * least):
-            if at < FEWEST_BEFORE:
-                continue
-            usual = median(deviation[max(0, at - 50) : at])
-            if usual > 0 and deviation[at] > BURST * usual:
-                step = int(tensor.steps[at])
-                yield Candidate(
-                    "bad_batch",
-                    "problem",
-                    "high",
-                    step,
-                    step,
-                    (tensor.name,),
-                    {"tensor": tensor.name, "std": float(deviation[at]), "ratio": float(deviation[at] / usual)},
-                    (
-                        Evidence(
-                            f"standard deviation {usual:.3g} → {deviation[at]:.3g}",
-                            tensor.name,
-                            curve(tensor, tensor.steps, deviation, step),
-                        ),
-                    ),
-                )
-                return
+        found = next((one for one in (_burst(tensor), _empty(tensor)) if one is not None), None)
+        if found is not None:
+            yield found
+            return
 
 
-def same_batch(data: RunData) -> Iterator[Candidate]:
+def _burst(tensor: TensorColumn) -> Finding | None:
+    """Return a batch that is far larger than those before."""
+    deviation = tensor["std"]
+    # Few saves exceed even the smallest one before them so far; only those are compared with the median.
+    least = np.fmin.accumulate(deviation)
+    for at in np.flatnonzero(deviation > BURST * least):
+        usual = median(deviation[max(0, at - 50) : at]) if at >= FEWEST_BEFORE else 0.0
+        if usual > 0 and deviation[at] > BURST * usual:
+            what, then = "are far larger than before", "clip gradients so that one batch cannot harm the model"
+            return _of_batch(tensor, int(at), usual, what, then, deviation[at:] > BURST * usual)
+    return None
+
+
+def _empty(tensor: TensorColumn) -> Finding | None:
+    """Return the first batch without variation, if other batches vary."""
+    deviation, count = tensor["std"], tensor["count"]
+    empty = np.flatnonzero((deviation == 0) & (count >= EMPTY_VALUES))
+    if not len(empty) or len(empty) > RARELY_EMPTY * len(deviation) or len(deviation) < SAME_SAVES:
+        return None
+    others = deviation[deviation > 0]
+    usual = float(np.median(others))
+    if others.min() < 0.3 * usual:
+        return None
+    what = "are all equal" if len(empty) == 1 else f"are all equal, as at {len(empty):,} of {len(deviation):,} saves"
+    then = "check how batches are copied between processes and devices"
+    return _of_batch(tensor, int(empty[0]), usual, what, then, deviation[empty[0] :] == 0)
+
+
+def _of_batch(tensor: TensorColumn, at: int, usual: float, what: str, then: str, bad: NDArray[np.bool_]) -> Finding:
+    """Return the finding of a batch; it ends at the last bad save."""
+    deviation, step = float(tensor["std"][at]), int(tensor.steps[at])
+    last = int(tensor.steps[at + np.flatnonzero(bad)[-1]])
+    facts = {
+        "tensor": tensor.name,
+        "std": deviation,
+        "ratio": deviation / usual,
+        "what": f"The inputs at step {step:,} {what}",
+        "then": then,
+    }
+    shown = Evidence(
+        f"standard deviation {usual:.3g} → {deviation:.3g}",
+        tensor.name,
+        step,
+        deviation,
+        BURST * usual,
+        curve=curve(tensor, tensor.steps, tensor["std"], step),
+    )
+    return Finding.of("bad_batch", "problem", "high", step, last, (tensor.name,), facts, (shown,))
+
+
+def same_batch(data: RunData) -> Iterator[Finding]:
     """Find inputs that are the same at every save."""
     for tensor in training(data, "input"):
         table = np.array([tensor[column] for column in ("l2", "mean", "std", "min", "max")])
@@ -100,10 +145,11 @@ def same_batch(data: RunData) -> Iterator[Candidate]:
         if saves + 1 < SAME_SAVES or saves < SAME_SHARE * len(equal):
             continue
         onset = int(tensor.steps[len(equal) - saves])
-        yield Candidate(
+        yield Finding.of(
             "same_batch",
             "problem",
-            "medium",
+            # The full data set is the same at every step, too, but from the first step on.
+            "medium" if equal.all() else "high",
             onset,
             int(tensor.steps[-1]),
             (tensor.name,),
@@ -113,7 +159,7 @@ def same_batch(data: RunData) -> Iterator[Candidate]:
         return
 
 
-def dead(data: RunData) -> Iterator[Candidate]:
+def dead(data: RunData) -> Iterator[Finding]:
     """Find ReLU layers most of whose units are 0 for every sample."""
     found, broken = [], broken_at(data)
     for tensor in training(data, "activation", having="dead"):
@@ -142,7 +188,7 @@ def dead(data: RunData) -> Iterator[Candidate]:
             "Reduce the learning rate or clip gradients; or use LeakyReLU or GELU.",
         )
     )
-    yield Candidate(
+    yield Finding.of(
         "dead",
         "problem",
         "high",
@@ -152,7 +198,9 @@ def dead(data: RunData) -> Iterator[Candidate]:
         {"tensor": tensor.name, "share": float(share[-1]), "reason": reason, "advice": advice},
         (
             Evidence(
-                f"{share[-1]:.0%} of the units are 0", tensor.name, curve(tensor, tensor.steps, tensor["dead"], onset)
+                f"{share[-1]:.0%} of the units are 0",
+                tensor.name,
+                curve=curve(tensor, tensor.steps, tensor["dead"], onset),
             ),
         ),
     )
@@ -169,7 +217,7 @@ def _begin_of_window(tensor: TensorColumn, at: int) -> int:
     return int(tensor["since"][at])
 
 
-def saturated(data: RunData) -> Iterator[Candidate]:
+def saturated(data: RunData) -> Iterator[Finding]:
     """Find tanh and sigmoid layers most of whose values are at their limits."""
     broken = broken_at(data)
     for tensor in training(data, "activation", having="saturated"):
@@ -178,7 +226,7 @@ def saturated(data: RunData) -> Iterator[Candidate]:
         if not len(known) or not np.median(share[known[-max(1, len(known) // 5) :]]) >= SATURATED:
             continue
         onset = int(tensor.steps[known[_begin_of(share[known] >= SATURATED)]])
-        yield Candidate(
+        yield Finding.of(
             "saturated",
             "problem",
             "medium",
@@ -190,14 +238,14 @@ def saturated(data: RunData) -> Iterator[Candidate]:
                 Evidence(
                     f"{share[known[-1]]:.0%} of the values are saturated",
                     tensor.name,
-                    curve(tensor, tensor.steps, share, onset),
+                    curve=curve(tensor, tensor.steps, share, onset),
                 ),
             ),
         )
         return
 
 
-def one_class(data: RunData) -> Iterator[Candidate]:
+def one_class(data: RunData) -> Iterator[Finding]:
     """Find outputs of which one class is the largest for almost all samples."""
     for tensor in training(data, "output", having="majority"):
         share = tensor["majority"]
@@ -207,7 +255,7 @@ def one_class(data: RunData) -> Iterator[Candidate]:
             continue
         known = np.flatnonzero(np.isfinite(share))
         onset = _begin_of_window(tensor, int(known[_begin_of(share[known] >= ONE_CLASS)]))
-        yield Candidate(
+        yield Finding.of(
             "one_class",
             "problem",
             "medium",
@@ -215,65 +263,142 @@ def one_class(data: RunData) -> Iterator[Candidate]:
             int(tensor.steps[-1]),
             (tensor.name,),
             {"tensor": tensor.name, "share": float(np.median(late))},
-            (Evidence(f"one class has {np.median(late):.0%}", tensor.name, curve(tensor, tensor.steps, share, onset)),),
+            (
+                Evidence(
+                    f"one class has {np.median(late):.0%}", tensor.name, curve=curve(tensor, tensor.steps, share, onset)
+                ),
+            ),
         )
         return
 
 
-def labels_unrelated(data: RunData) -> Iterator[Candidate]:
-    """Find a validation loss that never falls below guessing.
+def labels_unrelated(data: RunData) -> Iterator[Finding]:
+    """Find losses that never leave the level of guessing.
 
-    The training loss does fall below it.
+    They are those of validation, or of training although weights move.
     """
-    classes = [one["classes"] for one in training(data, "output", having="classes")]
-    loss = training_loss(data)
-    validation = max(data.of(Kind.LOSS, role=Role.VALIDATION), key=len, default=None)
-    if not classes or loss is None or validation is None or len(validation) < 5 or len(loss) < 10:
+    loss, number = training_loss(data), classes_of(data)
+    if loss is None or len(loss) < 10 or number < 2:
         return
-    number = np.nanmax(classes[-1], initial=0)
-    if number < 2:
-        return
-    chance = float(np.log(number))
+    found = _learned_by_heart(data, loss, number) or _learns_nothing(data, loss, number)
+    if found is not None:
+        yield found
+
+
+def classes_of(data: RunData) -> int:
+    """Return the number of classes of the last saved output; 0 if it is unknown."""
+    known = [one["classes"] for one in training(data, "output", having="classes")]
+    return int(np.nanmax(known[-1], initial=0)) if known else 0
+
+
+def _learned_by_heart(data: RunData, loss: Series, number: int) -> Finding | None:
+    """Return the finding of labels that are learned by heart."""
+    validation = max(data.held_out(Kind.LOSS), key=len, default=None)
+    if validation is None or len(validation) < 5:
+        return None
+    chance = math.log(number)
     part = max(1, len(loss) // 10)
     first, end = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
     level = float(validation.values.min())
     # Few samples are learned by heart too, but then training has learned when the validation loss is lowest.
     at_best = np.interp(validation.steps[validation.values.argmin()], loss.steps, loss.values)
-    if at_best < UNLEARNED * chance:
+    if at_best < UNLEARNED * chance or end >= LEARNED * chance or end >= 0.9 * first or level <= GUESSING * chance:
+        return None
+    facts = {
+        "what": "The training loss falls but the validation loss never leaves chance",
+        "numbers": f"{loss.quoted} {first:.3g} → {end:.3g}; {validation.quoted} stays at {level:.3g}",
+        "why": "Probably the labels do not belong to the inputs, and the model learns them by heart.",
+        "classes": number,
+        "chance": chance,
+    }
+    names = loss.name, validation.name
+    return Finding.of("labels_unrelated", "problem", "medium", int(loss.steps[0]), int(loss.steps[-1]), names, facts)
+
+
+def _learns_nothing(data: RunData, loss: Series, number: int) -> Finding | None:
+    """Return the finding of a loss at guessing while weights move."""
+    chance = math.log(number)
+    low, high = AT_CHANCE
+    part = max(1, len(loss) // 5)
+    start, end = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
+    moved = [median(layer.typical) for layer in layers(data)]
+    if len(loss) < 2 * part + 10 or not all(low * chance <= one <= high * chance for one in (start, end)) or not moved:
+        return None
+    if not HEALTHY_UPDATE[0] < np.median(moved) < HEALTHY_UPDATE[1]:
+        return None
+    facts = {
+        "what": f"{loss.quoted} stays at guessing although the weights move",
+        "numbers": f"{start:.3g} → {end:.3g}; one step changes the weights by {np.median(moved):.2g} of their norm",
+        "why": "Probably the labels do not belong to the inputs, or the inputs do not reach the model.",
+        "classes": number,
+        "chance": chance,
+    }
+    return Finding.of(
+        "labels_unrelated", "problem", "medium", int(loss.steps[0]), int(loss.steps[-1]), (loss.name,), facts
+    )
+
+
+def output_constant(data: RunData) -> Iterator[Finding]:
+    """Find outputs of the model that are one number for every sample."""
+    for tensor in training(data, "output"):
+        deviation, mean = tensor["std"], tensor["mean"]
+        known = np.isfinite(deviation) & np.isfinite(mean)
+        constant = known & (deviation <= EQUAL * np.abs(mean)) & (tensor["count"] >= FEWEST_OUTPUTS)
+        if not len(constant) or not constant[-1]:
+            continue
+        begin = len(constant) - int(np.argmin(constant[::-1])) if not constant.all() else 0
+        saves = len(constant) - begin
+        if saves < SAME_SAVES or saves < SAME_SHARE * len(constant):
+            continue
+        value = float(mean[-1])
+        # A value that moves is that of a bias; one that never moves is that of an activation.
+        fixed = float(np.ptp(mean[begin:])) <= EQUAL * abs(value)
+        why = {
+            True: "Probably the last activation can give only this value: softmax over one unit is always 1.",
+            False: "The output does not depend on the inputs: units before it are dead or saturated, or inputs do not reach it.",
+        }[fixed]
+        if value == 0:
+            why = "Probably the units of a ReLU before it are dead, so that no gradient passes."
+        onset, last = int(tensor.steps[begin]), int(tensor.steps[-1])
+        shown = Evidence(f"one value at {saves:,} saves", tensor.name, onset, value)
+        facts = {"tensor": tensor.name, "value": value, "saves": saves, "why": why}
+        yield Finding.of("output_constant", "problem", "high", onset, last, (tensor.name,), facts, (shown,))
         return
-    if end < LEARNED * chance and end < 0.9 * first and level > GUESSING * chance:
-        yield Candidate(
-            "labels_unrelated",
-            "problem",
-            "medium",
-            int(loss.steps[0]),
-            int(loss.steps[-1]),
-            (loss.name, validation.name),
-            {
-                "training": loss.quoted,
-                "validation": validation.quoted,
-                "first": first,
-                "end": end,
-                "level": level,
-                "classes": int(number),
-                "chance": chance,
-            },
-        )
+
+
+def symmetric_units(data: RunData) -> Iterator[Finding]:
+    """Find layers whose units all keep the same weights."""
+    for layer in layers(data):
+        if "units" not in layer.weight:
+            continue
+        units = layer.weight["units"]
+        known = np.flatnonzero(np.isfinite(units))
+        # Weights that start with 0 or a constant are usual where the gradient tells units apart at the first step.
+        changed = np.flatnonzero(np.nan_to_num(layer.moved) > 0)
+        late = known[known > changed[0]] if len(changed) else known[:0]
+        if len(late) < SYMMETRIC_SAVES or not (units[late] > 1).all():
+            continue
+        onset, last = int(layer.weight.steps[0]), int(layer.weight.steps[late[-1]])
+        facts = {"tensor": layer.name, "units": int(units[late[-1]]), "saves": len(late)}
+        shown = Evidence(f"{facts['units']} units have equal weights", layer.name, onset)
+        yield Finding.of("symmetric_units", "problem", "proof", onset, last, (layer.name,), facts, (shown,))
+        return
 
 
 #: Order in which a value that is not finite spreads within a step.
 _SPREADING = ("input", "activation", "output", "", "gradient", "weight", "bias")
 
 
-def first_not_finite(data: RunData) -> Iterator[Candidate]:
+def first_not_finite(data: RunData) -> Iterator[Finding]:
     """Find the first tensor with values that are not finite.
 
-    An incident names it, if a flight recorder has seen every step. Otherwise it is the first among those that were saved.
+    An incident names it, if a flight recorder has seen every step. Otherwise it is the first among those that were
+    saved.
     """
     incident = next((one for one in data.incidents if one.trigger and one.trigger.column in NOT_FINITE), None)
     found: list[tuple[int, int, int, TensorColumn, int]] = []
     for tensor in data.tensors:
-        bad = np.flatnonzero(not_finite(tensor))
+        bad = np.flatnonzero(faults(tensor))
         if len(bad) and tensor.role in _SPREADING:
             place = _SPREADING.index(tensor.role)
             found.append((int(tensor.steps[bad[0]]), place, tensor.order, tensor, int(bad[0])))
@@ -291,10 +416,10 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
         return  # the loss came first, which its own detector tells
     count = int(not_finite(tensor)[at])
     total = int(np.nan_to_num(tensor["count"][at])) or count
-    yield Candidate(
+    yield Finding.of(
         "input_not_finite" if tensor.role == "input" else "not_finite",
         "problem",
-        "high",
+        "proof",
         step,
         None,
         (tensor.name,),
@@ -311,17 +436,19 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
             Evidence(f"first in `{tensor.name}`", tensor.name),
             *((Evidence(f"incident at {incident}", tensor.name),) if of_incident else ()),
         ),
+        rank=data.tensors.workers.index(tensor.worker),
+        incident=step if of_incident else None,
     )
 
 
-def _recorded(incident: Incident) -> Candidate:
-    """Return the candidate of an incident whose tensor is not in the statistics."""
+def _recorded(incident: Incident) -> Finding:
+    """Return the finding for an incident whose tensor is not in the statistics."""
     assert incident.trigger is not None
     name, count = incident.trigger.tensor, incident.trigger.value
-    return Candidate(
+    return Finding.of(
         "not_finite",
         "problem",
-        "high",
+        "proof",
         incident.step,
         None,
         (name,),
@@ -333,14 +460,18 @@ def _recorded(incident: Incident) -> Candidate:
             "share": f"{int(count):,} values" if math.isfinite(count) else "",
         },
         (Evidence(f"incident at {incident}", name),),
+        rank=incident.rank,
+        source="trigger",
+        incident=incident.step,
     )
 
 
 #: All detectors of tensors.
-DETECTORS: tuple[Callable[[RunData], Iterable[Candidate]], ...] = (
+DETECTORS: tuple[Callable[[RunData], Iterable[Finding]], ...] = (
     input_not_scaled,
     tensor_updates.workers_apart,
     same_batch,
+    symmetric_units,
     tensor_gradients.loss_sign,
     tensor_gradients.adding_up,
     bad_batch,
@@ -354,6 +485,7 @@ DETECTORS: tuple[Callable[[RunData], Iterable[Candidate]], ...] = (
     tensor_updates.rate_zero,
     first_not_finite,
     labels_unrelated,
+    output_constant,
     one_class,
     tensor_updates.frozen,
 )

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats, Steps
-from smdwidgets.diagnosis.findings import Candidate, Evidence
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.diagnosis.tensor_layers import Layer, curve, layers, loss_between, median, median_of, training_loss
 from smdwidgets.diagnosis.tensor_updates import HIGH_AND_DYING, HIGH_AT_START
+from smdwidgets.finding import Evidence, Finding
 
-__all__ = ["adding_up", "exploding", "loss_sign", "vanishing"]
+__all__ = ["adding_up", "are_reset", "exploding", "loss_sign", "vanishing"]
 
 #: Norm of the gradient relative to the weight's.
 EXPLODING = 100
@@ -27,9 +27,11 @@ VANISHING = 1e-2
 EARLY = 0.1
 #: Cosine of update and gradient: along it, and against it; cosine of successive gradients.
 ALONG, AGAINST, TURN = 0.3, -0.3, 0.9
+#: Cosine of successive gradients below which they cannot be sums of the same ones.
+TURNED = 0.5
 
 
-def vanishing(data: RunData) -> Iterator[Candidate]:
+def vanishing(data: RunData) -> Iterator[Finding]:
     """Find gradients that shrink from layer to layer towards the input."""
     every = [layer for layer in layers(data) if layer.gradient is not None and layer.weight["std"][0] > 0]
     # Where the optimizer makes up for it, gradients vanish at first only.
@@ -38,7 +40,7 @@ def vanishing(data: RunData) -> Iterator[Candidate]:
         yield found[0]
 
 
-def _vanishing(every: list[Layer], share: float) -> Candidate | None:
+def _vanishing(every: list[Layer], share: float) -> Finding | None:
     rms = [_rms(layer, share) for layer in every]
     kept = [(layer, one) for layer, one in zip(every, rms, strict=True) if np.isfinite(one) and one > 0]
     if len(kept) < 3:
@@ -47,7 +49,7 @@ def _vanishing(every: list[Layer], share: float) -> Candidate | None:
     steps = np.diff(np.log([one for _, one in kept]))
     if low / high >= VANISHING or (steps > 0).mean() < 0.7:
         return None
-    return Candidate(
+    return Finding.of(
         "vanishing",
         "problem",
         "high",
@@ -75,7 +77,7 @@ def _rms(layer: Layer, share: float) -> float:
         return median((gradient["l2"] / np.sqrt(size))[: max(2, int(share * len(gradient)))])
 
 
-def exploding(data: RunData) -> Iterator[Candidate]:
+def exploding(data: RunData) -> Iterator[Finding]:
     """Find gradients that are far larger than their weights.
 
     Gradients after large updates do not count, because the updates may be the reason.
@@ -92,7 +94,7 @@ def exploding(data: RunData) -> Iterator[Candidate]:
     if any((one.least[one.starts < onset] > HIGH_AT_START).any() for one in every):
         return
     assert layer.gradient is not None
-    yield Candidate(
+    yield Finding.of(
         "exploding",
         "problem",
         "high",
@@ -104,7 +106,7 @@ def exploding(data: RunData) -> Iterator[Candidate]:
             Evidence(
                 f"norm of the gradient of `{layer.name}` {ratio:.3g} times that of the weights",
                 layer.gradient.name,
-                curve(layer.gradient, layer.gradient.steps, layer.relative_gradient, onset),
+                curve=curve(layer.gradient, layer.gradient.steps, layer.relative_gradient, onset),
             ),
         ),
     )
@@ -135,7 +137,7 @@ def _overall(every: Iterable[Layer], cosine: Callable[[Layer], tuple[Steps, Floa
     return steps, np.array([total[step][0] / total[step][1] if total[step][1] else np.nan for step in steps.tolist()])
 
 
-def loss_sign(data: RunData) -> Iterator[Candidate]:
+def loss_sign(data: RunData) -> Iterator[Finding]:
     """Find weights that move along their gradients while the loss rises."""
     every = [layer for layer in layers(data) if layer.gradient is not None and "along" in layer.weight]
     if not every:
@@ -157,7 +159,7 @@ def loss_sign(data: RunData) -> Iterator[Candidate]:
         what = "The weights follow the gradient, but the loss rises from the first step on"
     else:
         return
-    yield Candidate(
+    yield Finding.of(
         "loss_sign",
         "problem",
         "high",
@@ -165,7 +167,11 @@ def loss_sign(data: RunData) -> Iterator[Candidate]:
         None,
         (every[0].name,),
         {"what": what, "tensor": every[0].name, "cosine": value},
-        (Evidence(f"cosine of update and gradient {value:.2f}", every[0].name, curve(every[0].weight, steps, cosine)),),
+        (
+            Evidence(
+                f"cosine of update and gradient {value:.2f}", every[0].name, curve=curve(every[0].weight, steps, cosine)
+            ),
+        ),
     )
 
 
@@ -191,11 +197,8 @@ def _only_rises(data: RunData, every: list[Layer]) -> bool:
     return bool(rising and start[-1] > 1.5 * start[0] and np.nanmax(small, initial=0) < HIGH_AND_DYING)
 
 
-def adding_up(data: RunData) -> Iterator[Candidate]:
-    """Find successive gradients that are similar and grow, as if never reset."""
-    every = [layer for layer in layers(data) if layer.gradient is not None and "update" in layer.gradient]
-    if not every:
-        return
+def turns(data: RunData) -> tuple[Steps, Floats]:
+    """Return the cosine of each gradient and the one saved before it, over all layers."""
 
     def turn(layer: Layer) -> tuple[Steps, Floats, Floats]:
         assert layer.gradient is not None
@@ -206,7 +209,35 @@ def adding_up(data: RunData) -> Iterator[Candidate]:
             cosine = (norm[1:] ** 2 + norm[:-1] ** 2 - change**2) / (2 * weight)
             return layer.gradient.steps[1:], np.clip(cosine, -1.0, 1.0), weight
 
-    steps, cosine = _overall(every, turn)
+    return _overall(_with_turns(data), turn)
+
+
+def _with_turns(data: RunData) -> list[Layer]:
+    return [layer for layer in layers(data) if layer.gradient is not None and "update" in layer.gradient]
+
+
+def are_reset(data: RunData) -> bool | None:
+    """Whether gradients of successive steps differ, so that they do not add up.
+
+    None if gradients of successive steps were not saved, or are similar, which full-batch training shows, too.
+    """
+    every = _with_turns(data)
+    if not every:
+        return None
+    assert every[0].gradient is not None
+    gaps = np.diff(every[0].gradient.mode_steps)
+    if not len(gaps) or np.median(gaps) > 1:
+        return None
+    _, cosine = turns(data)
+    return True if len(cosine) >= 3 and median(cosine) < TURNED else None
+
+
+def adding_up(data: RunData) -> Iterator[Finding]:
+    """Find successive gradients that are similar and grow, as if never reset."""
+    every = _with_turns(data)
+    if not every:
+        return
+    steps, cosine = turns(data)
     if len(cosine) < 3 or median(cosine) <= TURN:
         return
     norms = median_of(layer.gradient["l2"] for layer in every if layer.gradient is not None)
@@ -216,7 +247,7 @@ def adding_up(data: RunData) -> Iterator[Candidate]:
     value = median(cosine)
     gradient = every[0].gradient
     assert gradient is not None
-    yield Candidate(
+    yield Finding.of(
         "gradients_add_up",
         "problem",
         "medium",
@@ -224,5 +255,5 @@ def adding_up(data: RunData) -> Iterator[Candidate]:
         None,
         (gradient.name,),
         {"tensor": gradient.name, "cosine": value},
-        (Evidence(f"cosine of successive gradients {value:.2f}", gradient.name, curve(gradient, steps, cosine)),),
+        (Evidence(f"cosine of successive gradients {value:.2f}", gradient.name, curve=curve(gradient, steps, cosine)),),
     )

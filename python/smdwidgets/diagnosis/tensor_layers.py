@@ -9,15 +9,18 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
+from smdwidgets import anomalies
 from smdwidgets.diagnosis.arrays import Floats, Steps
-from smdwidgets.diagnosis.findings import Curve
 from smdwidgets.diagnosis.inputs import RunData, Series, TensorColumn
+from smdwidgets.finding import Curve
 
 __all__ = [
     "Layer",
     "broken_at",
     "curve",
+    "faults",
     "layers",
     "loss_between",
     "median",
@@ -138,6 +141,13 @@ def not_finite(column: TensorColumn) -> Floats:
     is_lost = np.isinf(norm) | (np.isnan(norm) & np.isfinite(norm).any())
     found: Floats = np.where(np.isnan(count), is_lost, count)
     return found
+
+
+def faults(column: TensorColumn) -> NDArray[np.bool_]:
+    """Return at which saves values are not finite, without those of masks."""
+    infinite = (column["pos_inf"] + column["neg_inf"] > 0) | np.isinf(column["l2"])
+    nan = (column["nan"] > 0) | ((not_finite(column) > 0) & ~infinite)
+    return anomalies.not_finite(np.stack([nan, infinite], axis=1), (False, column.role in ("", "activation", "output")))
 
 
 def broken_at(data: RunData) -> float:

@@ -5,22 +5,30 @@ They cover rates, decay, frozen layers, and workers that train apart.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.findings import Candidate, Evidence
-from smdwidgets.diagnosis.inputs import RunData
+from smdwidgets.diagnosis.inputs import RunData, Series
 from smdwidgets.diagnosis.tensor_layers import Layer, curve, layers, median, median_of, training, training_loss
+from smdwidgets.diagnosis.trends import local_noise
+from smdwidgets.finding import Evidence, Finding
 
 __all__ = ["frozen", "rate_too_high", "rate_too_low", "rate_zero", "strong_decay", "workers_apart"]
 
-#: Relative update of one step: too high in the median of layers at the start; at any time in one layer; while units die.
+#: Relative update of one step: too high in the median of layers at the start; at any time in one layer; while units
+#: die.
 HIGH_AT_START, HIGH, HIGH_AND_DYING = 0.05, 0.1, 0.02
+#: Saves with a large update that make a sure sign, and the share of the run after the last one that makes it past.
+LARGE_SAVES, ENDED = 3, 0.05
 #: A later update is too high if it is this many times its earlier median.
 JUMP = 20
 #: Relative update of one step: too low in the median of layers, and in every layer.
 LOW, LOW_IN_ALL = 2e-5, 1e-4
+#: Share of its level by which the loss may have fallen: where it stays, and where it falls in a straight line, with the
+#: fewest points of such a line.
+LITTLE_FALL, STRAIGHT_FALL, STRAIGHT_POINTS = 0.3, 0.5, 30
 #: Norm of the gradient relative to the weight's from which on the weight should move.
 MOVING = 1e-3
 #: Share of its first norm to which a decaying weight shrinks.
@@ -31,29 +39,43 @@ APART = 1e-3
 FROZEN_SAVES = 5
 
 
-def rate_too_high(data: RunData) -> Iterator[Candidate]:
+def rate_too_high(data: RunData) -> Iterator[Finding]:
     """Find updates that are large for the weights.
 
-    They are large from the start, in a jump, or while units die.
+    They are large from the start, in a jump, or while units die. A single large step is no sure sign.
     """
     every = layers(data)
     found = [one for one in (_high_at_start(every, data), _jump(every)) if one is not None]
     if not found:
         return
     onset, layer, update = min(found, key=lambda one: one[0])
-    yield Candidate(
+    large = layer.starts[np.nan_to_num(layer.least, posinf=np.inf) > min(HIGH_AT_START, update)]
+    lost = ~np.isfinite(layer.least[layer.starts >= onset])
+    last = int(max(large[-1], onset)) if len(large) else onset
+    ends = layer.starts[-1] - last > ENDED * (layer.starts[-1] - layer.starts[0]) and not lost.any()
+    when = (
+        f"since step {onset:,}"
+        if not ends
+        else f"from step {onset:,} to {last:,}"
+        if last > onset
+        else f"at step {onset:,}"
+    )
+    yield Finding.of(
         "rate_too_high",
         "problem",
-        "high",
+        "high" if len(large) + lost.sum() >= LARGE_SAVES else "medium",
         onset,
-        None,
+        last if ends else None,
         (layer.name,),
-        {"tensor": layer.name, "update": update},
+        {"tensor": layer.name, "update": update, "when": when},
         (
             Evidence(
                 f"one step changes `{layer.name}` by at least {update:.2g} of its norm",
                 layer.name,
-                curve(layer.weight, layer.starts, layer.least, onset),
+                onset,
+                update,
+                HIGH_AT_START,
+                curve=curve(layer.weight, layer.starts, layer.least, onset),
             ),
         ),
     )
@@ -86,43 +108,71 @@ def _jump(every: list[Layer]) -> tuple[int, Layer, float] | None:
     return min(found, key=lambda one: one[0], default=None)
 
 
-def rate_too_low(data: RunData) -> Iterator[Candidate]:
+def rate_too_low(data: RunData) -> Iterator[Finding]:
     """Find weights that hardly move although their gradients are large enough.
 
-    The loss stays where it is.
+    The loss stays where it is, or falls in a straight line to the end.
     """
     every = layers(data)
     typical = [median(layer.typical) for layer in every]
-    if not typical or not all(0 < one < LOW_IN_ALL for one in typical) or np.median(typical) >= LOW:
+    if not typical or not all(0 < one < LOW_IN_ALL for one in typical):
         return
     gradients = [median(layer.relative_gradient) for layer in every if layer.gradient is not None]
     if gradients and np.median(gradients) < MOVING:
         return
     loss = training_loss(data)
-    if loss is not None and len(loss) >= 2:
-        part = max(1, len(loss) // 10)
-        if np.median(loss.values[-part:]) < 0.7 * np.median(loss.values[:part]):
-            return
+    fallen = _fallen(loss)
+    straight = loss is not None and np.median(typical) >= LOW
+    if straight and not (loss is not None and _falls_straight(loss)):
+        return
+    if fallen > (STRAIGHT_FALL if straight else LITTLE_FALL):
+        return
     update = float(np.median(typical))
-    yield Candidate(
+    yield Finding.of(
         "rate_too_low",
         "problem",
-        "high" if gradients and loss is not None else "medium",
+        "high" if gradients and loss is not None and not straight else "medium",
         int(every[0].starts[0]),
         int(every[0].weight.steps[-1]),
         tuple(layer.name for layer in every),
-        {"update": update},
+        {
+            "update": update,
+            "what": "The loss falls in a straight line, and updates are small" if straight else "Updates are too small",
+            "or_stopped": ", or the training was stopped early" if straight else "",
+        },
         (
             Evidence(
                 f"updates of {update:.2g} of the norm a step",
                 every[0].name,
-                curve(every[0].weight, every[0].starts, every[0].typical),
+                value=update,
+                limit=LOW_IN_ALL if straight else LOW,
+                curve=curve(every[0].weight, every[0].starts, every[0].typical),
             ),
         ),
     )
 
 
-def rate_zero(data: RunData) -> Iterator[Candidate]:
+def _fallen(loss: Series | None) -> float:
+    """Return by which share of its first level a loss has fallen; 0 if it is unknown."""
+    if loss is None or len(loss) < 2:
+        return 0.0
+    part = max(1, len(loss) // 10)
+    first, last = np.median(loss.values[:part]), np.median(loss.values[-part:])
+    return float((first - last) / abs(first)) if first else 0.0
+
+
+def _falls_straight(loss: Series) -> bool:
+    """Whether a loss still falls at the end as fast as before."""
+    if len(loss) < STRAIGHT_POINTS:
+        return False
+    thirds = [float(np.median(part)) for part in np.array_split(loss.values, 6)]
+    whole, late = thirds[0] - thirds[5], thirds[3] - thirds[5]
+    noise = local_noise(loss.values) / np.sqrt(len(loss) / 6)
+    falling = all(before > after for before, after in itertools.pairwise(thirds))
+    return falling and late > 0.3 * whole and late > 6 * noise
+
+
+def rate_zero(data: RunData) -> Iterator[Finding]:
     """Find weights that all stop moving although they have gradients."""
     every = layers(data)
     if not every:
@@ -139,7 +189,7 @@ def rate_zero(data: RunData) -> Iterator[Candidate]:
     if not any((one["l2"][one.steps >= steps[first]] > 0).all() for one in gradients):
         return
     onset, last = int(steps[first]), int(every[0].weight.steps[-1])
-    yield Candidate(
+    yield Finding.of(
         "rate_zero",
         "problem",
         "medium",
@@ -151,18 +201,22 @@ def rate_zero(data: RunData) -> Iterator[Candidate]:
     )
 
 
-def frozen(data: RunData) -> Iterator[Candidate]:
-    """Find weights that never change while others do."""
+def frozen(data: RunData) -> Iterator[Finding]:
+    """Find weights that never change while others do.
+
+    They are exactly the same at all saves of the run. The rule UnchangedTensor has another meaning: any tensor that is
+    the same, within a tolerance, at its last saves.
+    """
     every = [layer for layer in layers(data) if np.isfinite(layer.moved).sum() >= FROZEN_SAVES - 1]
     still = [layer for layer in every if _still(layer)]
     moving = [layer for layer in every if (layer.moved > 0).mean() > 0.5]
     if not still or not moving:
         return
     weight = still[0].weight
-    yield Candidate(
+    yield Finding.of(
         "frozen",
         "problem",
-        "high",
+        "proof",
         int(weight.steps[0]),
         int(weight.steps[-1]),
         tuple(layer.name for layer in still),
@@ -178,7 +232,7 @@ def _still(layer: Layer) -> bool:
     return not moved.any() and (gradient is None or bool((gradient["l2"] > 0).mean() > 0.5))
 
 
-def strong_decay(data: RunData) -> Iterator[Candidate]:
+def strong_decay(data: RunData) -> Iterator[Finding]:
     """Find weights that shrink towards 0."""
     every = [layer for layer in layers(data) if layer.weight["std"][0] > 0]
     ratios = [median(layer.weight["l2"][-max(1, len(layer.weight) // 5) :]) / layer.weight["l2"][0] for layer in every]
@@ -188,7 +242,7 @@ def strong_decay(data: RunData) -> Iterator[Candidate]:
     norm = layer.weight["l2"]
     # It shrinks from where its norm was last near the first one.
     onset = int(layer.weight.steps[np.flatnonzero(norm >= 0.95 * norm[0])[-1]])
-    yield Candidate(
+    yield Finding.of(
         "decay_too_strong",
         "problem",
         "high",
@@ -200,13 +254,13 @@ def strong_decay(data: RunData) -> Iterator[Candidate]:
             Evidence(
                 f"norm of `{layer.name}` {norm[0]:.3g} → {norm[-1]:.3g}",
                 layer.name,
-                curve(layer.weight, layer.weight.steps, norm),
+                curve=curve(layer.weight, layer.weight.steps, norm),
             ),
         ),
     )
 
 
-def workers_apart(data: RunData) -> Iterator[Candidate]:
+def workers_apart(data: RunData) -> Iterator[Finding]:
     """Find weights that differ between workers."""
     found = []
     for weight in data.tensors.select("weight", having="apart"):
@@ -221,17 +275,19 @@ def workers_apart(data: RunData) -> Iterator[Candidate]:
         return
     onset, weight, last = min(found, key=lambda one: one[0])
     first = data.tensors.workers[0]
-    yield Candidate(
+    yield Finding.of(
         "workers_apart",
         "problem",
         "high",
         onset,
         int(weight.steps[-1]),
         tuple(dict.fromkeys(one.name for _, one, _ in found)),
-        {"tensor": weight.name, "apart": last, "first": first, "second": weight.worker},
+        {"tensor": weight.name, "apart": last, "worker": first, "other": weight.worker},
         (
             Evidence(
-                f"distance {last:.2g} of the norm", weight.name, curve(weight, weight.steps, weight["apart"], onset)
+                f"distance {last:.2g} of the norm",
+                weight.name,
+                curve=curve(weight, weight.steps, weight["apart"], onset),
             ),
         ),
     )

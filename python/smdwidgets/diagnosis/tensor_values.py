@@ -1,8 +1,9 @@
 """Compute from saved values what statistics of tensors cannot tell.
 
-That is how many units are dead or saturated, how often one class wins, how features differ in scale, whether weights follow
-their gradients, and how far workers are apart. Values are read in portions of a few megabytes and freed. Weights, gradients
-and inputs are read at the first saves only, and weights of several workers where their statistics differ.
+That is how many units are dead or saturated, how often one class wins, how features differ in scale, whether weights
+follow their gradients, and how far workers are apart. Values are read in portions of a few megabytes and freed.
+Weights, gradients and inputs are read at the first saves only, and weights of several workers where their statistics
+differ.
 
 A *sketch* represents a tensor: its elements with random signs, summed up in 61 numbers. Cosines of tensors follow from
 their sketches within about a tenth.
@@ -123,7 +124,7 @@ class ValueReader:
         apart: Mapping[Key, Steps],
     ) -> Iterator[dict[str, list[int]]]:
         """Split the values to read, by steps, into portions of bounded size."""
-        index = trial._run.index
+        index = trial.reader.index
         first, last = steps[0], steps[-1]
         size: dict[str, float] = {}
         training: dict[str, set[int]] = defaultdict(set)
@@ -170,6 +171,10 @@ class ValueReader:
         for key, saves in values.items():
             role = roles[key[0]]
             if role.role in ("weight", "gradient"):
+                if role.role == "weight":
+                    found[key] = {
+                        "units": (np.array([step for step, _ in saves]), np.array([_equal_units(v) for _, v in saves]))
+                    }
                 sketches[key] = np.array([step for step, _ in saves]), self._sketch([value for _, value in saves])
             elif role.role == "input":
                 found[key] = {
@@ -177,7 +182,9 @@ class ValueReader:
                 }
             else:
                 found[key] = _unit_columns(role, saves, self._windows[key])
-        return found | self._compared(sketches, roles, apart)
+        for key, columns in self._compared(sketches, roles, apart).items():
+            found[key] = found.get(key, {}) | columns
+        return found
 
     def _sketch(self, values: list[NDArray[Any]]) -> Floats:
         """Return the sketch of each value, which must be of one tensor."""
@@ -280,6 +287,20 @@ def _spread(value: NDArray[Any]) -> float:
         deviation = value.std(axis=0)
     varied = deviation[deviation > 0]
     return float(varied.max() / varied.min()) if len(varied) > 1 else np.nan
+
+
+def _equal_units(value: NDArray[Any]) -> float:
+    """Return the number of units of a weight if all are equal, else 0.
+
+    Units are rows or columns: frameworks store them either way.
+    """
+    if value.ndim < 2 or min(value.shape[0], value.shape[-1]) < 2 or not value.any():
+        return np.nan
+    for units in (value.reshape(value.shape[0], -1), value.reshape(-1, value.shape[-1]).T):
+        # The first two units differ in nearly every weight there is.
+        if np.allclose(units[0], units[1], 1e-5, 0) and np.allclose(units, units[0], 1e-5, 0):
+            return float(len(units))
+    return 0.0
 
 
 def _unit_columns(role: TensorRole, saves: list[tuple[int, NDArray[Any]]], window: _Window) -> Computed:

@@ -86,6 +86,19 @@ def _rows(table: Floats) -> list[tuple[float, float, float, int, float, float, f
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
+def local_noise(values: Floats) -> float:
+    """Return the robust standard deviation of values about their neighbours.
+
+    Jumps and trends hardly change it, because it comes from the median difference of neighbours.
+
+    >>> round(local_noise(np.array([1.0, 1.2, 1.0, 1.2, 9.0, 9.2, 9.0])), 2)
+    0.21
+    """
+    if len(values) < 2:
+        return 0.0
+    return float(_MAD * np.median(np.abs(np.diff(values))) / np.sqrt(2))
+
+
 def _running_median(table: Floats, width: int) -> Floats:
     """Return medians of 3 or 5 neighbouring blocks.
 
@@ -126,8 +139,8 @@ def _order(count: int) -> NDArray[np.float32]:
 def mann_kendall(table: Floats) -> Floats:
     """Return the Mann-Kendall statistic of each row.
 
-    The variance is corrected for the lag-1 autocorrelation of the residuals about a Theil-Sen line, within 0 to 0.9. The
-    slope is the median over pairs half a row apart, which is enough to remove the trend.
+    The variance is corrected for the lag-1 autocorrelation of the residuals about a Theil-Sen line, within 0 to 0.9.
+    The slope is the median over pairs half a row apart, which is enough to remove the trend.
 
     >>> mann_kendall(np.arange(10.0)[None]).round(1).tolist()
     [3.9]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from smdwidgets.diagnosis.detectors.checks import checks
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
 from smdwidgets.diagnosis.detectors.diverged import diverged
 from smdwidgets.diagnosis.detectors.incidents import incidents
@@ -10,14 +11,15 @@ from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.overfit import overfit
 from smdwidgets.diagnosis.detectors.spike import spike
-from smdwidgets.diagnosis.findings import Candidate
 from smdwidgets.diagnosis.inputs import RunData
+from smdwidgets.finding import Finding
 
 __all__ = ["SCALAR_DETECTORS", "Detector"]
 
-Detector = Callable[[RunData], Iterable[Candidate]]
+Detector = Callable[[RunData], Iterable[Finding]]
 
 SCALAR_DETECTORS: tuple[Detector, ...] = (
+    checks,
     learning_rate,
     not_finite,
     not_learning,

@@ -6,8 +6,8 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.blocks import block_length
-from smdwidgets.diagnosis.findings import Curve, Evidence
 from smdwidgets.diagnosis.inputs import Series
+from smdwidgets.finding import Curve, Evidence
 
 #: Points of a small plot.
 _POINTS = 96
@@ -26,7 +26,7 @@ def evidence(series: Series, text: str, begin: int | None = None, end: int | Non
     """
     at = _extremes(series.values)
     curve = Curve(series.label, tuple(series.steps[at].tolist()), tuple(series.values[at].tolist()), begin, end)
-    return Evidence(text, series.name, curve)
+    return Evidence(text, series.name, curve=curve)
 
 
 def _extremes(values: Floats) -> Steps:

@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
-from smdwidgets.diagnosis.findings import Candidate
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend
+from smdwidgets.finding import Finding
 
 LEAST_POINTS = 14
 #: Share of the run that must lie below half of the drop, and its part that is judged.
 LEAST_SHARE = 0.12
 TAIL = 0.15
-#: While the run goes on, rewards often come back from a shorter dip, or had peaked by luck: the same share, and the least
-#: share of the blocks before the drop that must have been good.
+#: While the run goes on, rewards often come back from a shorter dip, or had peaked by luck: the same share, and the
+#: least share of the blocks before the drop that must have been good.
 LEAST_SHARE_SO_FAR, LEAST_GOOD_SO_FAR = 0.4, 1 / 3
 #: Blocks that must have been near the best: a single good episode is luck.
 NEAR_BEST = 3
 
 
-def collapsed(data: RunData) -> Iterator[Candidate]:
+def collapsed(data: RunData) -> Iterator[Finding]:
     """Yield rewards whose last part lies far below their best."""
     for series in data.of(Kind.REWARD):
         trend = series.trend
@@ -32,7 +32,7 @@ def collapsed(data: RunData) -> Iterator[Candidate]:
         yield from _judge(series, trend, data.has_ended)
 
 
-def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Candidate]:
+def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Finding]:
     blocks, best = trend.blocks, trend.best
     tail = blocks[-max(2, round(TAIL * len(blocks))) :]
     level = float(np.median(tail))
@@ -51,7 +51,7 @@ def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Candidate]
     is_lasting = has_ended or (share >= LEAST_SHARE_SO_FAR and len(good) >= LEAST_GOOD_SO_FAR * before)
     onset, last = step_of_block(series, before), int(series.steps[-1])
     facts = {"series": series.quoted, "best": 0.0 - best, "end": 0.0 - level}
-    yield Candidate(
+    yield Finding.of(
         "collapsed",
         "problem",
         "medium" if is_lasting else "low",

@@ -3,41 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
-from smdwidgets.diagnosis.findings import Candidate
-from smdwidgets.diagnosis.inputs import RunData
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.trends import local_noise
+from smdwidgets.finding import Confidence, Finding
 
-LEAST_POINTS = 20
+#: Fewest values of a loss that rises after it fell, and of one that rises from its first values on.
+LEAST_POINTS, LEAST_FROM_START = 20, 8
+#: Share of the values that are the first ones, and of those that are the last ones.
+FIRST, LAST = 0.05, 0.2
+#: The last values relative to the first ones, and their rise in units of their noise.
+RISE, CLEAR = 1.5, 6.0
+#: The last values relative to the first ones from which on the rise is beyond doubt.
+SURE = 3.0
+#: A single first value that is between these shares of the last ones is an artefact of logging: an average over fewer
+#: steps than it was divided by. A smaller one is beyond such a mistake.
+ARTEFACT = 0.001, 0.1
+#: Growth of a loss that need not fall: where a reward tells that nothing is gained, and without one.
+UNBOUNDED, UNBOUNDED_ALONE = 100.0, 1e4
 
 
-def diverged(data: RunData) -> Iterator[Candidate]:
-    """Yield training losses whose last fifth lies wholly above their best."""
+class _Rise(NamedTuple):
+    onset: int
+    best: float
+    end: float
+    confidence: Confidence
+
+
+def diverged(data: RunData) -> Iterator[Finding]:
+    """Yield losses that end wholly above their best, or above their first values."""
     for series in data.training_losses():
-        trend = series.trend
-        if trend is None or len(series) < LEAST_POINTS or trend.end - trend.best <= 6 * trend.wide_noise:
-            continue
-        blocks, noise = trend.blocks, trend.wide_noise
-        tail = blocks[-max(2, len(blocks) // 5) :]
-        rise, learned = float(np.median(tail)) - trend.best, trend.start - trend.best
-        if (
-            tail.min() <= trend.best + 3 * noise
-            or rise <= max(0.2 * abs(trend.best), 0.3 * learned)
-            or trend.best_at >= len(blocks) - len(tail)
-        ):
-            continue
-        near = np.flatnonzero(blocks <= trend.best + max(3 * noise, rise / 4))
-        onset, last = step_of_block(series, int(near[-1])), int(series.steps[-1])
-        facts = {"series": series.quoted, "best": trend.best, "end": trend.end}
-        yield Candidate(
-            "diverged",
-            "problem",
-            "high" if rise > 0.6 * learned else "medium",
-            onset,
-            last,
-            (series.name,),
-            facts,
-            (evidence(series, f"{series.label} {trend.best:.4g} → {trend.end:.4g}", onset, last),),
-        )
+        rise = _after_best(series) or _from_start(series)
+        if rise is not None:
+            yield _finding(series, rise)
+    for series in data.of(Kind.UNDIRECTED, Kind.RL):
+        rise = _without_bound(series, data)
+        if rise is not None:
+            yield _finding(series, rise)
+
+
+def _after_best(series: Series) -> _Rise | None:
+    """Return the rise of a loss above the best of its trend."""
+    trend = series.trend
+    if trend is None or len(series) < LEAST_POINTS or trend.end - trend.best <= 6 * trend.wide_noise:
+        return None
+    blocks, noise = trend.blocks, trend.wide_noise
+    tail = blocks[-max(2, len(blocks) // 5) :]
+    rise, learned = float(np.median(tail)) - trend.best, trend.start - trend.best
+    if (
+        tail.min() <= trend.best + 3 * noise
+        or rise <= max(0.2 * abs(trend.best), 0.3 * learned)
+        or trend.best_at >= len(blocks) - len(tail)
+    ):
+        return None
+    near = np.flatnonzero(blocks <= trend.best + max(3 * noise, rise / 4))
+    confidence: Confidence = "high" if rise > 0.6 * learned else "medium"
+    return _Rise(step_of_block(series, int(near[-1])), trend.best, trend.end, confidence)
+
+
+def _from_start(series: Series) -> _Rise | None:
+    """Return the rise of a loss whose only good values are its first ones.
+
+    Blocks of such a loss may all contain the jump, so the values themselves are compared.
+    """
+    values = series.values
+    # Most runs end here.
+    if len(values) < LEAST_FROM_START or values[-1] <= values[0]:
+        return None
+    first, tail = values[: max(1, round(FIRST * len(values)))], values[-max(3, round(LAST * len(values))) :]
+    start = _lowest(first)
+    lowest, end = float(tail.min()), float(np.median(tail))
+    if start == 0 or lowest - start <= (RISE - 1) * abs(start) or lowest - start <= CLEAR * local_noise(tail):
+        return None
+    good = np.flatnonzero(values <= start + (lowest - start) / 4)
+    if len(good) < 2 and ARTEFACT[0] * abs(end) < abs(start) < ARTEFACT[1] * abs(end):
+        return None
+    # Where only the first value is good, the second must show that the rise went on.
+    if len(good) < 2 and np.median(values[1:4]) <= end:
+        return None
+    sure = len(good) > 1 and len(values) >= LEAST_POINTS and lowest > SURE * abs(start)
+    return _Rise(int(series.steps[good[-1]]), start, end, "high" if sure else "medium")
+
+
+def _lowest(first: Floats) -> float:
+    """Return the lowest of the first values; of many, a level that neighbours share."""
+    if len(first) < 6:
+        return float(first.min())
+    levels = np.sort(np.lib.stride_tricks.sliding_window_view(first, 3), axis=1)[:, 1]
+    return float(min(first[0], levels.min()))
+
+
+def _without_bound(series: Series, data: RunData) -> _Rise | None:
+    """Return the rise of a loss that grows without bound, such as a critic's.
+
+    A critic's loss grows with the square of the rewards, so a run whose reward improves is no such run.
+    """
+    values = series.values
+    if len(values) < LEAST_POINTS or "loss" not in series.stem:
+        return None
+    part = max(3, len(values) // 5)
+    size = np.abs(values)
+    start, middle = float(np.median(size[:part])), float(np.median(size[len(size) // 2 - part // 2 :][:part]))
+    lowest, end = float(size[-part:].min()), float(np.median(size[-part:]))
+    rewards = [one.trend for one in data.of(Kind.REWARD) if one.trend is not None]
+    gains = any(one.start - one.end > 3 * one.noise for one in rewards)
+    limit = UNBOUNDED if rewards and not gains else UNBOUNDED_ALONE
+    if gains or start == 0 or lowest <= limit * start or end <= 2 * middle:
+        return None
+    onset = int(np.flatnonzero(size <= start + (lowest - start) / 4)[-1])
+    return _Rise(int(series.steps[onset]), start, end, "medium")
+
+
+def _finding(series: Series, rise: _Rise) -> Finding:
+    last = int(series.steps[-1])
+    # There is nothing to go back to if the loss rises from the first steps on.
+    late = rise.onset - series.steps[0] > FIRST * (last - series.steps[0])
+    back = f"Go back to a checkpoint before step {rise.onset:,}; r" if late else "R"
+    facts = {"series": series.quoted, "best": rise.best, "end": rise.end, "back": back}
+    shown = evidence(series, f"{series.label} {rise.best:.4g} → {rise.end:.4g}", rise.onset, last)
+    return Finding.of("diverged", "problem", rise.confidence, rise.onset, last, (series.name,), facts, (shown,))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smdwidgets.diagnosis.findings import Candidate, Evidence
 from smdwidgets.diagnosis.inputs import RunData
+from smdwidgets.finding import Evidence, Finding
 from smdwidgets.incident import Incident
 
 __all__ = ["NOT_FINITE", "incidents"]
@@ -16,30 +16,33 @@ NOT_FINITE = ("nan", "pos_inf", "neg_inf")
 EXCEPTION = "exception "
 
 
-def incidents(data: RunData) -> Iterator[Candidate]:
+def incidents(data: RunData) -> Iterator[Finding]:
     """Yield exceptions as problems, and other incidents as notes.
 
     Spikes and user-defined rules are notes: a training often recovers.
     """
     for one in data.incidents:
         if one.trigger is None or one.trigger.column not in NOT_FINITE:
-            yield _candidate(one)
+            yield _finding(one)
 
 
-def _candidate(incident: Incident) -> Candidate:
+def _finding(incident: Incident) -> Finding:
     failed = any(reason.startswith(EXCEPTION) for reason in incident.why)
     facts = {
         "why": incident.cause,
         "what": "An exception left the training. " if failed else "",
         "saved": f" ({incident.saved})" if incident.steps else "",
     }
-    return Candidate(
+    return Finding.of(
         "incident",
         "problem" if failed else "note",
-        "high" if failed else "low",
+        "proof" if failed else "low",
         incident.step,
         None,
         (incident.trigger.tensor,) if incident.trigger is not None else (),
         facts,
         (Evidence(f"incident at {incident}", incident.trigger.tensor if incident.trigger is not None else ""),),
+        rank=incident.rank,
+        source="trigger",
+        incident=incident.step,
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.findings import Candidate
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.finding import Finding
 
 LEAST_POINTS = 10
 #: Share of the run at whose end a rate of 0 is reported.
@@ -20,7 +20,7 @@ WARM_UP = 0.1
 WITHIN = 3
 
 
-def learning_rate(data: RunData) -> Iterator[Candidate]:
+def learning_rate(data: RunData) -> Iterator[Finding]:
     """Yield rates of 0, and jumps that may explain what follows."""
     for series in data.of(Kind.LEARNING_RATE):
         if len(series) >= LEAST_POINTS:
@@ -28,7 +28,7 @@ def learning_rate(data: RunData) -> Iterator[Candidate]:
             yield from _jump(series)
 
 
-def _zero(series: Series) -> Iterator[Candidate]:
+def _zero(series: Series) -> Iterator[Finding]:
     if series.values[-1] != 0:
         return
     trained = np.flatnonzero(series.values)
@@ -39,10 +39,10 @@ def _zero(series: Series) -> Iterator[Candidate]:
     onset, last = int(steps[first]), int(steps[-1])
     when = f"since step {onset:,}" if first else "at every step"
     facts = {"series": series.quoted, "when": when, "count": len(series) - first}
-    yield Candidate(
+    yield Finding.of(
         "rate_zero",
         "warning" if first else "problem",
-        "medium" if first else "high",
+        "medium" if first else "proof",
         onset,
         last,
         (series.name,),
@@ -51,7 +51,7 @@ def _zero(series: Series) -> Iterator[Candidate]:
     )
 
 
-def _jump(series: Series) -> Iterator[Candidate]:
+def _jump(series: Series) -> Iterator[Finding]:
     values = series.values
     before, after = values[:-WITHIN], values[WITHIN:]
     jumps = np.flatnonzero((after >= JUMP * before) & (before > 0)) + WITHIN
@@ -63,9 +63,18 @@ def _jump(series: Series) -> Iterator[Candidate]:
     # The first of the few points that are already high.
     low = values[at - WITHIN]
     at = next(one for one in range(at - WITHIN + 1, at + 1) if values[one] >= JUMP * low or one == at)
-    onset, last = int(series.steps[at]), int(series.steps[-1])
-    facts = {"series": series.quoted, "before": float(low), "after": float(values[at])}
-    yield Candidate(
+    high = float(values[at])
+    # It is back where it is nearer to what it was before, by ratio.
+    back = at + np.flatnonzero(values[at:] ** 2 < low * high)
+    onset, last = int(series.steps[at]), int(series.steps[back[0] - 1] if len(back) else series.steps[-1])
+    facts = {
+        "series": series.quoted,
+        "before": float(low),
+        "after": high,
+        "until": f" and is back at step {series.steps[back[0]]:,}" if len(back) else "",
+        "back": f" → {values[back[0]]:.3g}" if len(back) else "",
+    }
+    yield Finding.of(
         "rate_rise",
         "problem",
         "medium",

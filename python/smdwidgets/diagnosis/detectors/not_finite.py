@@ -7,42 +7,42 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.findings import Candidate
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.finding import Finding, Level
 
 #: Share of the values from the first lost one on that must be lost for a problem.
 LOST_FOR_GOOD = 0.5
 #: Values that must be lost where none was ever finite.
 NEVER_FINITE = 3
 
-_KINDS = (Kind.LOSS, Kind.GAN, Kind.GRADIENT_NORM, Kind.REWARD)
+_KINDS = (Kind.LOSS, Kind.UNDIRECTED, Kind.GRADIENT_NORM, Kind.REWARD)
 
 
-def not_finite(data: RunData) -> Iterator[Candidate]:
+def not_finite(data: RunData) -> Iterator[Finding]:
     """Yield series that are lost for good, and losses that are lost at single steps."""
     for series in data.series:
-        if len(series.lost_steps) and (series.kind in _KINDS or (series.kind is Kind.RL and "loss" in series.stem)):
+        if len(series.lost_steps) and series.kind in _KINDS:
             yield from _judge(series)
 
 
-def _judge(series: Series) -> Iterator[Candidate]:
+def _judge(series: Series) -> Iterator[Finding]:
     steps, lost = series.steps, series.lost_steps
     if not len(steps):
         if len(lost) >= NEVER_FINITE:
-            yield _candidate(series, lost, "problem")
+            yield _finding(series, lost, "problem")
         return
     lost = lost[lost > steps[0]]
     if not len(lost):
         return
     after = len(lost) + len(steps) - int(np.searchsorted(steps, lost[0]))
     if lost[-1] > steps[-1] and len(lost) >= LOST_FOR_GOOD * after:
-        yield _candidate(series, lost, "problem")
+        yield _finding(series, lost, "problem")
     elif series.kind is Kind.LOSS:
-        yield _candidate(series, lost, "warning")
+        yield _finding(series, lost, "warning")
 
 
-def _candidate(series: Series, lost: np.ndarray, severity: str) -> Candidate:
-    for_good = severity == "problem"
+def _finding(series: Series, lost: np.ndarray, level: Level) -> Finding:
+    for_good = level == "problem"
     values = series.lost_values[np.searchsorted(series.lost_steps, lost[0]) :]
     what = "NaN" if np.isnan(values).all() else "infinite" if np.isinf(values).all() else "NaN or infinite"
     first, last = int(lost[0]), int(lost[-1])
@@ -57,10 +57,10 @@ def _candidate(series: Series, lost: np.ndarray, severity: str) -> Candidate:
         "share": f"{len(lost):,} of {len(series) + len(series.lost_steps):,} values",
     }
     text = f"{series.label}: {what} {facts['when']}"
-    return Candidate(
+    return Finding.of(
         "not_finite",
-        "problem" if for_good else "warning",
-        "high" if for_good else "medium",
+        level,
+        "proof" if for_good else "medium",
         first,
         last,
         (series.name,),

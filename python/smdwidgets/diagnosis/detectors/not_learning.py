@@ -7,30 +7,30 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from smdwidgets._names import words_of
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.findings import Candidate, Confidence, Severity
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
-from smdwidgets.diagnosis.trends import Trend
+from smdwidgets.diagnosis.trends import Trend, local_noise
+from smdwidgets.finding import Confidence, Finding, Level
 
 LEAST_POINTS = 20
 #: A drop below this share of the first loss is no improvement.
 LEAST_DROP = 0.03
-#: Numbers of classes whose guessing loss, their logarithm, is recognized if the outputs were not saved. With all numbers, a
-#: third of the level losses of fine-tuned models would look like guessing.
+#: Numbers of classes whose guessing loss, their logarithm, is recognized if the outputs were not saved. With all
+#: numbers, a third of the level losses of fine-tuned models would look like guessing.
 CLASSES = (2, 10, 100, 1000)
 #: Limits relative to the guessing loss, which is a little lower where classes are not balanced.
 GUESSING = (0.965, 1.015)
-#: Standard deviation of the values, relative to their level, that guessing does not exceed: each sample costs about the same.
+#: Standard deviation of the values, relative to their level, that guessing does not exceed: each sample costs about the
+#: same.
 EVEN = 0.04
 #: A series that stays this close to its start is level, also with few points.
 LEVEL = 0.005
-#: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run within
-#: which that is early, and the first value below which it never explored.
+#: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run
+#: within which that is early, and the first value below which it never explored.
 DECIDED, EARLY, LEAST_ENTROPY = 0.03, 0.5, 0.05
 
 
-def not_learning(data: RunData) -> Iterator[Candidate]:
+def not_learning(data: RunData) -> Iterator[Finding]:
     """Yield training losses and rewards that never improve, and constant losses."""
     improves = any(_improves(series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
     for series in data.training_losses():
@@ -38,7 +38,7 @@ def not_learning(data: RunData) -> Iterator[Candidate]:
         if trend is None:
             continue
         if len(series) >= LEAST_POINTS and _is_constant(series, trend):
-            yield _candidate("constant", series, "low", {"value": trend.median})
+            yield _finding("constant", series, "low", {"value": trend.median})
         if not improves and _is_level(trend, len(series)):
             yield _of_loss(series, trend, _classes(data))
     for series in data.of(Kind.REWARD):
@@ -83,38 +83,33 @@ def _classes(data: RunData) -> tuple[int, ...]:
     return tuple(sorted(saved - {0, 1})) or CLASSES
 
 
-def _noise(series: Series) -> float:
-    """Return the robust standard deviation of the values about their neighbours."""
-    return float(1.4826 * np.median(np.abs(np.diff(series.values))) / math.sqrt(2))
-
-
-def _of_loss(series: Series, trend: Trend, known: tuple[int, ...]) -> Candidate:
+def _of_loss(series: Series, trend: Trend, known: tuple[int, ...]) -> Finding:
     low, high = GUESSING
     classes = next((k for k in known if low * math.log(k) <= trend.median <= high * math.log(k)), None)
-    if _noise(series) > EVEN * abs(trend.median):
+    if local_noise(series.values) > EVEN * abs(trend.median):
         classes = None
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
     detail = f"{series.quoted} {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
-    return _candidate("not_learning", series, "medium" if classes else "low", facts)
+    return _finding("not_learning", series, "medium" if classes else "low", facts)
 
 
-def _of_reward(series: Series, trend: Trend, data: RunData) -> Candidate:
-    """Return the candidate of a reward that never rose.
+def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
+    """Return the finding for a reward that never rose.
 
     It is sure only if the policy stopped to explore early, since many tasks pay late.
     """
     text = f"{series.quoted} {-trend.start:.4g} → {-trend.end:.4g}"
     facts = {"series": series.quoted, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
-    for entropy in data.of(Kind.RL):
-        at = _decided(entropy) if "entropy" in words_of(entropy.name) else None
+    for entropy in data.of(Kind.RL, Kind.UNDIRECTED):
+        at = _decided(entropy) if "entropy" in entropy.stem else None
         if at is not None:
             facts["guessing"] = (
                 f"The policy takes the same action every time since step {at:,} ({entropy.quoted} "
                 f"{entropy.values[0]:.3g} → {entropy.values[-1]:.2g}), before it had learned: often the learning rate is too high. "
             )
-            return _candidate("not_learning", series, "medium", facts)
-    return _candidate("not_learning", series, "low", facts)
+            return _finding("not_learning", series, "medium", facts)
+    return _finding("not_learning", series, "low", facts)
 
 
 def _decided(entropy: Series) -> int | None:
@@ -130,10 +125,10 @@ def _decided(entropy: Series) -> int | None:
     return int(entropy.steps[at]) if at <= EARLY * len(size) else None
 
 
-def _candidate(kind: str, series: Series, confidence: Confidence, facts: Mapping[str, object]) -> Candidate:
+def _finding(kind: str, series: Series, confidence: Confidence, facts: Mapping[str, object]) -> Finding:
     first, last = int(series.steps[0]), int(series.steps[-1])
     shown = evidence(series, str(facts.get("detail", series.label)).replace("`", ""), first, last)
-    severity: Severity = "note" if kind == "constant" else "problem"
-    return Candidate(
-        kind, severity, confidence, first, last, (series.name,), {"series": series.quoted, **facts}, (shown,)
+    level: Level = "note" if kind == "constant" else "problem"
+    return Finding.of(
+        kind, level, confidence, first, last, (series.name,), {"series": series.quoted, **facts}, (shown,)
     )

@@ -1,4 +1,4 @@
-"""A validation loss that rises while the training loss falls."""
+"""A validation loss that rises although the training loss does not."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
-from smdwidgets.diagnosis.findings import CONFIDENCES, Candidate
-from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
+from smdwidgets.finding import Confidence, Finding
+from smdwidgets.naming.scalars import Role
 
 #: Blocks after the best that must show the rise.
 LEAST_BLOCKS = 5
@@ -18,11 +19,13 @@ LEAST_BLOCKS = 5
 LEAST_SHARE = 0.2
 #: Rise in units of the noise that needs no trend.
 CLEAR = 30
+#: Without a training loss: the rise relative to the best, and the share of the run after the best.
+RISE_ALONE, SHARE_ALONE = 0.25, 0.5
 
 
-def overfit(data: RunData) -> Iterator[Candidate]:
+def overfit(data: RunData) -> Iterator[Finding]:
     """Yield pairs of losses that drift apart."""
-    for validation in data.of(Kind.LOSS, role=Role.VALIDATION):
+    for validation in data.held_out(Kind.LOSS):
         trend = validation.trend
         # Most runs end here.
         if trend is None or trend.end - trend.best <= max(2 * trend.noise, 0.1 * abs(trend.best)):
@@ -30,25 +33,32 @@ def overfit(data: RunData) -> Iterator[Candidate]:
         training = partner(data, validation)
         if training is not None and training.trend is not None:
             yield from _judge(data, validation, trend, training, training.trend)
+        elif training is None and not data.training_losses():
+            yield from _alone(data, validation, trend)
 
 
 def partner(data: RunData, validation: Series) -> Series | None:
     """Return the training series that belongs to a validation series.
 
-    It has the same kind and words. Training series are preferred to those without a role.
+    It has the same kind and words, and enough values for a trend. Series that name the training data are preferred to
+    those without a role.
     """
     same = data.training_by_words.get((validation.kind, validation.stem), [])
-    if len(same) < 2:
-        return same[0] if same else None
     return min(
-        same,
-        key=lambda one: (one.role is not Role.TRAINING, one.worker != validation.worker, -len(one), one.name),
+        (training for training in same if training.trend is not None),
+        key=lambda training: (
+            training.role is not Role.TRAINING,
+            training.worker != validation.worker,
+            -len(training),
+            training.name,
+        ),
+        default=None,
     )
 
 
 def _judge(
     data: RunData, validation: Series, trend: Trend, training: Series, training_trend: Trend
-) -> Iterator[Candidate]:
+) -> Iterator[Finding]:
     blocks, best_at = trend.blocks, trend.best_at
     after = blocks[best_at:]
     lowest = _lowest(validation, trend)
@@ -67,21 +77,22 @@ def _judge(
     if len(before) and np.median(falls[-max(1, len(falls) // 5) :]) >= np.median(before[-3:]):
         return
     still_improves = _metric_improves(data, validation, keep) and rise <= 0.5 * abs(trend.best)
-    level = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= 20 else 1
-    confidence = CONFIDENCES[level + still_improves]
+    doubts = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= 20 else 1
+    by_doubts: tuple[Confidence, ...] = ("high", "medium", "low")
+    confidence = by_doubts[doubts + still_improves]
     last = int(validation.steps[-1])
     # The best of a level stretch is chance; the rise begins at its end.
     low = best_at + int(np.flatnonzero(after <= trend.best + max(2 * trend.noise, 0.1 * rise))[-1])
     onset = step_of_block(validation, low)
     facts = {
         "series": validation.quoted,
-        "training": training.quoted,
+        "while": f"{training.quoted} still falls",
         "best": best,
         "keep": keep,
         "end": trend.end,
         "accuracy": " A validation metric still improves: perhaps only over-confidence." if still_improves else "",
     }
-    yield Candidate(
+    yield Finding.of(
         "overfit",
         "problem",
         confidence,
@@ -94,6 +105,37 @@ def _judge(
             evidence(training, f"{training.label} {falls[0]:.4g} → {falls[-1]:.4g}", onset, last),
         ),
     )
+
+
+def _alone(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:
+    """Judge a validation loss of a run without a training loss.
+
+    A training that diverges looks the same, so confidence is medium at most.
+    """
+    after = trend.blocks[trend.best_at :]
+    lowest = _lowest(validation, trend)
+    keep, best = int(validation.steps[lowest]), float(validation.values[lowest])
+    first, last = int(validation.steps[0]), int(validation.steps[-1])
+    rise = trend.end - trend.best
+    if last - keep < SHARE_ALONE * (last - first) or rise <= max(RISE_ALONE * abs(trend.best), 6 * trend.noise):
+        return
+    # A loss that was never better than at first has learned nothing to overfit.
+    if len(after) <= LEAST_BLOCKS or _z(after) <= 2 or trend.start - trend.best <= 2 * trend.noise:
+        return
+    if _metric_improves(data, validation, keep):
+        return
+    low = trend.best_at + int(np.flatnonzero(after <= trend.best + max(2 * trend.noise, 0.1 * rise))[-1])
+    onset = step_of_block(validation, low)
+    facts = {
+        "series": validation.quoted,
+        "while": "no metric improves, and there is no training loss to compare with",
+        "best": best,
+        "keep": keep,
+        "end": trend.end,
+        "accuracy": "",
+    }
+    shown = evidence(validation, f"{validation.label} {best:.4g} → {trend.end:.4g}", onset, last)
+    yield Finding.of("overfit", "problem", "medium", onset, last, (validation.name,), facts, (shown,))
 
 
 def _lowest(series: Series, trend: Trend) -> int:
@@ -119,7 +161,7 @@ def _drops(blocks: Floats) -> bool:
 
 
 def _metric_improves(data: RunData, validation: Series, onset: int) -> bool:
-    for metric in data.of(Kind.METRIC, role=Role.VALIDATION):
+    for metric in data.held_out(Kind.METRIC):
         if metric.trend is not None and metric.worker == validation.worker:
             after = _after(metric, metric.trend, onset)
             if len(after) >= 4 and _z(after) < -2:

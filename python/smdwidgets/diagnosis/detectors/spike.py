@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smdwidgets.anomalies import Rises, begins_episode
+from smdwidgets.anomalies.defaults import EPISODE_QUIET, SPIKE_MILD
 from smdwidgets.diagnosis.arrays import Steps
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.findings import Candidate
 from smdwidgets.diagnosis.inputs import RunData, Series
-from smdwidgets.diagnosis.spikes import MILD, Rises
+from smdwidgets.finding import Finding
 
-#: Rises within this many points of each other are one spike.
-JOINED = 10
 #: Points after a spike that decide whether it lasts.
 AFTER = 10
 #: Least height, as a share of what was learned until then.
@@ -37,11 +36,11 @@ class _Spike(NamedTuple):
     lasting: bool
 
 
-def spike(data: RunData) -> Iterator[Candidate]:
+def spike(data: RunData) -> Iterator[Finding]:
     """Yield lasting and repeated rises as warnings, single ones as notes."""
     found = []
     for series in data.training_losses():
-        if series.rises is not None and len(series.rises.at) and series.trend is not None:
+        if series.rises is not None and len(series.rises) and series.trend is not None:
             spikes = _spikes(series, series.rises, series.trend.start)
             lasting = [one for one in spikes if one.lasting]
             if lasting:
@@ -52,7 +51,7 @@ def spike(data: RunData) -> Iterator[Candidate]:
                 found.append((series, spikes, "single"))
     found.sort(key=lambda one: MANNERS.index(one[2]))
     for at, (series, spikes, manner) in enumerate(found):
-        yield _candidate(series, spikes, manner, shown=at < SHOWN)
+        yield _finding(series, spikes, manner, shown=at < SHOWN)
 
 
 def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
@@ -60,12 +59,12 @@ def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
     kept = rises.height > least
     if not kept.any():
         return []
-    at = rises.at[kept]
-    begins = [0, *(1 + np.flatnonzero(at[1:] - at[:-1] > JOINED)).tolist()]
-    mild = rises.at[~kept & (rises.height > MILD * least)]
-    if len(mild) >= len(begins) and np.count_nonzero(_distance(mild, at) > JOINED) >= len(begins):
+    index = rises.index[kept]
+    begins = np.flatnonzero(begins_episode(index))
+    mild = rises.index[~kept & (rises.height > SPIKE_MILD * least)]
+    if len(mild) >= len(begins) and np.count_nonzero(_distance(mild, index) > EPISODE_QUIET) >= len(begins):
         return []  # noise with heavy tails
-    firsts, lasts = at[begins].tolist(), [*at[np.array(begins[1:], np.intp) - 1].tolist(), int(at[-1])]
+    firsts, lasts = index[begins].tolist(), index[np.append(begins[1:], len(index)) - 1].tolist()
     levels, spreads, uppers = (column[kept][begins].tolist() for column in (rises.level, rises.spread, rises.upper))
     return [
         _Spike(
@@ -94,7 +93,7 @@ def _distance(points: Steps, to: Steps) -> Steps:
     return distance
 
 
-def _candidate(series: Series, spikes: list[_Spike], manner: str, shown: bool) -> Candidate:
+def _finding(series: Series, spikes: list[_Spike], manner: str, shown: bool) -> Finding:
     highest = max(spikes, key=lambda one: one.top - one.level)
     first, last = int(series.steps[spikes[0].first]), int(series.steps[spikes[-1].last])
     title = {
@@ -103,7 +102,7 @@ def _candidate(series: Series, spikes: list[_Spike], manner: str, shown: bool) -
         "single": f"{series.quoted} jumps at step {first:,} and recovers",
     }[manner]
     facts = {"series": series.quoted, "title": title, "level": highest.level, "top": highest.top}
-    return Candidate(
+    return Finding.of(
         "spike",
         "note" if manner == "single" else "warning",
         "low" if manner == "single" else "medium",

@@ -1,0 +1,172 @@
+"""Facts about a run that speak for one cause and against another.
+
+An observation holds, does not hold, or is unknown, because what it needs was not recorded. Unknown is never taken for
+"does not hold".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from smdwidgets.diagnosis.inputs import Kind, RunData
+from smdwidgets.diagnosis.tensor_gradients import are_reset
+from smdwidgets.diagnosis.tensor_layers import layers, median_of, training, training_loss
+from smdwidgets.diagnosis.trends import local_noise
+from smdwidgets.finding import Finding
+
+__all__ = ["OBSERVATIONS", "Observation", "Observations"]
+
+#: Height above its first values from which on a loss has exploded, and below which it has stayed level.
+EXPLODED, LEVEL = 2.0, 1.2
+#: Share of its first level by which a loss that is learned from has fallen at least.
+LEARNED = 0.1
+#: Share of its very first value that a loss which is learned at once falls below.
+LEARNED_AT_ONCE = 0.4
+#: Relative updates that are large, and the share of the saves at which they must be.
+LARGE, LARGE_SHARE = 0.05, 0.1
+
+
+class Observation(NamedTuple):
+    """A fact with the sentence that says it.
+
+    Attributes:
+        name: identifier, as the table of causes names it.
+        holds: None if it is unknown.
+        text: the fact if it holds.
+    """
+
+    name: str
+    holds: bool | None
+    text: str
+
+
+def _explodes(data: RunData) -> bool | None:
+    """Whether a training loss was ever far above its first values, or lost."""
+    loss = training_loss(data)
+    if loss is None or not len(loss) + len(loss.lost_steps):
+        return None
+    if len(loss.lost_steps):
+        return True
+    first = float(np.median(loss.values[:3]))
+    return bool(np.max(loss.values) > first + (EXPLODED - 1) * abs(first))
+
+
+def _stays_level(data: RunData) -> bool | None:
+    """Whether a training loss never left its first level, neither up nor down."""
+    loss = training_loss(data)
+    if loss is None or len(loss) < 10 or len(loss.lost_steps):
+        return None
+    # The first value of an untrained network may be far above guessing.
+    values = loss.values[len(loss) // 20 + 1 :]
+    middle = float(np.median(values))
+    spread = max((LEVEL - 1) * abs(middle), 6 * local_noise(values))
+    return bool(values.max() <= middle + spread and values.min() >= middle - spread)
+
+
+def _lost_without_rise(data: RunData) -> bool | None:
+    """Whether a training loss is lost although it never rose before."""
+    loss = training_loss(data)
+    if loss is None or len(loss) < 2 or not len(loss.lost_steps):
+        return None if loss is None else False
+    before = loss.values[loss.steps < loss.lost_steps[0]]
+    return bool(len(before) > 1 and before.max() <= before[0] + (LEVEL - 1) * abs(before[0]))
+
+
+def _learns(data: RunData) -> bool | None:
+    """Whether a training loss fell, or a metric improved, against its noise."""
+    known = [series for series in data.training_losses() if series.trend is not None]
+    for series in known:
+        trend = series.trend
+        assert trend is not None
+        fall = trend.start - trend.end
+        # From its first value a loss of an untrained network falls to that of guessing, too, but hardly to half of it.
+        first = float(series.values[0])
+        if fall > max(LEARNED * abs(trend.start), 3 * trend.wide_noise) or trend.end < LEARNED_AT_ONCE * first:
+            return True
+    return False if known else None
+
+
+def _large_updates(data: RunData) -> bool | None:
+    """Whether updates are large for the weights at many saves."""
+    updates = median_of(layer.least for layer in layers(data))
+    known = updates[~np.isnan(updates)]
+    return bool((known > LARGE).mean() > LARGE_SHARE) if len(known) else None
+
+
+def _batches_differ(data: RunData) -> bool | None:
+    """Whether the statistics of the inputs differ from save to save."""
+    inputs = [one for one in training(data, "input") if len(one) > 1]
+    if not inputs:
+        return None
+    return any(bool((np.diff(one["l2"]) != 0).any()) for one in inputs)
+
+
+def _batches_stop_changing(data: RunData) -> bool | None:
+    """Whether batches differ at first and are the same at the end."""
+    inputs = [one for one in training(data, "input") if len(one) > 1]
+    if not inputs:
+        return None
+    changes = [np.diff(one["l2"]) != 0 for one in inputs]
+    return any(bool(one.any()) for one in changes) and all(not one[-1] for one in changes)
+
+
+def _batches_without_values(data: RunData) -> bool | None:
+    """Whether all values of some batches are equal while other batches vary."""
+    inputs = [one for one in training(data, "input") if len(one) > 1]
+    if not inputs:
+        return None
+    return any(2 <= np.count_nonzero(one["std"] == 0) < 0.5 * len(one) for one in inputs)
+
+
+def _rate_rises(data: RunData) -> bool | None:
+    """Whether the learning rate is ever above its first value."""
+    rates = [series for series in data.of(Kind.LEARNING_RATE) if len(series)]
+    return any(bool(one.values.max() > one.values[0]) for one in rates) if rates else None
+
+
+_READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
+    "loss_explodes": (_explodes, "the loss rose to more than twice its first values, or was lost"),
+    "loss_stays_level": (_stays_level, "the loss never left its first level"),
+    "lost_without_rise": (_lost_without_rise, "the loss never rose before it was lost"),
+    "loss_learns": (_learns, "the training loss fell"),
+    "large_updates": (_large_updates, "updates are large at many saves"),
+    "batches_differ": (_batches_differ, "batches differ from step to step"),
+    "batches_stop_changing": (_batches_stop_changing, "batches are the same from some step on"),
+    "batches_without_values": (_batches_without_values, "all values of some batches are equal"),
+    "gradients_reset": (are_reset, "gradients of successive steps differ"),
+    "rate_rises": (_rate_rises, "the learning rate rises"),
+}
+
+OBSERVATIONS = frozenset(_READ)
+"""Names of all observations; the kind of a finding is one, too, which holds if it was found."""
+
+
+class Observations(Mapping[str, Observation]):
+    """The observations of one run, each made when it is first asked for."""
+
+    def __init__(self, data: RunData | None, found: Iterable[Finding]) -> None:
+        self._data = data
+        self._found = {finding.kind: finding for finding in found}
+        self._made: dict[str, Observation] = {}
+
+    def __getitem__(self, name: str) -> Observation:
+        if name not in self._made:
+            self._made[name] = self._observe(name)
+        return self._made[name]
+
+    def _observe(self, name: str) -> Observation:
+        if name in self._found:
+            return Observation(name, True, self._found[name].title)
+        if name not in _READ:
+            return Observation(name, None, "")
+        read, text = _READ[name]
+        return Observation(name, read(self._data) if self._data is not None else None, text)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**_READ, **self._found})
+
+    def __len__(self) -> int:
+        return len({*_READ, *self._found})

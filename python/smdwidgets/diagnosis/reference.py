@@ -1,0 +1,314 @@
+"""Compare a run with good runs: what differs first, since when, and by how much.
+
+A summary keeps a few numbers of each quantity, so that a good run can be compared after it is gone. Quantities are
+compared at equal steps, and their differences in units of the spread that good runs have.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.inputs import Kind, RunData
+from smdwidgets.diagnosis.tensor_layers import layers, training
+from smdwidgets.diagnosis.trends import local_noise
+from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.finding import Confidence, Evidence, Finding, plain_number
+
+__all__ = ["Summary", "differences", "is_baseline", "read_summaries", "summarized", "write_summary"]
+
+#: Blocks of a quantity, and its fewest values.
+BLOCKS, FEWEST = 24, 6
+#: A difference in units of the spread that counts, and the blocks in a row at which it must.
+FAR, IN_A_ROW = 4.0, 2
+#: Differences that are shown as evidence.
+SHOWN = 8
+#: Relative spread of healthy runs of other seeds, by group: with one good run, and least spread with several.
+_SPREAD = {
+    "learning rate": (0.01, 0.01),
+    "input": (0.08, 0.04),
+    "activation": (0.25, 0.08),
+    "loss": (0.12, 0.05),
+    "metric": (0.12, 0.05),
+    "gradient": (0.35, 0.12),
+    "update": (0.25, 0.08),
+    "norm": (0.05, 0.02),
+}
+#: Order of groups in which a difference spreads within a step.
+_ORDER = ("configuration", *_SPREAD)
+_GROUPS = {
+    Kind.LEARNING_RATE: "learning rate",
+    Kind.LOSS: "loss",
+    Kind.UNDIRECTED: "loss",
+    Kind.METRIC: "metric",
+    Kind.REWARD: "metric",
+    Kind.GRADIENT_NORM: "gradient",
+}
+
+
+class Quantity(NamedTuple):
+    """A quantity of a run over its steps, as medians of blocks.
+
+    Attributes:
+        group: what it is; a row of the spreads.
+        place: place in the forward pass.
+        steps: middle step of each block.
+        values: median of each block.
+        noise: standard deviation of a block's median about its neighbours.
+        scale: what differences are relative to, for quantities around 0; 0: the value itself.
+    """
+
+    group: str
+    place: int
+    steps: tuple[float, ...]
+    values: tuple[float, ...]
+    noise: float
+    scale: float = 0.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is kept of a good run.
+
+    Attributes:
+        name: name of the run.
+        quantities: its quantities by the name in texts.
+        settings: its hyperparameters.
+    """
+
+    name: str
+    quantities: Mapping[str, Quantity] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        quantities = {
+            name: {**one._asdict(), "values": [plain_number(value) for value in one.values]}
+            for name, one in self.quantities.items()
+        }
+        return {"name": self.name, "quantities": quantities, "settings": dict(self.settings)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Summary:
+        """Return the summary of a JSON object that `to_json` returned."""
+        quantities = {
+            name: Quantity(
+                str(one["group"]),
+                int(one["place"]),
+                tuple(map(float, one["steps"])),
+                tuple(map(float, one["values"])),
+                float(one["noise"]),
+                float(one["scale"]),
+            )
+            for name, one in content["quantities"].items()
+        }
+        return cls(str(content["name"]), quantities, dict(content["settings"]))
+
+
+def summarized(name: str, data: RunData, settings: Mapping[str, Any] | None = None) -> Summary:
+    """Return the summary of a run."""
+    return Summary(name, dict(_quantities(data)), {key: _plain(value) for key, value in (settings or {}).items()})
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as JSON holds it."""
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _quantities(data: RunData) -> Iterator[tuple[str, Quantity]]:
+    for series in data.series:
+        if series.kind in _GROUPS:
+            yield from _quantity(series.quoted, _GROUPS[series.kind], 0, series.steps, series.values)
+    for layer in layers(data):
+        order, name = layer.weight.order, layer.weight.quoted
+        yield from _quantity(f"the update of {name}", "update", order, layer.starts, layer.typical)
+        yield from _quantity(f"the norm of {name}", "norm", order, layer.weight.steps, layer.weight["l2"])
+        if layer.gradient is not None:
+            steps, norm = layer.gradient.steps, layer.gradient["l2"]
+            yield from _quantity(f"the gradient of {name}", "gradient", order, steps, norm)
+    for role, group in (("input", "input"), ("activation", "activation"), ("output", "activation")):
+        for tensor in training(data, role):
+            deviation = tensor["std"]
+            name = tensor.quoted
+            yield from _quantity(f"the standard deviation of {name}", group, tensor.order, tensor.steps, deviation)
+            scale = float(np.nanmedian(deviation)) if np.isfinite(deviation).any() else 0.0
+            if scale > 0:
+                yield from _quantity(f"the mean of {name}", group, tensor.order, tensor.steps, tensor["mean"], scale)
+
+
+def _quantity(
+    name: str, group: str, place: int, steps: Any, values: Floats, scale: float = 0.0
+) -> Iterator[tuple[str, Quantity]]:
+    known = np.isfinite(values)
+    values, steps = values[known], np.asarray(steps)[known]
+    if len(values) < FEWEST or (not scale and (np.abs(values) < 1e-30).all()):
+        return
+    parts = np.array_split(np.arange(len(values)), min(BLOCKS, len(values)))
+    medians = np.array([np.median(values[part]) for part in parts])
+    middles = np.array([np.median(steps[part]) for part in parts])
+    # Of neighbouring values for many, of neighbouring blocks for few.
+    noise = local_noise(values) * 1.25 / math.sqrt(len(values) / len(parts))
+    yield name, Quantity(group, place, tuple(middles.tolist()), tuple(medians.tolist()), noise, scale)
+
+
+class _Difference(NamedTuple):
+    group: str
+    place: int
+    name: str
+    step: int
+    last: int
+    value: float
+    usual: float
+    times: float
+
+
+def differences(run: Summary, good: Sequence[Summary]) -> Iterator[Finding]:
+    """Yield one finding with what differs from the good runs."""
+    changed = [
+        (name, run.settings.get(name), good[0].settings.get(name))
+        for name in sorted({*run.settings, *good[0].settings})
+        if all(one.settings.get(name) != run.settings.get(name) for one in good)
+        and len({str(one.settings.get(name)) for one in good}) == 1
+    ]
+    found = [one for name, quantity in run.quantities.items() if (one := _compared(name, quantity, good)) is not None]
+    found.sort(key=lambda one: (one.step, _ORDER.index(one.group), one.place, -one.times))
+    if not found:
+        return
+    # What differs from the same block on follows from the first in the order in which a difference spreads.
+    first = found[0]
+    runs = f"{len(good)} good runs" if len(good) > 1 else f"`{good[0].name}`"
+    facts = {
+        "what": first.name[:1].upper() + first.name[1:],
+        "since": f" since step {first.step:,}",
+        "value": f"{first.value:.4g}",
+        "usual": f"{first.usual:.4g}",
+        "spread": first.times,
+        "runs": runs,
+        "follow": _settings(changed) or f"{_others(found)}",
+    }
+    evidence = [
+        Evidence(
+            f"{one.name}: {one.value:.4g} instead of {one.usual:.4g} from step {one.step:,} on", "", one.step, one.value
+        )
+        for one in found[:SHOWN]
+    ]
+    confidence: Confidence = "high" if len(good) > 2 and first.times > 2 * FAR else "medium"
+    last = max(one.last for one in found)
+    subject = first.name.partition("`")[2].partition("`")[0]
+    yield Finding.of(
+        "differs_from_reference",
+        "problem",
+        confidence,
+        first.step,
+        last,
+        (subject,),
+        facts,
+        evidence,
+        source="reference",
+    )
+
+
+def _settings(changed: Sequence[tuple[str, Any, Any]]) -> str:
+    if not changed:
+        return ""
+    shown = ", ".join(f"`{name}` {usual!r} → {value!r}" for name, value, usual in changed[:4])
+    return f"The configuration differs: {shown}."
+
+
+def _others(found: Sequence[_Difference]) -> str:
+    groups = dict.fromkeys(one.group for one in found[1:])
+    if not groups:
+        return "Nothing else differs."
+    return f"Then differ: {', '.join(groups)} ({len(found) - 1:,} quantities)."
+
+
+def _compared(name: str, quantity: Quantity, good: Sequence[Summary]) -> _Difference | None:
+    """Return how a quantity differs from the good runs; None if it does not."""
+    others = [one.quantities[name] for one in good if name in one.quantities]
+    if len(others) < len(good):
+        return None
+    steps, values = np.array(quantity.steps), np.array(quantity.values)
+    end = min(one.steps[-1] for one in others)
+    common = steps <= end
+    if common.sum() < FEWEST // 2:
+        return None
+    steps, values = steps[common], values[common]
+    table = np.array([np.interp(steps, one.steps, one.values) for one in others])
+    alone, least = _SPREAD[quantity.group]
+    with np.errstate(all="ignore"):
+        usual = np.median(table, axis=0)
+        scale = quantity.scale or 0.0
+        positive = not scale and (values > 0).all() and (table > 0).all()
+        size = np.full(len(steps), scale) if scale else np.maximum(np.abs(usual), 1e-3 * np.abs(table).max())
+        away = np.log(values / usual) if positive else (values - usual) / size
+        noise = np.array([quantity.noise, *(one.noise for one in others)]) / size[:, None]
+        spread: Floats = np.full(len(steps), alone)
+        if len(others) > 2:
+            apart = np.log(table / usual) if positive else (table - usual) / size
+            spread = np.maximum(least, _smooth(apart.std(axis=0, ddof=1)) * (1 + 2 / len(others)))
+        unit = np.sqrt(spread**2 + (noise**2).sum(axis=1))
+        times = np.abs(away) / unit
+    far = times > FAR
+    begin = next((at for at in range(len(far) - IN_A_ROW + 1) if far[at : at + IN_A_ROW].all()), None)
+    if begin is None:
+        return None
+    # A difference that is there and gone again is that of a seed.
+    if far[begin:].mean() < 0.5 and far.mean() < 0.25:
+        return None
+    at = begin + int(np.argmax(times[begin:]))
+    last = int(steps[np.flatnonzero(far)[-1]])
+    return _Difference(
+        quantity.group,
+        quantity.place,
+        name,
+        int(steps[begin]),
+        last,
+        float(values[at]),
+        float(usual[at]),
+        float(times[at]),
+    )
+
+
+def _smooth(values: Floats) -> Floats:
+    """Return the mean of each value and its neighbours."""
+    padded = np.concatenate([values[:1], values, values[-1:]])
+    mean: Floats = (padded[:-2] + padded[1:-1] + padded[2:]) / 3
+    return mean
+
+
+def write_summary(path: Path, name: str, summary: Summary) -> None:
+    """Add a summary to a file of baselines, or replace one of this name."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known[name] = summary.to_json()
+    path.write_text(json.dumps(known) + "\n", encoding="utf-8")
+
+
+def is_baseline(path: Path) -> bool:
+    """Whether a path is that of a file of baselines."""
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return isinstance(content, dict) and all(isinstance(one, dict) and "quantities" in one for one in content.values())
+
+
+def read_summaries(path: Path) -> list[Summary]:
+    """Return the summaries of a file of baselines.
+
+    Raises:
+        SMDebugValueError: the file is no file of baselines.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return [Summary.from_json(one) for one in content.values()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SMDebugValueError(f"{path} is no file of baselines: {type(error).__name__}: {error}") from None
