@@ -5,10 +5,36 @@ from typing import TYPE_CHECKING, Any
 
 from smdwidgets import _extensions
 from smdwidgets._core import __version__
+from smdwidgets._text import did_you_mean
 from smdwidgets.compat import install_as_smdebug
 from smdwidgets.modes import ModeKeys, modes
 
 if TYPE_CHECKING:
+    # isort: off
+    from smdwidgets import (
+        analysis as analysis,
+        config as config,
+        exceptions as exceptions,
+        incident as incident,
+        jax as jax,
+        keras as keras,
+        lightgbm as lightgbm,
+        lightning as lightning,
+        mxnet as mxnet,
+        numpy as numpy,
+        plots as plots,
+        pytorch as pytorch,
+        rules as rules,
+        run_end as run_end,
+        stop as stop,
+        storage as storage,
+        tensorflow as tensorflow,
+        transformers as transformers,
+        trials as trials,
+        xgboost as xgboost,
+    )
+
+    # isort: on
     from smdwidgets.checkup import Checkup, doctor
     from smdwidgets.config import CapturePlan, Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
     from smdwidgets.diagnosis import Diagnosis, diagnose
@@ -18,7 +44,6 @@ if TYPE_CHECKING:
     from smdwidgets.rules.several import check_all
     from smdwidgets.run_table import RunTable, runs
     from smdwidgets.trials import Compacted, Trial, compact, create_trial, create_trials
-    from smdwidgets.trials.extensions import Exporter, LazyReader
     from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
 
 __all__ = [
@@ -67,8 +92,31 @@ _MODULES = {
     "trials": ("Compacted", "Trial", "compact", "create_trial", "create_trials"),
     "widgets": ("Explorer", "RulePanel", "ScalarPanel", "StepSlider", "TensorInspector", "explore"),
 }
-# `import smdwidgets` is enough to use these.
-_SUBMODULES = frozenset({"config", "incident", "run_end", "stop", "storage", "trials"})
+# `import smdwidgets` is enough to use these, as in `smdwidgets.pytorch.record(model)`. None imports a framework.
+_SUBMODULES = frozenset(
+    {
+        "analysis",
+        "config",
+        "exceptions",
+        "incident",
+        "jax",
+        "keras",
+        "lightgbm",
+        "lightning",
+        "mxnet",
+        "numpy",
+        "plots",
+        "pytorch",
+        "rules",
+        "run_end",
+        "stop",
+        "storage",
+        "tensorflow",
+        "transformers",
+        "trials",
+        "xgboost",
+    }
+)
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
@@ -84,13 +132,13 @@ def _trial_plots() -> type["TrialPlots"]:
     return TrialPlots
 
 
-def _export() -> "Exporter":
+def _export() -> Any:
     from smdwidgets.exports import export
 
     return export
 
 
-def _lazy_reader() -> "LazyReader":
+def _lazy_reader() -> Any:
     import smdwidgets.dask
 
     return smdwidgets.dask
@@ -113,11 +161,12 @@ def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"smdwidgets.{name}")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'smdwidgets' has no attribute {name!r}")
+        hint = did_you_mean(name, [*__all__, *_SUBMODULES])
+        raise AttributeError(f"module 'smdwidgets' has no attribute {name!r}.{hint}".removesuffix("."))
     found = getattr(importlib.import_module(f"smdwidgets.{_MODULE_OF[name]}"), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_SUBMODULES})

@@ -1,7 +1,7 @@
 """Placeholder for the compiled extension of the same name.
 
-Python prefers ``_core.abi3.so`` over this file, so this code runs only where the extension is missing. The file also gives
-import-linter a module to which it can attribute imports of the extension.
+Python prefers ``_core.abi3.so`` over this file, so this code runs only where the extension is missing. The file also
+gives import-linter a module to which it can attribute imports of the extension.
 """
 
 raise ImportError(

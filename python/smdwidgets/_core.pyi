@@ -23,8 +23,8 @@ _Buffer: TypeAlias = bytes | bytearray | memoryview | mmap | NDArray[Any]
 def decode(data: _Buffer, offset: int = 0) -> NDArray[Any]:
     """Decode the tensor in the record at `offset`.
 
-    The array is a writable copy. Verifies the checksum of the header, and that of the payload if the record has one. Strings
-    are returned as an array of str. bfloat16 requires ml_dtypes.
+    The array is a writable copy. Verifies the checksum of the header, and that of the payload if the record has one.
+    Strings are returned as an array of str. bfloat16 requires ml_dtypes.
 
     >>> with StepWriter("run", step=5) as step:
     ...     step.tensor("w", np.float32([0.5, 0.25]))
@@ -143,10 +143,10 @@ def histogram_record(
 class EventLog:
     """The log of a TensorBoard run: one directory of growing event files, or several.
 
-    Each refresh continues where the last one stopped. An incomplete record is read once it is complete; a damaged one is
-    a problem, and reading resumes after it. Checksums of all records are verified, except those of long graphs, which are
-    skipped. The queries are those of `Catalog`. If a directory has a mode, global steps are four times the log's steps,
-    plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT, 3 for GLOBAL. Thread-safe.
+    Each refresh continues where the last one stopped. An incomplete record is read once it is complete; a damaged one
+    is a problem, and reading resumes after it. Checksums of all records are verified, except those of long graphs,
+    which are skipped. The queries are those of `Catalog`. If a directory has a mode, global steps are four times the
+    log's steps, plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT, 3 for GLOBAL. Thread-safe.
 
     Args:
         directories: (path relative to the run, worker, mode, suffix of its tags) of each directory.
@@ -198,8 +198,8 @@ class EventLog:
     ) -> bool:
         """Set the rows of a file in another format. They replace those of an earlier call.
 
-        Each series is (name, steps, wall times, numbers, None), or (name, steps, wall times, None, (offset, size) of each
-        tensor in the file). Returns whether the log has the directory."""
+        Each series is (name, steps, wall times, numbers, None), or (name, steps, wall times, None, (offset, size) of
+        each tensor in the file). Returns whether the log has the directory."""
     @property
     def generation(self) -> int: ...
     def steps(self, mode: int | None = None) -> list[int]: ...
@@ -291,8 +291,9 @@ class ScalarCursor:
     def advance(self, log: EventLog) -> list[tuple[str, int, NDArray[np.int64], NDArray[np.float64], bool, int]]:
         """Move to the end of the log; return the rows of scalars since the last position.
 
-        For each scalar and directory with new rows: name, directory number, steps of the log, values, whether these are all
-        rows, and then the number of superseded rows. If earlier rows have changed, all rows are returned, which may be none.
+        For each scalar and directory with new rows: name, directory number, steps of the log, values, whether these are
+        all rows, and then the number of superseded rows. If earlier rows have changed, all rows are returned, which may
+        be none.
         """
 
 @final
@@ -384,8 +385,8 @@ class StepWriter:
     def tensor(self, name: str, value: ArrayLike, dtype: str | None = None) -> None:
         """Write a tensor: anything that numpy converts to an array, including strings.
 
-        `dtype` overrides the dtype of the elements where numpy lacks it: "bfloat16" for an array of uint16. If a name is
-        repeated, readers use the last one. A reduction is a tensor named by `reduction_name`."""
+        `dtype` overrides the dtype of the elements where numpy lacks it: "bfloat16" for an array of uint16. If a name
+        is repeated, readers use the last one. A reduction is a tensor named by `reduction_name`."""
     def tensors(
         self,
         ready: Sequence[tuple[str, str, Sequence[int], _Buffer]],
@@ -448,8 +449,8 @@ class Catalog:
     `load_local`, `load`, `has_local`). Thread-safe.
 
     Modes are numbers: TRAIN 1, EVAL 2, PREDICT 3, GLOBAL 4. For a `mode` parameter, None and 4 mean all global steps.
-    Workers have smdebug's display names (`worker_0`, `/job:worker/replica:0/task:1/device:GPU:0`); parameters also accept
-    the form in file names. Workers are sorted by display name, character by character.
+    Workers have smdebug's display names (`worker_0`, `/job:worker/replica:0/task:1/device:GPU:0`); parameters also
+    accept the form in file names. Workers are sorted by display name, character by character.
 
     >>> catalog = Catalog()
     >>> catalog.add_keys(["index/000000000/000000000005_worker_0.json"])
@@ -621,9 +622,9 @@ class Entry:
 class Files:
     """Event files of a local run. Keeps the most recently used files open.
 
-    Every call returns a writable array that owns its memory, independent of later changes to the file. Recent values of up to
-    64 KiB are cached (16 MB in total) and returned as copies. Verifies the checksum of every header, and that of the payload if
-    the record or its index entry has one.
+    Every call returns a writable array that owns its memory, independent of later changes to the file. Recent values of
+    up to 64 KiB are cached (16 MB in total) and returned as copies. Verifies the checksum of every header, and that of
+    the payload if the record or its index entry has one.
     """
 
     def __new__(cls, root: str, max_open: int = 256) -> Files: ...
@@ -642,8 +643,8 @@ class Files:
 
         Reads the step's index files first if needed.
 
-        None if there is no value, or without a worker for a sharded tensor. Without `cache`, only values of up to 4 KiB are
-        cached."""
+        None if there is no value, or without a worker for a sharded tensor. Without `cache`, only values of up to 4 KiB
+        are cached."""
     def head(self, entry: Entry) -> tuple[str, tuple[int, ...]]:
         """(dtype name, shape), from the first bytes of the record."""
     def exists(self, entry: Entry) -> bool:
@@ -655,9 +656,9 @@ class Files:
 class Fetched:
     """Event files that a function reads, or in an object store.
 
-    Accepted instead of `Files`. `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called from several threads. A sweep
-    reads `concurrency` times at once; by default as often as it has threads. With `direct`, the core reads the objects of a
-    store below a prefix without Python; the function converts errors."""
+    Accepted instead of `Files`. `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called
+    from several threads. A sweep reads `concurrency` times at once; by default as often as it has threads. With
+    `direct`, the core reads the objects of a store below a prefix without Python; the function converts errors."""
 
     def __new__(
         cls,
@@ -697,8 +698,8 @@ def sweep(
 
     Each record is read once.
 
-    One row per (name, step, worker) with a value or a stored reduction, ordered by names as given, steps, workers. A bad
-    record is an error of its row. Ctrl-C cancels the sweep.
+    One row per (name, step, worker) with a value or a stored reduction, ordered by names as given, steps, workers. A
+    bad record is an error of its row. Ctrl-C cancels the sweep.
 
     Args:
         catalog: Catalog of the run.
@@ -731,8 +732,8 @@ def sweep_statistics(
 ) -> dict[str, Any]:
     """Compute statistics of many tensors at many steps, as columns.
 
-    One row per (name, step, worker) with a numeric value, ordered as in `sweep`. `update` is the change since the previous one
-    of `steps` at which the same worker saved the tensor with the same dtype and shape.
+    One row per (name, step, worker) with a numeric value, ordered as in `sweep`. `update` is the change since the
+    previous one of `steps` at which the same worker saved the tensor with the same dtype and shape.
 
     Args:
         catalog: Catalog of the run.
@@ -745,8 +746,8 @@ def sweep_statistics(
         cancel: Cancels the sweep from another thread.
 
     Returns:
-        Columns "name", "worker" (object arrays of str), "step", "mode", "mode_step" (int64), those of `statistics_of`, and
-        "error": list of (name, step, worker, exception).
+        Columns "name", "worker" (object arrays of str), "step", "mode", "mode_step" (int64), those of `statistics_of`,
+        and "error": list of (name, step, worker, exception).
     """
 
 def values(
@@ -779,8 +780,9 @@ def heads(
 def part(files: Files | Fetched, entry: Entry, first: int, end: int, verify: bool = True) -> NDArray[Any] | None:
     """Read the rows `first` to `end` (exclusive) of one tensor, along its first axis.
 
-    `verify` reads a record that has a checksum whole, in pieces of 8 MiB, and checks it; otherwise only the rows are read. None
-    if the rows are no byte range of the record: a scalar, strings, numbers that are not stored as raw bytes, or no elements."""
+    `verify` reads a record that has a checksum whole, in pieces of 8 MiB, and checks it; otherwise only the rows are
+    read. None if the rows are no byte range of the record: a scalar, strings, numbers that are not stored as raw bytes,
+    or no elements."""
 
 def verify(
     catalog: Catalog,
@@ -882,10 +884,10 @@ def tensor_statistics(
 ) -> dict[str, int | float]:
     """Compute the statistics of a tensor in one pass.
 
-    They are the counts of all elements (`count`, `nan`, `neg_inf`, `pos_inf`, `zeros`); `min`, `max`, `mean`, `std` (over
-    n), `l1`, `l2` and `abs_max` of the finite elements; and `update`, the L2 norm of the change since `previous`, an array
-    of the same shape and dtype. Numbers are float64, not rounded to the array's dtype. Complex elements count by magnitude.
-    Without finite elements, norms are 0 and the other numbers NaN; without `previous`, `update` is NaN.
+    They are the counts of all elements (`count`, `nan`, `neg_inf`, `pos_inf`, `zeros`); `min`, `max`, `mean`, `std`
+    (over n), `l1`, `l2` and `abs_max` of the finite elements; and `update`, the L2 norm of the change since `previous`,
+    an array of the same shape and dtype. Numbers are float64, not rounded to the array's dtype. Complex elements count
+    by magnitude. Without finite elements, norms are 0 and the other numbers NaN; without `previous`, `update` is NaN.
 
     >>> found = tensor_statistics(np.array([3.0, np.nan, -4.0]), np.array([0.0, 1.0, 0.0]))
     >>> found["count"], found["nan"], found["min"], found["l2"], found["update"]
@@ -900,7 +902,8 @@ def statistics_of(
 ) -> dict[str, NDArray[Any]]:
     """Compute the statistics of many tensors, as columns with one row per array.
 
-    The columns are those of `tensor_statistics`: int64 counts and float64 numbers. The GIL is released. `dtypes` is needed for buffers of bytes.
+    The columns are those of `tensor_statistics`: int64 counts and float64 numbers. The GIL is released. `dtypes` is
+    needed for buffers of bytes.
 
     >>> columns = statistics_of([np.ones(3), np.zeros((2, 2))])
     >>> columns["count"].tolist(), columns["l2"].tolist()
@@ -913,8 +916,8 @@ def combine_statistics(
     """Combine the statistics of distinct parts of tensors.
 
     `wholes` gives the number of the tensor to which each row belongs; by default, all rows are parts of one tensor. The
-    result has one row per tensor, by ascending number. Counts and extremes are exact. `update` is NaN unless all parts have
-    one. `l2` and `abs_max` are derived where their columns are missing.
+    result has one row per tensor, by ascending number. Counts and extremes are exact. `update` is NaN unless all parts
+    have one. `l2` and `abs_max` are derived where their columns are missing.
 
     >>> parts = statistics_of([np.array([1.0, 2.0]), np.array([9.0])])
     >>> whole = combine_statistics(parts)
@@ -926,11 +929,12 @@ def combine_statistics(
 class StatisticsWriter:
     """Write the statistics of one worker's tensors.
 
-    The files are `statistics/<worker>/<segment>.arrows`, `.commit` and `.names.jsonl`. Every writer begins a new segment; no file is created before the first flush. Rows are written after `steps` steps, at
-    about `size` bytes, or `seconds` after the first of them was appended, whichever is first; and by `flush` and `close`.
-    A segment ends at `segment` bytes. Thread-safe. After a failed write (such as on a full disk), rows stay pending until
-    there are 16 times `size` bytes; then they are discarded and counted in `lost`. A forked process leaves files and
-    pending rows to its parent and begins another segment.
+    The files are `statistics/<worker>/<segment>.arrows`, `.commit` and `.names.jsonl`. Every writer begins a new
+    segment; no file is created before the first flush. Rows are written after `steps` steps, at about `size` bytes, or
+    `seconds` after the first of them was appended, whichever is first; and by `flush` and `close`. A segment ends at
+    `segment` bytes. Thread-safe. After a failed write (such as on a full disk), rows stay pending until there are 16
+    times `size` bytes; then they are discarded and counted in `lost`. A forked process leaves files and pending rows to
+    its parent and begins another segment.
 
     >>> import tempfile
     >>> with StatisticsWriter(run := tempfile.mkdtemp()) as writer:
@@ -965,7 +969,8 @@ class StatisticsWriter:
     ) -> None:
         """Append statistics of a step, one row per tensor, and write what is due.
 
-        `columns` are those of `statistics_of`. Flags state why numbers are NaN: 1 absent, 2 skipped, 4 sampled, 8 failed.
+        `columns` are those of `statistics_of`. Flags state why numbers are NaN: 1 absent, 2 skipped, 4 sampled, 8
+        failed.
         """
 
     def flush(self) -> None:
@@ -1035,8 +1040,8 @@ class StatisticsReader:
 
         They are name, step, mode (number), mode_step, worker, flags, and those of `statistics_of`.
 
-        Rows are sorted by name (in the order of the file), step and worker. Where a step was written again, the later row
-        counts. `error` is a list with an exception per batch that cannot be read.
+        Rows are sorted by name (in the order of the file), step and worker. Where a step was written again, the later
+        row counts. `error` is a list with an exception per batch that cannot be read.
         """
 
     def dropped(self, files: Files | Fetched) -> list[tuple[str, int, bool]]:
@@ -1070,12 +1075,12 @@ def histogram(
     """Compute a histogram with given edges, or a number of bins (256) over a range.
 
     The default range is that of the finite elements. `scale` is "linear", "log" (of positive elements; others count as
-    under), "symlog" (linear up to about `linear`, logarithmic beyond; 0 for automatic) or "auto" (linear, or symlog if a
-    few elements are far from the rest). Bins are half-open except the last, as in numpy. Complex elements, and with
+    under), "symlog" (linear up to about `linear`, logarithmic beyond; 0 for automatic) or "auto" (linear, or symlog if
+    a few elements are far from the rest). Bins are half-open except the last, as in numpy. Complex elements, and with
     `magnitude` all elements, are counted by magnitude.
 
-    The keys are edges, counts (arrays), under, over, n, nan, pos_inf, neg_inf, zeros, scale and linear. Zeros are also in
-    their bin.
+    The keys are edges, counts (arrays), under, over, n, nan, pos_inf, neg_inf, zeros, scale and linear. Zeros are also
+    in their bin.
 
     >>> histogram(np.array([0.0, 1.0, 1.0, np.nan]), bins=2)["counts"].tolist()
     [1, 2]
@@ -1107,8 +1112,8 @@ def pooled(
     The image has at most `size` (height, width) cells, by default 1024 x 1024.
 
     The plane has two axes (by default the last two), `fixed` indices on the others (by default 0), and is clipped to
-    `rows` and `columns`. `pool` is "mean", "min", "max" or "maxabs" (largest magnitude, signed). A cell with a NaN is NaN,
-    else one with an infinity is that infinity, +inf before -inf.
+    `rows` and `columns`. `pool` is "mean", "min", "max" or "maxabs" (largest magnitude, signed). A cell with a NaN is
+    NaN, else one with an infinity is that infinity, +inf before -inf.
 
     The image is float32, or palette codes within `limits` (low, high; by default those of the image): "uint8" uses 0 to
     252 for finite cells, 253 for -inf, 254 for +inf, 255 for NaN; "uint16" 0 to 65532, 65533, 65534, 65535.
@@ -1122,12 +1127,12 @@ def pooled(
 def difference(a: _Buffer, b: _Buffer, most: int = 0, dtypes: tuple[str, str] | None = None) -> dict[str, Any]:
     """Subtract `b` from `a`, and find the elements that changed most.
 
-    Both have the same shape; their dtypes may differ. The difference is float64, complex128 if one of them is complex. Each
-    element is rounded once; differences of 64-bit integers are those of integers.
+    Both have the same shape; their dtypes may differ. The difference is float64, complex128 if one of them is complex.
+    Each element is rounded once; differences of 64-bit integers are those of integers.
 
-    The keys are value (the difference), changed (number of elements that changed) and top: the positions in C order of the
-    `most` (at most 65,536) elements that changed most, largest magnitude first, of equal ones the first. An element that is not
-    finite in one of the two, or is another infinity, changed most of all; a NaN in both is unchanged.
+    The keys are value (the difference), changed (number of elements that changed) and top: the positions in C order of
+    the `most` (at most 65,536) elements that changed most, largest magnitude first, of equal ones the first. An element
+    that is not finite in one of the two, or is another infinity, changed most of all; a NaN in both is unchanged.
 
     >>> found = difference(np.array([1, 2, 5], np.int8), np.array([1.0, 4.0, 4.5]), most=8)
     >>> found["value"].tolist(), found["changed"], found["top"].tolist()
@@ -1168,9 +1173,9 @@ def sample(buffer: _Buffer, most: int = 1000, dtype: str | None = None) -> tuple
 class StoreError(Exception):
     """A failed operation of an object store: key, code and reason.
 
-    The codes: "missing", "no_bucket", "denied", "credentials", "expired", "changed" (another ETag than expected), "range" (no byte
-    there), "busy" (503 or 429 until the time was over), "fault" (5xx), "connect", "timeout", "broken" (connections or answers
-    ended early), "region", "too_large", "cancelled", "other".
+    The codes: "missing", "no_bucket", "denied", "credentials", "expired", "changed" (another ETag than expected),
+    "range" (no byte there), "busy" (503 or 429 until the time was over), "fault" (5xx), "connect", "timeout", "broken"
+    (connections or answers ended early), "region", "too_large", "cancelled", "other".
     """
 
 _Listed: TypeAlias = list[tuple[str, int, float, str]]
@@ -1184,19 +1189,19 @@ class ObjectStore:
     """A bucket of S3, Google Cloud Storage or Azure, or a directory of a web server.
 
     `url` is `s3://bucket`, `gs://bucket`, `az://container`, `abfs[s]://container@account.dfs.core.windows.net` or
-    `http[s]://host/path/`. `options` are those of the Rust crate object_store by name (`aws_region`, `aws_endpoint`, `allow_http`,
-    `proxy_url`, ...), and: `timeout` (seconds of an operation with all repeats; 120), `read_timeout` (of silence; 10),
-    `connect_timeout` (5), `ca_file`, `proxy_ca_file`, and `header:NAME` for a header of all requests.
+    `http[s]://host/path/`. `options` are those of the Rust crate object_store by name (`aws_region`, `aws_endpoint`,
+    `allow_http`, `proxy_url`, ...), and: `timeout` (seconds of an operation with all repeats; 120), `read_timeout` (of
+    silence; 10), `connect_timeout` (5), `ca_file`, `proxy_ca_file`, and `header:NAME` for a header of all requests.
 
-    `credentials` returns {"key_id", "secret", "token"} for S3, {"token"} for Google Cloud Storage, and one of "token", "sas" and
-    "key" for Azure. A thread that waits for an operation calls it: at the first operation, from 50 seconds after its last answer,
-    and once after the server refused its credentials.
+    `credentials` returns {"key_id", "secret", "token"} for S3, {"token"} for Google Cloud Storage, and one of "token",
+    "sas" and "key" for Azure. A thread that waits for an operation calls it: at the first operation, from 50 seconds
+    after its last answer, and once after the server refused its credentials.
 
-    Every wait ends with Ctrl-C, `close` and the time; failures that may pass are repeated. At most `concurrency` requests are in
-    flight, fewer while the server asks for that. Objects may be used in forked children.
+    Every wait ends with Ctrl-C, `close` and the time; failures that may pass are repeated. At most `concurrency`
+    requests are in flight, fewer while the server asks for that. Objects may be used in forked children.
 
-    Keys are used as they are. ETags are without quotes, except weak ones. Keys that begin or end with "/" or have "." or ".." as a
-    component are only listed.
+    Keys are used as they are. ETags are without quotes, except weak ones. Keys that begin or end with "/" or have "."
+    or ".." as a component are only listed.
     """
 
     def __new__(
@@ -1236,13 +1241,13 @@ class ObjectStore:
     def get_ranges(self, ranges: Sequence[tuple[str, int, int]], etags: Mapping[str, str] = ...) -> _Read:
         """Return the result of `get_range` for each (key, offset, length), or its error.
 
-        Ranges of an object that are at most 1 MiB apart are read together, in pieces of up to 8 MiB. `etags` are those expected by
-        key. The ranges of an object that changes in between are errors."""
+        Ranges of an object that are at most 1 MiB apart are read together, in pieces of up to 8 MiB. `etags` are those
+        expected by key. The ranges of an object that changes in between are errors."""
     def put(self, key: str, content: bytes, if_match: str | None = None) -> str:
         """Write an object and return its ETag.
 
-        With an ETag as `if_match`, only over the object that has it; with "", only if there is none. Otherwise the error's code
-        is "changed"."""
+        With an ETag as `if_match`, only over the object that has it; with "", only if there is none. Otherwise the
+        error's code is "changed"."""
     def put_file(self, key: str, path: str | PathLike[str]) -> str:
         """Upload a file and return its ETag.
 

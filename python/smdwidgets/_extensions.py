@@ -1,6 +1,7 @@
 """Implementations that a higher layer registers, loaded at first use.
 
-Plots and exports depend on trials, so trials must not import them. ``smdwidgets/__init__.py`` registers a loader for each.
+Plots and exports depend on trials, so trials must not import them. ``smdwidgets/__init__.py`` registers a loader for
+each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Atomic writes of files and directories."""
+"""The user's cache directory, and atomic writes of files and directories."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from pathlib import Path
 from smdwidgets._atomic import replacing, temporary_sibling
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError, SMDebugValueError
+
+
+def user_cache(name: str) -> Path:
+    """Return a directory in the user's cache directory.
+
+    >>> user_cache("logs").name
+    'logs'
+    """
+    named, usual = ("LOCALAPPDATA", "AppData/Local") if os.name == "nt" else ("XDG_CACHE_HOME", ".cache")
+    return Path(os.environ.get(named) or Path.home() / usual) / "smdwidgets" / name
 
 
 @contextmanager

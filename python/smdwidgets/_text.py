@@ -16,6 +16,7 @@ _SHOWN = 120
 _CANDIDATES = 20_000
 #: Maximum characters of a name that is checked for misspellings.
 _MISSPELT = 40
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 def visible(text: object, limit: int | None = None, lines: bool = False) -> str:
@@ -138,6 +139,15 @@ def misspelling_of(name: str, known: Iterable[str]) -> str | None:
     return min(close)[1] if close else None
 
 
+def folded(text: str) -> str:
+    """Return the text with ASCII letters in lower case.
+
+    >>> folded("ÀB")
+    'Àb'
+    """
+    return text.lower() if text.isascii() else text.translate(_LOWER)
+
+
 def typing_errors(a: str, b: str) -> int:
     """Return the optimal string alignment distance."""
     before: list[int] = []
@@ -166,6 +176,31 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     # Comparing digits by length and then as text gives numeric order without converting very long numbers.
     parts = _DIGITS.split(name)
     return tuple((len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (-1, part) for i, part in enumerate(parts))
+
+
+def natural_key(text: str) -> list[tuple[int, int, str]]:
+    """Return the sort key of names on a page.
+
+    Digits compare as one number, other characters by their UTF-16 code.
+
+    >>> sorted(["w10", "w2", "w.1"], key=natural_key)
+    ['w.1', 'w2', 'w10']
+    """
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [units[byte] << 8 | units[byte + 1] for byte in range(0, len(units), 2)]
+    key, index = [], 0
+    while index < len(codes):
+        end = index
+        while end < len(codes) and 48 <= codes[end] <= 57:
+            end += 1
+        if end > index:
+            digits = "".join(map(chr, codes[index:end])).lstrip("0")
+            key.append((48, len(digits), digits))
+            index = end
+        else:
+            key.append((codes[index], 0, ""))
+            index += 1
+    return key
 
 
 def listed(names: Sequence[object], limit: int = 5) -> str:

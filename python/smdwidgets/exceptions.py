@@ -5,9 +5,10 @@ All derive from :class:`SMDebugError`.
 ::
 
     SMDebugError
-    ├── SMDebugCustomerError, SMDebugTypeError, SMDebugRuntimeError, SMDebugNotImplementedError, SMDebugValueError
+    ├── SMDebugCustomerError, SMDebugTypeError, SMDebugIndexError, SMDebugRuntimeError, SMDebugNotImplementedError,
+    │   SMDebugValueError
     ├── a step        StepUnavailable, StepNotYetAvailable, NoMoreData, WaitTimeout
-    ├── a tensor      TensorUnavailable, TensorUnavailableForStep (IncompleteShardsError, StepDeleted),
+    ├── a tensor      TensorUnavailable (UnknownTensor), TensorUnavailableForStep (IncompleteShardsError, StepDeleted),
     │                 ShapeUnavailableForStep,
     │                 InvalidWorker, UFuncTypeError
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
@@ -16,7 +17,8 @@ All derive from :class:`SMDebugError`.
     ├── a process     ExecutorError, VersionMismatch, CompactionSuperseded
     ├── a regex       RegexTooSlow
     ├── a query       QueryError
-    └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
+    └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData,
+                      TrainingStopped
 
 Each also derives from the built-in exception of the same meaning, if there is one: ``except FileNotFoundError`` catches
 :class:`RunNotFound`, ``except TimeoutError`` catches :class:`WaitTimeout`.
@@ -59,6 +61,7 @@ __all__ = [
     "RunNotFound",
     "SMDebugCustomerError",
     "SMDebugError",
+    "SMDebugIndexError",
     "SMDebugNotImplementedError",
     "SMDebugRuntimeError",
     "SMDebugTypeError",
@@ -75,6 +78,7 @@ __all__ = [
     "TruncatedDataError",
     "UFuncTypeError",
     "UnknownCollection",
+    "UnknownTensor",
     "UnsupportedDataError",
     "VersionMismatch",
     "WaitTimeout",
@@ -92,8 +96,15 @@ class SMDebugError(Exception):
         # Messages quote names and text from files, which may contain terminal escape sequences.
         return visible(self._message(), _LONGEST, lines=True)
 
+    def in_terminal(self) -> str:
+        """Return the message for a terminal: it advises commands, not Python calls."""
+        return visible(self._terminal_message(), _LONGEST, lines=True)
+
     def _message(self) -> str:
         return super().__str__()
+
+    def _terminal_message(self) -> str:
+        return str(self)
 
 
 class SMDebugCustomerError(SMDebugError):
@@ -102,6 +113,10 @@ class SMDebugCustomerError(SMDebugError):
 
 class SMDebugTypeError(SMDebugError, TypeError):
     """A value of the wrong type."""
+
+
+class SMDebugIndexError(SMDebugError, IndexError):
+    """A position before the first value or after the last one."""
 
 
 class SMDebugRuntimeError(SMDebugError, RuntimeError):
@@ -140,6 +155,9 @@ class StepUnavailable(SMDebugError):
         which = "" if self.mode == ModeKeys.GLOBAL else f"mode=modes.{self.mode.name}"
         return f"no data was saved at {_at(self.step, self.mode)}; trial.steps({which}) lists the saved steps"
 
+    def _terminal_message(self) -> str:
+        return f"no data was saved at {_at(self.step, self.mode)}; `smdwidgets inspect RUN` shows the steps"
+
 
 class StepNotYetAvailable(SMDebugError):
     """The step is not saved yet, and the training is still running."""
@@ -153,6 +171,12 @@ class StepNotYetAvailable(SMDebugError):
         return (
             f"{_at(self.step, self.mode)} is not available yet and the run has not ended; retry later, or wait "
             f"with trial.wait_for_steps([{self.step}], mode=modes.{self.mode.name}, timeout=…)"
+        )
+
+    def _terminal_message(self) -> str:
+        return (
+            f"{_at(self.step, self.mode)} is not available yet, and the run has not ended; try again later. "
+            "`smdwidgets inspect RUN` shows the last step"
         )
 
 
@@ -182,10 +206,13 @@ class WaitTimeout(SMDebugError, TimeoutError):
         self.seconds = seconds
 
     def _message(self) -> str:
-        return (
-            f"timed out after {self.seconds:g} s waiting for {self.what}; "
-            "pass a longer timeout=, or check that the training is running"
-        )
+        return f"{self._fact()}; pass a longer timeout=, or check that the training is running"
+
+    def _terminal_message(self) -> str:
+        return f"{self._fact()}; check that the training is running, or give a longer --timeout"
+
+    def _fact(self) -> str:
+        return f"timed out after {self.seconds:g} s waiting for {self.what}"
 
 
 # ----------------------------------------------------------------------------------------------------------- tensors
@@ -205,8 +232,20 @@ class TensorUnavailable(SMDebugError):
         self._candidates = candidates
 
     def _message(self) -> str:
-        hint = did_you_mean(self.tname, self._candidates) if isinstance(self.tname, str) else ""
-        return f"no tensor {shown(self.tname)} in the steps read so far.{hint} See trial.tensor_names()"
+        return f"no tensor {shown(self.tname)} in the steps read so far.{self._hint()} See trial.tensor_names()"
+
+    def _terminal_message(self) -> str:
+        return f"the run has no tensor {shown(self.tname)}.{self._hint()} `smdwidgets inspect RUN` lists the tensors"
+
+    def _hint(self) -> str:
+        return did_you_mean(self.tname, self._candidates) if isinstance(self.tname, str) else ""
+
+
+class UnknownTensor(TensorUnavailable, KeyError):
+    """``trial[name]`` found no tensor of this name.
+
+    Other calls raise :class:`TensorUnavailable`, as smdebug does.
+    """
 
 
 class TensorUnavailableForStep(SMDebugError):
@@ -228,12 +267,19 @@ class TensorUnavailableForStep(SMDebugError):
         self.reason = reason
 
     def _message(self) -> str:
-        why = self.reason or "it was not saved"
         if self.has_reductions:
             hint = "only reductions were saved; see tensor.reduction_values(step)"
         else:
             hint = "tensor.steps() lists the steps with a value"
-        return f"no value of tensor {shown(self.tname)} at {_at(self.step, self.mode)}: {why}; {hint}"
+        return f"{self._what()}; {hint}"
+
+    def _what(self) -> str:
+        why = self.reason or "it was not saved"
+        return f"no value of tensor {shown(self.tname)} at {_at(self.step, self.mode)}: {why}"
+
+    def _terminal_message(self) -> str:
+        hint = "; only reductions were saved" if self.has_reductions else ""
+        return f"{self._what()}{hint}. Without --step, a command takes the last step of the tensor"
 
 
 class IncompleteShardsError(TensorUnavailableForStep):
@@ -241,11 +287,12 @@ class IncompleteShardsError(TensorUnavailableForStep):
 
     The whole tensor cannot be assembled.
 
-    ``workers`` are workers of the run without a shard, ``ranges`` the missing ranges of indices. ``coverage`` is the share of
-    the elements that were saved, less than 1.
+    ``workers`` are workers of the run without a shard, ``ranges`` the missing ranges of indices. ``coverage`` is the
+    share of the elements that were saved, less than 1.
 
-    >>> print(IncompleteShardsError("w", 5, ["worker_1"], ["[2:4, 0:3]"]))
-    tensor 'w' at step 5 is sharded and not complete: [2:4, 0:3] missing; no shard of worker_1; read the other shards with value(step, worker=…)
+    >>> print(IncompleteShardsError("w", 5, ["worker_1"], ["[2:4, 0:3]"]))  # doctest: +NORMALIZE_WHITESPACE
+    tensor 'w' at step 5 is sharded and not complete: [2:4, 0:3] missing; no shard of worker_1; read the other shards
+    with value(step, worker=…)
     """
 
     def __init__(
@@ -262,14 +309,17 @@ class IncompleteShardsError(TensorUnavailableForStep):
         self.coverage = coverage
         self.args = (tname, step, self.workers, self.ranges, coverage)
 
-    def _message(self) -> str:
+    def _what(self) -> str:
         missing = f"{listed(self.ranges, 4)} missing" if self.ranges else "shards missing"
         workers = listed([visible(worker, 100) for worker in self.workers], 8)
         who = f"no shard of {workers}" if self.workers else 'save all shards with include_workers="all"'
-        return (
-            f"tensor {shown(self.tname)} at step {self.step} is sharded and not complete: {missing}; {who}; read the other "
-            "shards with value(step, worker=…)"
-        )
+        return f"tensor {shown(self.tname)} at step {self.step} is sharded and not complete: {missing}; {who}"
+
+    def _message(self) -> str:
+        return f"{self._what()}; read the other shards with value(step, worker=…)"
+
+    def _terminal_message(self) -> str:
+        return f"{self._what()}; --worker NAME shows one shard"
 
 
 class StepDeleted(TensorUnavailableForStep):
@@ -277,8 +327,9 @@ class StepDeleted(TensorUnavailableForStep):
 
     ``every`` is the spacing of the steps that kept their values when it was deleted.
 
-    >>> print(StepDeleted("w", 5, ModeKeys.TRAIN, 4))
-    the value of tensor 'w' at step 5 of TRAIN was deleted to keep the run within its disk budget: every 4th step kept its values; tensor.steps() lists the steps with a value, and CapturePlan(budget=…) sets the budget
+    >>> print(StepDeleted("w", 5, ModeKeys.TRAIN, 4))  # doctest: +NORMALIZE_WHITESPACE
+    the value of tensor 'w' at step 5 of TRAIN was deleted to keep the run within its disk budget: every 4th step kept
+    its values; tensor.steps() lists the steps with a value, and CapturePlan(budget=…) sets the budget
     """
 
     def __init__(self, tname: str, step: int, mode: ModeKeys = ModeKeys.GLOBAL, every: int = 0) -> None:
@@ -286,13 +337,16 @@ class StepDeleted(TensorUnavailableForStep):
         self.every = every
         self.args = (tname, step, mode, every)
 
-    def _message(self) -> str:
+    def _what(self) -> str:
         ending = {1: "st", 2: "nd", 3: "rd"}.get(self.every % 10 if self.every % 100 not in (11, 12, 13) else 0, "th")
         kept = f": every {self.every}{ending} step kept its values" if self.every else ""
         return (
             f"the value of tensor {shown(self.tname)} at {_at(self.step, self.mode)} was deleted to keep the run within its disk "
-            f"budget{kept}; tensor.steps() lists the steps with a value, and CapturePlan(budget=…) sets the budget"
+            f"budget{kept}"
         )
+
+    def _message(self) -> str:
+        return f"{self._what()}; tensor.steps() lists the steps with a value, and CapturePlan(budget=…) sets the budget"
 
 
 class ShapeUnavailableForStep(SMDebugError):
@@ -325,6 +379,11 @@ class InvalidWorker(SMDebugError):
         )
         hint = did_you_mean(self.worker, self._workers) if isinstance(self.worker, str) else ""
         return f"invalid worker {shown(self.worker)}{there}.{hint} See tensor.workers(step) or trial.workers()"
+
+    def _terminal_message(self) -> str:
+        hint = did_you_mean(self.worker, self._workers) if isinstance(self.worker, str) else ""
+        there = f" The workers are {listed([shown(worker) for worker in self._workers])}." if self._workers else ""
+        return f"no worker {shown(self.worker)}.{hint}{there} `smdwidgets inspect RUN` lists the workers"
 
 
 # ------------------------------------------------------------------------------------------------------- collections
@@ -392,20 +451,22 @@ class RunNotFound(SMDebugError, FileNotFoundError):
     def what(self) -> str:
         """The path and the reason, without advice."""
         hint = did_you_mean(PurePath(self.path).name, self._siblings)
-        return f"no run at {shown(self.path, 400)}: {self.reason or 'no such directory'}.{hint}"
+        reason = (self.reason or "no such file or directory").removesuffix(".")
+        return f"no run at {shown(self.path, 400)}: {reason}.{hint}"
+
+    def _terminal_message(self) -> str:
+        return self.what
 
     def _message(self) -> str:
-        return (
-            f"{self.what} Pass the hook's out_dir, which contains collections/, index/ and events/; "
-            "if the training has not started yet, pass wait=seconds"
-        )
+        return f"{self.what} If the training has not started yet, pass wait=seconds"
 
 
 class SeveralRuns(SMDebugValueError):
     """The directory contains several runs and none was selected.
 
-    >>> print(SeveralRuns("logs", ["lr_0.1", "lr_0.01"]))
-    'logs' contains 2 runs: 'lr_0.1', 'lr_0.01'; open one with create_trial('logs/lr_0.1') or all with create_trials('logs')
+    >>> print(SeveralRuns("logs", ["lr_0.1", "lr_0.01"]))  # doctest: +NORMALIZE_WHITESPACE
+    'logs' contains 2 runs: 'lr_0.1', 'lr_0.01'; open one with create_trial('logs/lr_0.1') or all with
+    create_trials('logs')
     """
 
     def __init__(self, path: str, runs: Iterable[str]) -> None:
@@ -414,16 +475,25 @@ class SeveralRuns(SMDebugValueError):
         super().__init__(path, self.runs)
 
     def _message(self) -> str:
-        names = listed([shown(run) for run in self.runs], 8)
         one = f"{self.path}/{self.runs[0]}" if self.runs else self.path
         return (
-            f"{shown(self.path, 400)} contains {len(self.runs)} runs: {names}; open one with "
+            f"{self._what()}; open one with "
             f"create_trial({shown(one, 400)}) or all with create_trials({shown(self.path, 400)})"
         )
+
+    def _what(self) -> str:
+        names = listed([shown(run) for run in self.runs], 8)
+        return f"{shown(self.path, 400)} contains {len(self.runs)} runs: {names}"
+
+    def _terminal_message(self) -> str:
+        return f"{self._what()}; name one of them. `smdwidgets runs {visible(self.path, 400)}` shows all"
 
 
 class RunIOError(SMDebugError, OSError):
     """Reading or writing a file of the run failed."""
+
+    def _terminal_message(self) -> str:
+        return self._message() if self.strerror is None else str(self.strerror)
 
 
 class RunFileMissing(RunIOError, FileNotFoundError):
@@ -475,18 +545,18 @@ class CompactionSuperseded(SMDebugRuntimeError):
     Its result is kept. Call :func:`smdwidgets.compact` again to compact what is still missing.
 
     >>> print(CompactionSuperseded("runs/mlp", by_compaction=True))
-    runs/mlp: another compaction was faster, and its result is kept
+    runs/mlp: another compaction finished first, and its result is kept
     """
 
     def __init__(self, run: str, by_compaction: bool) -> None:
         super().__init__(run, by_compaction)
         self.run = run
-        #: Whether another compaction was faster; else a hook continued or overwrote the run.
+        #: Whether another compaction finished first; else a hook continued or overwrote the run.
         self.by_compaction = by_compaction
 
     def _message(self) -> str:
         if self.by_compaction:
-            return f"{visible(self.run, 400)}: another compaction was faster, and its result is kept"
+            return f"{visible(self.run, 400)}: another compaction finished first, and its result is kept"
         return (
             f"{visible(self.run, 400)}: a hook continued or overwrote the run meanwhile, so its index was not compacted; "
             "compact it again"

@@ -6,54 +6,29 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from smdwidgets.config import Collection
+from smdwidgets.hooks import names as _names
 from smdwidgets.hooks.frameworks import FRAMEWORKS
-from smdwidgets.hooks.names import (
-    CapturePlan,
-    CollectionKeys,
-    ModeKeys,
-    ReductionConfig,
-    SaveConfig,
-    SaveConfigMode,
-    Threshold,
-    create_trial,
-    del_hook,
-    modes,
-    set_hook,
-)
+from smdwidgets.hooks.names import *
 
 _FRAMEWORK = FRAMEWORKS["jax"]
 
 if TYPE_CHECKING:
-    from smdwidgets.hooks.jax import Hook
+    from smdwidgets.hooks.loops.jax import Hook
 else:
     __getattr__, __dir__ = _FRAMEWORK.lazy(__name__)
+
+__all__ = ["Collection", "Hook", "get_hook"]
+__all__ += _names.__all__
 
 
 def get_hook(json_config_path: str | PathLike[str] | None = None, create_if_not_exists: bool = False) -> Hook | None:
     """Return the current JAX hook: the one created last, or set by `set_hook`.
 
     Args:
-        json_config_path: a configuration file to create the hook from, if none exists. By default the environment variable
-            SMDEBUG_CONFIG_FILE_PATH names it.
-        create_if_not_exists: whether to create a hook if none exists. The result is None if there is no configuration file.
+        json_config_path: a configuration file to create the hook from, if none exists. By default the environment
+            variable SMDEBUG_CONFIG_FILE_PATH names it.
+        create_if_not_exists: whether to create a hook if none exists. The result is None if there is no configuration
+            file.
     """
     hook: Hook | None = _FRAMEWORK.get_hook(json_config_path, create_if_not_exists)
     return hook
-
-
-__all__ = [
-    "CapturePlan",
-    "Collection",
-    "CollectionKeys",
-    "Hook",
-    "ModeKeys",
-    "ReductionConfig",
-    "SaveConfig",
-    "SaveConfigMode",
-    "Threshold",
-    "create_trial",
-    "del_hook",
-    "get_hook",
-    "modes",
-    "set_hook",
-]

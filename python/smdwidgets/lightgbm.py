@@ -1,37 +1,15 @@
 """The callback for LightGBM: ``from smdwidgets.lightgbm import callback``."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
+from smdwidgets.hooks import names as _names
 from smdwidgets.hooks.frameworks import FRAMEWORKS
-from smdwidgets.hooks.names import (
-    CapturePlan,
-    CollectionKeys,
-    ModeKeys,
-    ReductionConfig,
-    SaveConfig,
-    SaveConfigMode,
-    Threshold,
-    create_trial,
-    modes,
-)
+from smdwidgets.hooks.names import *
 
 if TYPE_CHECKING:
-    from smdwidgets.hooks.lightgbm import Hook, callback
+    from smdwidgets.hooks.boosting.lightgbm import Hook, callback
 else:
     __getattr__, __dir__ = FRAMEWORKS["lightgbm"].lazy(__name__)
 
-__all__ = [
-    "CapturePlan",
-    "CollectionKeys",
-    "Hook",
-    "ModeKeys",
-    "ReductionConfig",
-    "SaveConfig",
-    "SaveConfigMode",
-    "Threshold",
-    "callback",
-    "create_trial",
-    "modes",
-]
+__all__ = ["Hook", "callback"]
+__all__ += _names.__all__

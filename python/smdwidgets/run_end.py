@@ -2,8 +2,8 @@
 
 It records that training ended, and how.
 
-Readers of smdebug only test whether the file exists, and smdebug leaves it empty. Hooks of this package write one JSON object
-into it.
+Readers of smdebug only test whether the file exists, and smdebug leaves it empty. Hooks of this package write one JSON
+object into it.
 
 >>> end = RunEnd("exception", "ValueError: loss is NaN")
 >>> print(end)

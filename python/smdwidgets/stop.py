@@ -1,7 +1,7 @@
 """Stop requests: a file in the run's directory that hooks check at every step.
 
-The requester (a rule in a notebook, a CI job) and the training share only the run's directory, and the file persists when
-either of them exits. Other readers of a run ignore it.
+The requester (a rule in a notebook, a CI job) and the training share only the run's directory, and the file persists
+when either of them exits. Other readers of a run ignore it.
 
 >>> import tempfile
 >>> run = tempfile.mkdtemp()

@@ -5,30 +5,22 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from smdwidgets.hooks import names as _names
 from smdwidgets.hooks.frameworks import FRAMEWORKS, check_hook_type
-from smdwidgets.hooks.names import (
-    CapturePlan,
-    CollectionKeys,
-    ModeKeys,
-    ReductionConfig,
-    SaveConfig,
-    SaveConfigMode,
-    Threshold,
-    create_trial,
-    del_hook,
-    modes,
-    set_hook,
-)
+from smdwidgets.hooks.names import *
 
 _FRAMEWORK = FRAMEWORKS["tensorflow"]
 
 if TYPE_CHECKING:
-    from smdwidgets.hooks.tensorflow import Collection, Hook
+    from smdwidgets.hooks.keras.tensorflow import Collection, Hook
 
     KerasHook = Hook
     """Alias of `Hook`, as in smdebug."""
 else:
     __getattr__, __dir__ = _FRAMEWORK.lazy(__name__)
+
+__all__ = ["Collection", "Hook", "KerasHook", "get_hook"]
+__all__ += _names.__all__
 
 
 def get_hook(
@@ -42,29 +34,11 @@ def get_hook(
 
     Args:
         hook_type: "keras" or None, which mean the same. smdebug's "session" and "estimator" are hooks for TensorFlow 1.
-        json_config_path: a configuration file to create the hook from, if none exists. By default the environment variable
-            SMDEBUG_CONFIG_FILE_PATH names it.
-        create_if_not_exists: whether to create a hook if none exists. The result is None if there is no configuration file.
+        json_config_path: a configuration file to create the hook from, if none exists. By default the environment
+            variable SMDEBUG_CONFIG_FILE_PATH names it.
+        create_if_not_exists: whether to create a hook if none exists. The result is None if there is no configuration
+            file.
     """
     check_hook_type(hook_type)
     hook: KerasHook | None = _FRAMEWORK.get_hook(json_config_path, create_if_not_exists)
     return hook
-
-
-__all__ = [
-    "CapturePlan",
-    "Collection",
-    "CollectionKeys",
-    "Hook",
-    "KerasHook",
-    "ModeKeys",
-    "ReductionConfig",
-    "SaveConfig",
-    "SaveConfigMode",
-    "Threshold",
-    "create_trial",
-    "del_hook",
-    "get_hook",
-    "modes",
-    "set_hook",
-]

@@ -1,36 +1,15 @@
 """The callback for Transformers: ``from smdwidgets.transformers import Callback``."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
+from smdwidgets.hooks import names as _names
 from smdwidgets.hooks.frameworks import FRAMEWORKS
-from smdwidgets.hooks.names import (
-    CapturePlan,
-    CollectionKeys,
-    ModeKeys,
-    ReductionConfig,
-    SaveConfig,
-    SaveConfigMode,
-    Threshold,
-    create_trial,
-    modes,
-)
+from smdwidgets.hooks.names import *
 
 if TYPE_CHECKING:
-    from smdwidgets.hooks.transformers import Callback
+    from smdwidgets.hooks.torch.transformers import Callback
 else:
     __getattr__, __dir__ = FRAMEWORKS["transformers"].lazy(__name__)
 
-__all__ = [
-    "Callback",
-    "CapturePlan",
-    "CollectionKeys",
-    "ModeKeys",
-    "ReductionConfig",
-    "SaveConfig",
-    "SaveConfigMode",
-    "Threshold",
-    "create_trial",
-    "modes",
-]
+__all__ = ["Callback"]
+__all__ += _names.__all__

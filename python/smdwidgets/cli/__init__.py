@@ -14,11 +14,13 @@ import io
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Final
 
 from smdwidgets._core import __version__
-from smdwidgets.exceptions import QueryError, RunNotFound, SMDebugError
+from smdwidgets._text import did_you_mean, shown
+from smdwidgets.exceptions import SMDebugError
 
 #: Commands and their help texts, in the order in which --help lists them.
 COMMANDS: Final[dict[str, str]] = {
@@ -30,6 +32,7 @@ COMMANDS: Final[dict[str, str]] = {
     "show": "Show the statistics and a histogram of one tensor at one step.",
     "verify": "Verify every record of a run, its index files and its collections.",
     "diagnose": "Find out what is wrong with a run: since when, why, and what to try.",
+    "explain": "Explain a kind of finding: meaning, healthy range, what to try.",
     "check": "Judge a run in a terminal or as a CI gate: by its diagnosis, or by rules.",
     "report": "Write a self-contained HTML report with a diagnosis, curves and rule findings.",
     "export": "Export a run's tensors to NumPy npz, Parquet, CSV or TensorBoard.",
@@ -38,11 +41,6 @@ COMMANDS: Final[dict[str, str]] = {
     "env": "Let the variable SMDWIDGETS_HOOK record trainings in this Python environment.",
     "completion": "Print a shell completion script for commands, options and file names.",
 }
-
-_A_RUN = (
-    "A run is the directory that a hook writes to (with collections/, index/ and events/), "
-    "or a TensorBoard log directory."
-)
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -65,7 +63,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
             module = importlib.import_module(f"{__name__}.arguments.{name}")
             command.description = (module.__doc__ or "").strip()
             module.arguments(command)
-            command.set_defaults(_command=name)
+            command.set_defaults(chosen_command=name)
     return top
 
 
@@ -80,30 +78,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     # No option of the whole command line takes a value, so the first word is the command.
-    top = parser(only=next((word for word in given if not word.startswith("-")), ""))
+    command = next((word for word in given if not word.startswith("-")), "")
+    top = parser(only=command)
+    if command and command not in COMMANDS:
+        top.error(f"unknown command {shown(command)}.{did_you_mean(command, COMMANDS)} `smdwidgets --help` lists them")
     args = top.parse_args(given)
-    if not hasattr(args, "_command"):
+    if not hasattr(args, "chosen_command"):
         top.print_help(sys.stderr)
         return 2
     try:
-        code: int = importlib.import_module(f"{__name__}.{args._command}").run(args)
+        code: int = importlib.import_module(f"{__name__}.{args.chosen_command}").run(args)
         sys.stdout.flush()
         return code
-    except RunNotFound as error:
-        print(f"error: {error.what} {_A_RUN}", file=sys.stderr)
-        return 2
-    except QueryError as error:
-        from smdwidgets.cli._run import plain
-
-        print(*(plain(line, 1000) for line in f"error: {error}".split("\n")), sep="\n", file=sys.stderr)
-        return 2
     except SMDebugError as error:
-        from smdwidgets.cli._run import plain
-
-        print(plain(f"error: {error}", 8000), file=sys.stderr)
+        _complain(error.in_terminal())
         return 2
     except re.error as error:
-        print(f"error: invalid regular expression: {error}", file=sys.stderr)
+        _complain(f"invalid regular expression: {error}")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -111,3 +102,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader closed the pipe. Without the redirect, Python reports the error again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except (OSError, ImportError) as error:
+        _complain(_described(error))
+        return 2
+    except Exception as error:
+        # Exit code 1 means a problem of the run, so that a problem of this program must not end with it.
+        traceback.print_exc()
+        _complain(f"smdwidgets failed with {type(error).__name__}; please report this with the lines above")
+        return 2
+
+
+def _complain(text: str) -> None:
+    from smdwidgets.cli._run import plain
+
+    print(*(plain(line, 8000) for line in f"error: {text}".split("\n")), sep="\n", file=sys.stderr)
+
+
+def _described(error: OSError | ImportError) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror}"
+    return str(error)

@@ -9,9 +9,9 @@ from smdwidgets.cli._check_run import RunResult
 from smdwidgets.cli._junit import Case, Outcome
 from smdwidgets.cli._run import plain
 from smdwidgets.diagnosis import Diagnosis, diagnose
-from smdwidgets.diagnosis.findings import about
 from smdwidgets.diagnosis.follow import following
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.finding import about
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial
 

@@ -40,7 +40,7 @@ def check_rules(trial: Trial, args: argparse.Namespace) -> RuleResult:
     if args.stop_training:
         for evaluation in runner:
             evaluation.rule.actions = Actions(*evaluation.rule.actions, StopTraining())
-    return RuleResult(runner, named, args.allow_unjudged, _wait(runner, args.timeout))
+    return RuleResult(runner, named, args.allow_unjudged, wait_for_rules(runner, args.timeout))
 
 
 def _add_rules(runner: RuleRunner, trial: Trial, args: argparse.Namespace) -> bool:
@@ -87,7 +87,7 @@ def _parameters(given: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _wait(runner: RuleRunner, timeout: float | None) -> bool:
+def wait_for_rules(runner: RuleRunner, timeout: float | None = None) -> bool:
     """Evaluate all steps and show progress; return False on timeout."""
     end = None if timeout is None else time.monotonic() + timeout
     with Progress("rules") as progress:
@@ -146,9 +146,7 @@ class RuleResult(RunResult):
                     "errors": evaluation.errors,
                     "fired": evaluation.snapshot().firings_total,
                     "first_fired": evaluation.first_firing.step if evaluation.first_firing else None,
-                    "findings": [finding.to_json() for finding in evaluation.first_firing.findings[:100]]
-                    if evaluation.first_firing
-                    else [],
+                    "finding": evaluation.finding.to_json() if evaluation.finding else None,
                 }
                 for evaluation, summary in zip(self.evaluations, self.summary, strict=True)
             ],

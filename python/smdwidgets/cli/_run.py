@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smdwidgets._text import byte_size, visible
-from smdwidgets.exceptions import RunNotFound
+from smdwidgets._text import byte_size, shown, visible
+from smdwidgets.exceptions import RunNotFound, SMDebugValueError
 from smdwidgets.rules.progress import Progress
 from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import local_path
@@ -34,6 +35,19 @@ def check_not_empty(path: str) -> None:
     folder = Path(local_path(path))
     if folder.is_dir() and not any(folder.iterdir()):
         raise RunNotFound(path, "the directory is empty")
+
+
+def check_output(path: str, what: str) -> None:
+    """Raise an error unless a file can be written there."""
+    target = Path(path).absolute()
+    if path == "-":
+        raise SMDebugValueError(f"{what} cannot be written to standard output; give a file with -o")
+    if target.is_dir():
+        raise SMDebugValueError(f"cannot write {what}: {shown(path, 400)} is a directory; give a file with -o")
+    if not target.parent.is_dir():
+        raise SMDebugValueError(f"cannot write {what}: the directory {shown(str(target.parent), 400)} does not exist")
+    if not os.access(target.parent, os.W_OK):
+        raise SMDebugValueError(f"cannot write {what}: no permission to write in {shown(str(target.parent), 400)}")
 
 
 def plain(text: object, limit: int = 200) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from smdwidgets.sources import Tree
 from smdwidgets.trials.discovery import RunFiles
-from smdwidgets.trials.source_run import SourceRun
-from smdwidgets.trials.tensorboard_layout import foreign_format
+from smdwidgets.trials.sources.run import SourceRun
+from smdwidgets.trials.tensorboard.layout import foreign_format
 
 #: Names of files that a training writes.
 _OF_TRAININGS = (".safetensors", ".csv", ".tsv", ".jsonl", ".pt", ".pth", ".ckpt", ".db", ".sqlite", ".sqlite3")

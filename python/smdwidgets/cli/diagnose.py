@@ -5,55 +5,78 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from smdwidgets._text import shown
+from smdwidgets._text import did_you_mean, shown
 from smdwidgets.cli._run import check_not_empty, plain
-from smdwidgets.diagnosis import Diagnosis, diagnose
-from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.cli._terminal import coloured, curve, has_colour, is_terminal
+from smdwidgets.diagnosis import Diagnoser, Diagnosis, diagnose, summaries_of
+from smdwidgets.diagnosis.diagnoser import NO_SUCH_SERIES
+from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.executors import connect
+from smdwidgets.finding import CONFIDENCES, Confidence
+from smdwidgets.naming.scalars import is_loss
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial, create_trials
 
 #: How many seconds `--follow` waits for the run to start.
 WAIT_TO_BEGIN = 600.0
+#: Losses whose course a terminal shows.
+_CURVES = 3
 
 
 def run(args: argparse.Namespace) -> int:
     """Diagnose the runs and print the results."""
     kinds = _kinds(args.kind)
     if args.follow:
+        if args.against:
+            raise SMDebugValueError("--follow cannot compare with reference runs; drop --against or --follow")
         if len(args.runs) != 1:
             raise SMDebugValueError(f"--follow takes one run, got {len(args.runs)}")
         results = list(_follow(args, kinds))[-1:]
     else:
         with connect(args.scheduler):
             results = list(_diagnose_all(args, kinds))
+    _check_names(kinds, results)
     if args.json:
         print(json.dumps([one.to_json() for one in results], indent=2))
     return exit_code(results, args.fail_on, args.allow_unjudged)
 
 
-def exit_code(results: list[Diagnosis], fail_on: str, allow_unjudged: bool) -> int:
+def exit_code(results: list[Diagnosis], fail_on: Confidence, allow_unjudged: bool) -> int:
     """Return the exit code: 1 for a finding that counts, 2 if nothing can be judged.
 
     Otherwise 0. A finding that counts takes precedence over a run that cannot be judged.
     """
-    counts = {"high": ("high",), "medium": ("high", "medium"), "low": ("high", "medium", "low")}[fail_on]
+    counts = CONFIDENCES[: CONFIDENCES.index(fail_on) + 1]
     for one in results:
-        listed = (*one.findings, *one.notes) if fail_on == "low" else one.findings
+        listed = one.listed if fail_on == "low" else one.findings
         if any(finding.confidence in counts for finding in listed):
             return 1
     return 2 if not allow_unjudged and not all(one.can_tell for one in results) else 0
 
 
+def _check_names(kinds: dict[str, str], results: list[Diagnosis]) -> None:
+    """Raise an error for a kind of a series that no run has."""
+    given = [(one.name, one.reason) for result in results for one in result.unjudged]
+    names = {one.name for result in results for one in result.judged}
+    names |= {name for name, reason in given if reason != NO_SUCH_SERIES}
+    for name in kinds:
+        if name not in names:
+            raise SMDebugValueError(f"invalid --kind: there is no series {shown(name)}.{did_you_mean(name, names)}")
+
+
 def _diagnose_all(args: argparse.Namespace, kinds: dict[str, str]) -> Iterator[Diagnosis]:
     trials = [trial for path in args.runs for trial in _open(path)]
+    good = summaries_of(args.against)
     for trial in trials:
         with trial, Progress(plain(trial.name, 40)) as progress:
-            result = diagnose(trial, kinds, args.until, progress=progress.update)
+            result = Diagnoser(trial, kinds, args.until, against=good).update(progress.update)
+            curves = [] if args.json or not is_terminal(sys.stdout) else _curves(trial)
+        if len(trials) == 1:
+            _check_names(kinds, [result])
         if not args.json:
-            _print(result, args.notes, heading=len(trials) > 1)
+            _print(result, args.notes, heading=len(trials) > 1, curves=curves)
         yield result
 
 
@@ -72,13 +95,26 @@ def _follow(args: argparse.Namespace, kinds: dict[str, str]) -> Iterator[Diagnos
             yield result
 
 
-def _print(result: Diagnosis, notes: bool, heading: bool) -> None:
+def _print(result: Diagnosis, notes: bool, heading: bool, curves: Sequence[str] = ()) -> None:
     if heading:
         print(f"{plain(result.run, 4000)}:")
-    for line in result.text(notes).splitlines():
-        print(plain(line, 4000))
+    lines = [plain(line, 4000) for line in result.text(notes).splitlines()]
+    if has_colour(sys.stdout):
+        lines = coloured(lines, bool(result))
+    print("\n".join([*(plain(line, 4000) for line in curves), *lines]))
     if heading:
         print()
+
+
+def _curves(trial: Trial) -> list[str]:
+    """Return the courses of the first losses of a run, in one line each."""
+    names = [name for name in trial.tensor_names() if is_loss(name)][:_CURVES]
+    try:
+        table = trial.scalars(names)
+    except SMDebugError:  # a log has other tensors than scalars
+        return []
+    series = {name: table["value"][table["name"] == name].astype(float) for name in names}
+    return [curve(name, values, sys.stdout.encoding) for name, values in series.items() if len(values) > 1]
 
 
 def _kinds(given: list[str]) -> dict[str, str]:

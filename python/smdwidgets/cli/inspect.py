@@ -14,7 +14,8 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.storage.files import size_on_disk
 from smdwidgets.trials import Trial
-from smdwidgets.trials.compaction import compacted
+from smdwidgets.trials.matching import matching_names
+from smdwidgets.trials.smdebug.compaction import compacted
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,7 +44,7 @@ def facts(trial: Trial, regex: str | None = None) -> dict[str, Any]:
         "incidents": [{"step": one.step, "text": str(one)} for one in trial.incidents()],
         "notes": [{"worker": worker, "message": message} for worker, message in trial.notes()],
         "problems": [{"file": key, "message": message} for key, message in trial.problems()] + problems,
-        "tensors": [_tensor(trial, name) for name in sorted(trial.tensor_names(regex=regex), key=natural)],
+        "tensors": [_tensor(trial, name) for name in sorted(matching_names(trial, regex), key=natural)],
     }
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from smdwidgets.cli._records import print_csv, print_json
 from smdwidgets.cli._run import plain
 from smdwidgets.cli.arguments.runs import SHOWN
+from smdwidgets.exceptions import RunNotFound
 from smdwidgets.run_table import RunGroups, RunTable, runs
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table."""
+    if os.path.isfile(args.root):
+        raise RunNotFound(args.root, "it is a file; give a directory with runs below it")
     table = runs(args.root, _words(args.tags) or None, findings=args.findings, cache=not args.no_cache)
-    if args.filter:
-        table = table.filter(args.filter)
-    if args.query:
-        table = table.query(args.query)
+    if not len(table):
+        raise RunNotFound(args.root, "no run in it or below it")
+    for text in (args.filter, args.query):
+        table = table.query(text) if text else table
     if args.sort:
         table = table.sort(args.sort, args.descending)
     table = table[: args.limit]

@@ -11,9 +11,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from smdwidgets._text import byte_size
+from smdwidgets._text import byte_size, listed, shown
 from smdwidgets.cli._run import open_run, plain
-from smdwidgets.exceptions import SMDebugRuntimeError, StepUnavailable, TensorUnavailable, TensorUnavailableForStep
+from smdwidgets.exceptions import (
+    InvalidWorker,
+    NoMoreData,
+    SMDebugRuntimeError,
+    StepUnavailable,
+    TensorUnavailable,
+    TensorUnavailableForStep,
+)
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.frames import PERCENTILES, REDUCTIONS, Frame, HistogramWanted, Wanted, make_frame
 from smdwidgets.pictures.view import TensorView
@@ -31,9 +38,11 @@ def run(args: argparse.Namespace) -> int:
     with open_run(args.run) as trial:
         if not trial.has_tensor(args.tensor):
             raise TensorUnavailable(args.tensor, trial.tensor_names())
+        if args.worker and args.worker not in trial.workers():
+            raise InvalidWorker(args.worker, trial.workers())
         view = TensorView(trial, args.tensor, args.worker)
         step = _step(trial, view, args.step, args.mode)
-        wanted = Wanted(histogram=HistogramWanted(args.scale, min(1024, max(1, args.bins)), "own"), image=None)
+        wanted = Wanted(histogram=HistogramWanted(args.scale, args.bins, "own"), image=None)
         frame = make_frame(view, step, wanted)
         if frame.error is not None:
             raise SMDebugRuntimeError(frame.error["message"])
@@ -52,13 +61,27 @@ def _step(trial: Trial, view: TensorView, requested: int | None, mode: ModeKeys)
         if mode != ModeKeys.GLOBAL:
             steps = [step for step in steps if trial.mode(step) == mode]
         if not steps:
-            raise SMDebugRuntimeError(f"no steps of mode {mode.name} were saved for tensor {view.name!r}")
+            raise SMDebugRuntimeError(_no_steps(trial, view, mode))
         return steps[-1]
+    trial.maybe_refresh()
     found = requested if mode == ModeKeys.GLOBAL else trial.global_step(mode, requested)
+    saved = trial.steps(mode, show_incomplete_steps=True)
+    if trial.loaded_all_steps and (not saved or requested > saved[-1]):
+        raise NoMoreData(requested, mode, saved[-1] if saved else -1)
     if found is None:
         raise StepUnavailable(requested, mode)
     view.shape(found)  # raises with the reason if the step was not saved
     return found
+
+
+def _no_steps(trial: Trial, view: TensorView, mode: ModeKeys) -> str:
+    """Say which worker or mode did not save the tensor, and which did."""
+    what = f"tensor {shown(view.name)} was not saved"
+    if view.worker and not view.steps():
+        others = [name for name in trial.workers() if TensorView(trial, view.name, name).steps()]
+        return f"{what} by worker {shown(view.worker)}, but by {listed([shown(name) for name in others])}"
+    modes = dict.fromkeys(found.name for step in view.steps() if (found := trial.mode(step)) is not None)
+    return f"{what} in mode {mode.name}, but in {listed(list(modes))}" if modes else f"{what} at any step"
 
 
 def facts(view: TensorView, step: int, frame: Frame) -> dict[str, Any]:

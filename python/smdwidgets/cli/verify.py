@@ -23,15 +23,16 @@ from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import local_path
 from smdwidgets.storage.protocol import beginning
 from smdwidgets.trials import create_trial
-from smdwidgets.trials.compaction import compaction_faults
 from smdwidgets.trials.discovery import runs_in
-from smdwidgets.trials.local import LocalRun
+from smdwidgets.trials.run import SweepOptions
+from smdwidgets.trials.smdebug.compaction import compaction_faults
+from smdwidgets.trials.smdebug.local import LocalRun
 from smdwidgets.trials.sweeps import verify as verify_records
-from smdwidgets.trials.tensorboard_layout import foreign, is_event_file, runs_of
-from smdwidgets.trials.tensorboard_run import TensorBoardRun
+from smdwidgets.trials.tensorboard.layout import foreign, is_event_file, runs_of
+from smdwidgets.trials.tensorboard.run import TensorBoardRun
 
 if TYPE_CHECKING:
-    from smdwidgets.trials.remote import RemoteRun
+    from smdwidgets.trials.smdebug.remote import RemoteRun
 
 _OFFSET = re.compile(r"\bbyte (\d+)")
 #: How many faults are printed as text; --json lists all.
@@ -52,7 +53,7 @@ def check(path: str, steps: range | None = None, threads: int | None = None) -> 
     if not is_address(path):
         return _check_local(local_path(path), steps, threads)
     from smdwidgets.storage.connection import Connection  # imported for stores only
-    from smdwidgets.trials.remote import RemoteRun
+    from smdwidgets.trials.smdebug.remote import RemoteRun
 
     storage = Connection().storage(path)
     try:
@@ -135,9 +136,9 @@ def _records(
 ) -> dict[str, Any]:
     """Verify the records, with the workers of a cluster if one was given."""
     if current() is None:
-        return _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
+        return run.verify(None, SweepOptions(threads, progress))
     with create_trial(run.path, range_steps=_ends(steps), skip_bad_index=True) as trial:
-        return verify_records(trial, progress=progress)
+        return verify_records(trial.reader, SweepOptions(progress=progress))
 
 
 def _check_log(storage: Storage) -> dict[str, Any]:

@@ -19,7 +19,8 @@ __all__ = ["AUTO", "TENSORS", "CapturePlan"]
 
 #: Kinds of tensors that a plan captures, the most important first.
 TENSORS: Final = ("weights", "gradients", "activations")
-#: Statistics as often as the time share allows; all tensors but those inside of compiled modules.
+#: Statistics as often as the time share allows; all tensors but those inside of compiled modules; a budget that follows
+#: the size of the model.
 AUTO: Final = "auto"
 
 #: Shares of the disk budget.
@@ -34,6 +35,8 @@ _UNITS: Final = {
 }  # fmt: skip
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _LEAST_BUDGET: Final = 10**6
+#: The budget by default: so many times the size of the model, but at least and at most so much.
+_MODELS, _LEAST_OF_MODEL, _MOST_OF_MODEL = 20, 10**8, 2 * 10**9
 _LARGEST_INTERVAL: Final = 1 << 20
 
 
@@ -41,23 +44,24 @@ _LARGEST_INTERVAL: Final = 1 << 20
 class CapturePlan:
     """What a hook saves within a budget of time and disk space.
 
-    Losses, metrics, learning rates and the norm of all gradients are saved at every step. Statistics of weights, gradients
-    and activations are saved at every step, or as often as the time share allows. Their values are saved at steps 0, 1, 2,
-    3, …; before their share of the disk budget is used up, the spacing doubles, and steps that are not multiples of it are
-    thinned: their values are deleted.
+    Losses, metrics, learning rates and the norm of all gradients are saved at every step. Statistics of weights,
+    gradients and activations are saved at every step, or as often as the time share allows. Their values are saved at
+    steps 0, 1, 2, 3, …; before their share of the disk budget is used up, the spacing doubles, and steps that are not
+    multiples of it are thinned: their values are deleted.
 
     Args:
-        budget: disk space of the run: a number of bytes, or a text such as ``"10GB"``.
+        budget: disk space of the run: a number of bytes, a text such as ``"10GB"``, or ``"auto"``: 20 times the size of
+            the model, but at least 100 MB and at most 2 GB.
         keep_last: number of last steps whose values are kept, whatever the spacing.
-        reserve: free disk space that is never used, like ``budget``; default: 5 % of the disk, at least 1 GB, but no more than
-            half of what is free when the run begins.
+        reserve: free disk space that is never used, like ``budget``; default: 5 % of the disk, at least 1 GB, but no
+            more than half of what is free when the run begins.
         time_share: share of a step's time that the hook may take on the training's thread.
         statistics: ``"auto"``: at every step, or less often if the time share requires it; a number: at every nth step;
             0: no statistics.
         every: spacing of steps with values, to begin with; 0: no values.
-        tensors: what to capture besides scalars: ``"weights"`` (and biases), ``"gradients"``, ``"activations"`` (inputs and
-            outputs of modules). ``"auto"``: all of them, but of a module that ``torch.compile`` has compiled no activations
-            inside, because capturing them costs part of what compiling gains.
+        tensors: what to capture besides scalars: ``"weights"`` (and biases), ``"gradients"``, ``"activations"`` (inputs
+            and outputs of modules). ``"auto"``: all of them, but of a module that ``torch.compile`` has compiled no
+            activations inside, because capturing them costs part of what compiling gains.
 
     >>> CapturePlan(budget="10GB", every=100).budget
     10000000000
@@ -65,7 +69,7 @@ class CapturePlan:
     100
     """
 
-    budget: int | str = 2 * 10**9
+    budget: int | str = AUTO
     keep_last: int = 2
     reserve: int | str | None = None
     time_share: float = 0.01
@@ -74,8 +78,8 @@ class CapturePlan:
     tensors: tuple[str, ...] | str = AUTO
 
     def __post_init__(self) -> None:
-        budget = parse_size(self.budget, "budget")
-        if budget < _LEAST_BUDGET:
+        budget = AUTO if self.budget == AUTO else parse_size(self.budget, "budget")
+        if isinstance(budget, int) and budget < _LEAST_BUDGET:
             raise SMDebugValueError(f"budget must be at least 1 MB, got {shown(self.budget)}")
         share = self.time_share
         if isinstance(share, bool) or not isinstance(share, int | float) or not (0 < share <= 1):
@@ -96,10 +100,24 @@ class CapturePlan:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    @property
-    def budget_bytes(self) -> int:
-        """The budget in bytes."""
+    def budget_of(self, model_bytes: int) -> int:
+        """Return the budget in bytes for a model of this size.
+
+        >>> [CapturePlan().budget_of(size) for size in (0, 10**7, 10**9)]
+        [100000000, 200000000, 2000000000]
+        >>> CapturePlan(budget="5GB").budget_of(10**7)
+        5000000000
+        """
+        if self.budget == AUTO:
+            return min(max(_MODELS * model_bytes, _LEAST_OF_MODEL), _MOST_OF_MODEL)
         return int(self.budget)
+
+    @property
+    def budget_text(self) -> str:
+        """The budget in words, for descriptions of a plan."""
+        if self.budget == AUTO:
+            return f"{_MODELS} times the size of the model (100 MB to 2 GB)"
+        return byte_size(int(self.budget))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -196,8 +214,11 @@ class CapturePlan:
                 f"step{last}"
             )
             shares = [("steps with values", STEPS_SHARE), ("steps around incidents", INCIDENTS_SHARE), *shares]
-        sizes = ", ".join(f"{name} {byte_size(int(share * self.budget_bytes))}" for name, share in shares)
-        parts.append(f"the run stays below {byte_size(self.budget_bytes)} ({sizes}), and {free} stay free")
+        sizes = ", ".join(
+            f"{name} {share:.0%}" if self.budget == AUTO else f"{name} {byte_size(int(share * int(self.budget)))}"
+            for name, share in shares
+        )
+        parts.append(f"the run stays below {self.budget_text} ({sizes}), and {free} stay free")
         return f"CapturePlan: {'; '.join(parts)}."
 
 

@@ -17,7 +17,8 @@ from smdwidgets.modes import ModeKeys
 class Collection:
     """A group of tensors, by name and by pattern, and their save settings.
 
-    A tensor belongs to the collection if its name is in ``tensor_names`` or any pattern of ``include_regex`` is found in it.
+    A tensor belongs to the collection if its name is in ``tensor_names`` or any pattern of ``include_regex`` is found
+    in it.
 
     >>> relu = Collection("relu", include_regex=["relu"])
     >>> relu.include("gelu")

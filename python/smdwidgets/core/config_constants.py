@@ -1,10 +1,10 @@
 """Environment variables, file names and configuration keys of smdebug."""
 
-from smdwidgets.hooks.json_config import CONFIG_FILE_PATH_ENV as CONFIG_FILE_PATH_ENV_STR
-from smdwidgets.hooks.json_config import DEFAULT_CONFIG_FILE as DEFAULT_CONFIG_FILE_PATH
-from smdwidgets.hooks.json_config import DEFAULT_OUT_DIR as DEFAULT_SAGEMAKER_OUTDIR
-from smdwidgets.hooks.json_config import DEFAULT_TENSORBOARD_CONFIG_FILE as DEFAULT_SAGEMAKER_TENSORBOARD_PATH
-from smdwidgets.hooks.json_config import TENSORBOARD_CONFIG_FILE_PATH_ENV as TENSORBOARD_CONFIG_FILE_PATH_ENV_STR
+from smdwidgets.hooks.core.json_config import CONFIG_FILE_PATH_ENV as CONFIG_FILE_PATH_ENV_STR
+from smdwidgets.hooks.core.json_config import DEFAULT_CONFIG_FILE as DEFAULT_CONFIG_FILE_PATH
+from smdwidgets.hooks.core.json_config import DEFAULT_OUT_DIR as DEFAULT_SAGEMAKER_OUTDIR
+from smdwidgets.hooks.core.json_config import DEFAULT_TENSORBOARD_CONFIG_FILE as DEFAULT_SAGEMAKER_TENSORBOARD_PATH
+from smdwidgets.hooks.core.json_config import TENSORBOARD_CONFIG_FILE_PATH_ENV as TENSORBOARD_CONFIG_FILE_PATH_ENV_STR
 from smdwidgets.trials.environment import (
     INCOMPLETE_STEP_WAIT_WINDOW_DEFAULT,
     INCOMPLETE_STEP_WAIT_WINDOW_KEY,

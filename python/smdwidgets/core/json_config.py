@@ -15,8 +15,8 @@ from smdwidgets.core.config_constants import (
     DEFAULT_SAGEMAKER_TENSORBOARD_PATH,
     TENSORBOARD_CONFIG_FILE_PATH_ENV_STR,
 )
-from smdwidgets.hooks.base import Hook
-from smdwidgets.hooks.json_config import config_path, read
+from smdwidgets.hooks.core.hook import Hook
+from smdwidgets.hooks.core.json_config import config_path, read
 
 __all__ = [
     "CONFIG_FILE_PATH_ENV_STR",

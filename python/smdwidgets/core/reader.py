@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.core.modes import MODE_PLUGIN_NAME, MODE_STEP_PLUGIN_NAME
+from smdwidgets.core.utils import match_inc
 from smdwidgets.exceptions import CorruptDataError, DataError, SMDebugNotImplementedError
 from smdwidgets.modes import ModeKeys
 
@@ -71,7 +71,7 @@ class FileReader:
         return [
             {"timestamp": event.wall_time, "step": event.step, "name": event.name, "value": event.value}
             for event in self._events()
-            if regex_list is None or any(re.search(regex, event.name) for regex in regex_list)
+            if regex_list is None or match_inc(event.name, regex_list)
         ]
 
     def _events(self) -> Iterator[_Event]:

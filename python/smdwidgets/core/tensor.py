@@ -1,6 +1,6 @@
 """Tensors, under the import path of `smdebug.core.tensor`."""
 
-from smdwidgets.trials.queries import StepState
+from smdwidgets.trials.reader import StepState
 from smdwidgets.trials.trial import Tensor
 
 __all__ = ["StepState", "Tensor"]

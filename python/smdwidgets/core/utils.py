@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets._patterns import is_found
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import SMDebugTypeError
 
@@ -97,7 +97,7 @@ def match_inc(tname: str, include: Iterable[str]) -> bool:
     >>> match_inc("fc1.weight", ["bias", "weight"])
     True
     """
-    return any(re.search(pattern, tname) for pattern in include)
+    return any(is_found(pattern, tname) for pattern in include)
 
 
 def merge_two_dicts(x: dict[Any, Any], y: dict[Any, Any]) -> dict[Any, Any]:

@@ -1,8 +1,9 @@
 """Runs as arrays and tables of Dask and xarray.
 
-They are read by many threads, processes or machines. ``pip install 'smdwidgets[dask]'``. Usually called as methods: ``tensor.to_dask()``, ``trial.to_xarray()`` and
-``trial.to_dask_dataframe()``. Nothing is read before a result is computed. Every task carries what it needs to open the run in
-another process: the path, and the part of the catalog that the caller's trial has read. It carries no credentials.
+They are read by many threads, processes or machines. ``pip install 'smdwidgets[dask]'``. Usually called as methods:
+``tensor.to_dask()``, ``trial.to_xarray()`` and ``trial.to_dask_dataframe()``. Nothing is read before a result is
+computed. Every task carries what it needs to open the run in another process: the path, and the part of the catalog
+that the caller's trial has read. It carries no credentials.
 """
 
 from smdwidgets.dask.arrays import to_dask

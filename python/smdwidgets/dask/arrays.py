@@ -12,7 +12,7 @@ from smdwidgets._text import shown
 from smdwidgets.dask.packages import package
 from smdwidgets.dask.values import Values, kept_steps, signature
 from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.modes import ModeKeys, as_mode
+from smdwidgets.modes import ModeKeys, as_mode, as_steps
 from smdwidgets.trials.shipping import pack
 from smdwidgets.trials.trial import Tensor
 
@@ -45,8 +45,8 @@ def to_dask(
     mode = checked(mode, chunk_bytes, verify)
     tensor.trial.maybe_refresh()
     with tensor.trial.refreshing(False):
-        tensor.trial._run.load()
-        chosen = kept_steps(tensor, listed_steps(steps), mode, worker)
+        tensor.trial.reader.load()
+        chosen = kept_steps(tensor, None if steps is None else as_steps(steps), mode, worker)
         kind = signature(tensor, chosen, worker)
         return array(values(tensor, chosen, chosen, worker, verify, kind), chunk_bytes)
 
@@ -58,13 +58,6 @@ def checked(mode: ModeKeys | str, chunk_bytes: int, verify: str) -> ModeKeys:
     if not isinstance(chunk_bytes, int) or chunk_bytes < 1:
         raise SMDebugValueError(f"chunk_bytes must be an integer >= 1, got {shown(chunk_bytes)}")
     return as_mode(mode)
-
-
-def listed_steps(steps: Iterable[int] | int | None) -> list[int] | None:
-    """Return steps as a list."""
-    if steps is None:
-        return None
-    return [steps] if isinstance(steps, (int, np.integer)) else [int(step) for step in steps]
 
 
 def values(
@@ -82,7 +75,7 @@ def values(
     dtype, shape = kind
     if dtype.kind in "OSU":
         raise SMDebugValueError(f"tensor {shown(tensor.name)} contains texts; read them with trial.values()")
-    shipment = pack(tensor.trial, [tensor.name], present)
+    shipment = pack(tensor.trial.reader, [tensor.name], present)
     at = np.array(steps, dtype=np.int64)
     return Values(shipment, tensor.name, at, worker, dtype, (len(steps), *shape), verify)
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from smdwidgets._core import __version__
 from smdwidgets._text import shown
-from smdwidgets.dask.arrays import CHUNK_BYTES, CHUNK_STEPS, array, checked, listed_steps, values
+from smdwidgets.dask.arrays import CHUNK_BYTES, CHUNK_STEPS, array, checked, values
 from smdwidgets.dask.packages import package
 from smdwidgets.dask.values import MISSING, Times, kept_steps, signature
 from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.modes import ModeKeys
+from smdwidgets.modes import ModeKeys, as_steps
 from smdwidgets.trials.bulk import MODE_NAMES, worker_with_value
 from smdwidgets.trials.shipping import pack
 from smdwidgets.trials.trial import Trial
@@ -47,8 +47,10 @@ def to_xarray(
     mode = checked(mode, chunk_bytes, verify)
     trial.maybe_refresh()
     with trial.refreshing(False):
-        trial._run.load()
-        return _dataset(xr, da, trial, names, listed_steps(steps), mode, worker, chunk_bytes, verify)
+        trial.reader.load()
+        return _dataset(
+            xr, da, trial, names, None if steps is None else as_steps(steps), mode, worker, chunk_bytes, verify
+        )
 
 
 def _dataset(
@@ -65,7 +67,7 @@ def _dataset(
     tensors = {name: trial.tensor(name) for name in _names(trial, names)}
     present = {name: kept_steps(tensor, None, mode, worker) for name, tensor in tensors.items()}
     if steps is not None:
-        at = {trial._global_step(mode, step) for step in steps}
+        at = {trial.reader.global_step(mode, step) for step in steps}
         present = {name: [step for step in found if step in at] for name, found in present.items()}
     if names is None:
         present = {name: found for name, found in present.items() if found}
@@ -79,7 +81,7 @@ def _dataset(
         )
     sets = {name: set(found) for name, found in present.items()}
     common = _common({name: (kinds[name][0], of_tensor) for name, of_tensor in sets.items()})
-    last_step = trial._run.index.last_step()
+    last_step = trial.reader.index.last_step()
     variables: dict[str, Any] = {}
     for name, of_tensor in sets.items():
         filled = [step if step in of_tensor else MISSING for step in common]
@@ -88,9 +90,9 @@ def _dataset(
         dims = (STEP, *(f"{name}_{axis}" for axis in range(source.ndim - 1)))
         variables[name] = xr.Variable(dims, array(source, chunk_bytes), {"tensor": name, "last_step": last_step})
     records = tuple((_first_at(sets, step), step, worker) for step in common)
-    shipment = pack(trial, dict.fromkeys(name for name, _, _ in records), common)
+    shipment = pack(trial.reader, dict.fromkeys(name for name, _, _ in records), common)
     times = da.from_array(Times(shipment, records), chunks=CHUNK_STEPS, asarray=False, fancy=False)
-    modes = [trial._run.index.mode_of(step) or (ModeKeys.GLOBAL.value, step) for step in common]
+    modes = [trial.reader.index.mode_of(step) or (ModeKeys.GLOBAL.value, step) for step in common]
     coordinates = {
         STEP: np.array(common, dtype=np.int64),
         "mode": (STEP, MODE_NAMES[np.array([number for number, _ in modes], dtype=np.intp)].astype(str)),
@@ -105,7 +107,7 @@ def _dataset(
 
 def _names(trial: Trial, names: Iterable[str] | str | None) -> list[str]:
     if names is None:
-        return trial._names(None, ModeKeys.GLOBAL)
+        return trial.reader.names()
     return list(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
@@ -140,4 +142,4 @@ def _first_at(present: dict[str, set[int]], step: int) -> str:
 
 def _worker(trial: Trial, name: str, step: int, worker: str | None) -> str:
     """Return the worker whose value is read; ``"all"`` for the shards of a tensor."""
-    return worker_with_value(trial, name, step) if worker is None else worker
+    return worker_with_value(trial.reader, name, step) if worker is None else worker

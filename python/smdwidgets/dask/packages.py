@@ -11,10 +11,11 @@ from smdwidgets.exceptions import SMDebugRuntimeError
 def package(name: str, what: str) -> Any:
     """Return an installed module, or raise an error that says how to install it.
 
-    >>> package("no_such_package", "a test")
+    >>> package("no_such_package", "a test")  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
     ...
-    smdwidgets.exceptions.SMDebugRuntimeError: a test needs no_such_package, which is not installed; run: pip install 'smdwidgets[dask]'
+    smdwidgets.exceptions.SMDebugRuntimeError: a test needs no_such_package, which is not installed; run: pip install
+    'smdwidgets[dask]'
     """
     try:
         return importlib.import_module(name)

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from smdwidgets._text import shown
-from smdwidgets.dask.arrays import listed_steps
 from smdwidgets.dask.packages import package
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.executors import using
 from smdwidgets.executors.scope import HERE
-from smdwidgets.modes import ModeKeys, as_mode
+from smdwidgets.modes import ModeKeys, as_mode, as_steps
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.shipping import Shipment, pack
-from smdwidgets.trials.statistics import COLUMN_TYPES, names_with_statistics, result_columns, steps_before
-from smdwidgets.trials.statistics_file import KEYS
+from smdwidgets.trials.statistics.table import COLUMN_TYPES, names_with_statistics, result_columns, steps_before
+from smdwidgets.trials.tables import KEYS
 from smdwidgets.trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -61,11 +60,11 @@ def to_dask_dataframe(
         raise SMDebugValueError(f"partition_rows must be an integer >= 1, got {shown(partition_rows)}")
     mode = as_mode(mode)
     chosen = None if names is None else [names] if isinstance(names, str) else list(dict.fromkeys(names))
-    at = listed_steps(steps)
+    at = None if steps is None else as_steps(steps)
     query = Query(tuple(result_columns(columns)), mode, worker, errors)
     trial.maybe_refresh()
     with trial.refreshing(False):
-        trial._run.load()
+        trial.reader.load()
         parts = _parts(trial, chosen, at, mode, by, partition_rows)
     made: dask.dataframe.DataFrame = dd.from_map(
         query, parts, meta=query.empty(), label="statistics", enforce_metadata=False
@@ -77,7 +76,8 @@ def to_dask_dataframe(
 class Part:
     """The rows of one partition.
 
-    The first and the last range of names have no limit, so that tensors which only the statistics have belong to one, too.
+    The first and the last range of names have no limit, so that tensors which only the statistics have belong to one,
+    too.
     """
 
     shipment: Shipment
@@ -92,7 +92,7 @@ class Part:
         if self.names is not None:
             return list(self.names)
         first, end = self.first_name, self.end_name
-        every = names_with_statistics(trial)
+        every = names_with_statistics(trial.reader)
         return [name for name in every if (first is None or first <= name) and (end is None or name < end)]
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
@@ -136,19 +136,22 @@ class Query:
 def _parts(
     trial: Trial, names: list[str] | None, steps: list[int] | None, mode: ModeKeys, by: str, rows: int
 ) -> list[Part]:
-    known = names if names is not None else trial._names(None, mode)
+    known = names if names is not None else trial.reader.names(None, mode)
     every = sorted(steps) if steps is not None else trial.steps(mode, show_incomplete_steps=True)
     chosen = None if names is None else tuple(names)
     if by == "steps":
         groups = _groups(every, rows, len(known))
-        return [Part(pack(trial, names, _needed(trial, known, group, mode)), chosen, tuple(group)) for group in groups]
+        return [
+            Part(pack(trial.reader, names, _needed(trial, known, group, mode)), chosen, tuple(group))
+            for group in groups
+        ]
     at = None if steps is None else tuple(every)
     groups = _groups(known, rows, len(every))
     if names is not None:
-        return [Part(pack(trial, group), tuple(group), at) for group in groups]
+        return [Part(pack(trial.reader, group), tuple(group), at) for group in groups]
     limits = [None, *(group[0] for group in groups[1:]), None]
     ranges = zip(groups, pairwise(limits), strict=True)
-    return [Part(pack(trial, group), None, at, first, end) for group, (first, end) in ranges]
+    return [Part(pack(trial.reader, group), None, at, first, end) for group, (first, end) in ranges]
 
 
 def _needed(trial: Trial, names: Sequence[str], steps: Sequence[int], mode: ModeKeys) -> list[int]:
@@ -156,8 +159,8 @@ def _needed(trial: Trial, names: Sequence[str], steps: Sequence[int], mode: Mode
 
     They include the steps before, for the change since then.
     """
-    found = [step for step in (trial._global_step(mode, step) for step in steps) if step is not None]
-    return sorted({*found, *steps_before(trial._run.index, names, found)})
+    found = [step for step in (trial.reader.global_step(mode, step) for step in steps) if step is not None]
+    return sorted({*found, *steps_before(trial.reader.index, names, found)})
 
 
 def _groups(items: Sequence[Any], rows: int, each: int) -> list[Sequence[Any]]:

@@ -96,7 +96,7 @@ class Values:
     def _wholes(self, tensor: Tensor, steps: list[int], rows: slice) -> Sequence[NDArray[Any]] | NDArray[Any]:
         """Read values in one pass."""
         wanted = [(self.name, step, self.worker) for step in steps]
-        values, failed = tensor.trial._run.values(wanted)
+        values, failed = tensor.trial.reader.values(wanted)
         if isinstance(values, np.ndarray) and not failed and values.dtype == self.dtype:
             if values.shape[1:] != self.shape[1:]:
                 self._check(values[0], steps[0])
@@ -154,34 +154,34 @@ def kept_steps(tensor: Tensor, steps: Sequence[int] | None, mode: ModeKeys, work
 
     These are the given steps of a mode, or all complete steps that have a value.
     """
-    trial = tensor.trial
     if steps is not None:
-        return [tensor._resolver.global_step(step, mode, worker) for step in steps]
-    found = [trial._global_step(mode, step) for step in tensor._steps(mode)]
+        return [tensor.global_step(step, mode, worker) for step in steps]
+    reader = tensor.trial.reader
+    found = [reader.global_step(mode, step) for step in reader.complete_steps_of(tensor.name, mode)]
     return [step for step in found if step is not None and _has_value(tensor, step, worker)]
 
 
 def _has_value(tensor: Tensor, step: int, worker: str | None) -> bool:
-    return tensor._index.find(tensor.name, step, worker) is not None
+    return tensor.trial.reader.index.find(tensor.name, step, worker) is not None
 
 
 def signature(tensor: Tensor, steps: Sequence[int], worker: str | None) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Return dtype and shape of the values at some global steps.
 
-    Reads the header of one record of each length, since records of equal shape have nearly equal lengths, and raises if two
-    differ. What headers of other records say is compared when they are read.
+    Reads the header of one record of each length, since records of equal shape have nearly equal lengths, and raises if
+    two differ. What headers of other records say is compared when they are read.
     """
     if not steps:
         raise SMDebugValueError(f"tensor {shown(tensor.name)} has no value at any of the selected complete steps")
     by_length: dict[int, int] = {}
     for step in steps:
-        place = tensor._index.find(tensor.name, step, worker)
+        place = tensor.trial.reader.index.find(tensor.name, step, worker)
         if place is None:
             tensor.value(step, worker=worker)  # raises with the reason
         by_length.setdefault(getattr(place, "length", 0), step)
-    known = tensor._signature(steps[0], worker)
+    known = tensor.signature(steps[0], worker)
     for step in dict.fromkeys([*list(by_length.values())[:_HEADS], steps[-1]]):
-        found = tensor._signature(step, worker)
+        found = tensor.signature(step, worker)
         if found != known:
             raise differs(tensor.name, step, *found, *known, f"step {steps[0]}")
     return known
@@ -214,7 +214,7 @@ class Times:
 
     def __getitem__(self, index: Any) -> NDArray[np.float64]:
         chosen = np.arange(len(self.records))[index]
-        run = self.shipment.open()._run
+        run = self.shipment.open().reader
         times = np.full(np.size(chosen), np.nan)
         ranges = []
         for at, record in enumerate(np.atleast_1d(chosen).tolist()):

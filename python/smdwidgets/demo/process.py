@@ -28,8 +28,8 @@ class TrainingProcess:
         # The training deletes an earlier run once it has started. Until then, that run's steps are not its first steps.
         self._earlier = self._saved_steps()
         command = [sys.executable, "-m", "smdwidgets.demo.training", directory, "--seconds", str(seconds)]
-        # In a separate process group, the training does not receive Ctrl-C; closing its standard input stops it. If this
-        # process is killed, the operating system closes the pipe.
+        # In a separate process group, the training does not receive Ctrl-C; closing its standard input stops it. If
+        # this process is killed, the operating system closes the pipe.
         own_group: dict[str, Any] = {"process_group": 0}
         if sys.platform == "win32":
             own_group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}

@@ -1,8 +1,8 @@
 """Where sweeps run: in this process, in a pool of processes, or on a Dask cluster.
 
-A sweep is cut into tasks. An executor calls one function for each task and yields the results in the order of completion. The
-number of a task is its identity: a task that is repeated after its worker was lost has one result. This package knows neither
-runs nor tensors.
+A sweep is cut into tasks. An executor calls one function for each task and yields the results in the order of
+completion. The number of a task is its identity: a task that is repeated after its worker was lost has one result. This
+package knows neither runs nor tensors.
 
 :func:`use` selects a cluster for all following calls, the parameter ``client=`` of a function for one call.
 """

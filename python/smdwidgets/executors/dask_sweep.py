@@ -1,7 +1,8 @@
 """The tasks of one sweep on the workers of a Dask cluster.
 
-All waiting is done by coroutines on the loop of the client. Each puts what it got into one queue, which the caller's thread reads
-with a time limit, so that Ctrl-C and the caller's cancellation are noticed while a worker or the scheduler does not respond.
+All waiting is done by coroutines on the loop of the client. Each puts what it got into one queue, which the caller's
+thread reads with a time limit, so that Ctrl-C and the caller's cancellation are noticed while a worker or the scheduler
+does not respond.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from smdwidgets import _core
 from smdwidgets.executors.calls import dumps
 from smdwidgets.executors.protocol import Task
 
-#: What a task evaluates. The scheduler unpickles tasks, too, and need not have the package; a worker compares the versions before it
-#: unpickles the call.
+#: What a task evaluates. The scheduler unpickles tasks, too, and need not have the package; a worker compares the
+#: versions before it unpickles the call.
 _RUN = "__import__('importlib').import_module('smdwidgets.executors.task').run_task(version, content)"
-#: Tasks that are submitted ahead for each thread of the workers. They take about one second each, and an adaptive cluster ends
-#: workers that have less than five seconds of work.
+#: Tasks that are submitted ahead for each thread of the workers. They take about one second each, and an adaptive
+#: cluster ends workers that have less than five seconds of work.
 AHEAD = 16
 #: How often a task that raised is repeated.
 RETRIES = 3

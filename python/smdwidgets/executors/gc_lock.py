@@ -1,8 +1,8 @@
 """A cure for a deadlock of Python before 3.11.8 and 3.12.1, in workers of Dask.
 
-Dask's profiler calls `sys._current_frames`, which holds a lock of the interpreter. If the garbage collector runs in it, it calls
-back Dask, which can give up the GIL; a thread of the core that detaches from Python then waits for the lock and keeps the GIL.
-Later versions of Python do not collect garbage in this call.
+Dask's profiler calls `sys._current_frames`, which holds a lock of the interpreter. If the garbage collector runs in it,
+it calls back Dask, which can give up the GIL; a thread of the core that detaches from Python then waits for the lock
+and keeps the GIL. Later versions of Python do not collect garbage in this call.
 """
 
 from __future__ import annotations

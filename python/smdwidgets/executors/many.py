@@ -23,8 +23,8 @@ def call_many(
     Args:
         function: called with each tuple of arguments and ``cancel``.
         calls: the arguments.
-        client: a client or an executor; None: that of :func:`smdwidgets.use`, else processes of this machine. One call without
-            a client runs in this process.
+        client: a client or an executor; None: that of :func:`smdwidgets.use`, else processes of this machine. One call
+            without a client runs in this process.
         progress: called with the number of finished calls and their total.
     """
     executor = executor_of(client) or current()

@@ -1,7 +1,7 @@
 """Executor over processes of this machine.
 
-The processes are started as ``python -m smdwidgets.executors.worker`` and not by multiprocessing, which imports the script of
-the caller in each of them. So notebooks and scripts need no ``if __name__ == "__main__"``.
+The processes are started as ``python -m smdwidgets.executors.worker`` and not by multiprocessing, which imports the
+script of the caller in each of them. So notebooks and scripts need no ``if __name__ == "__main__"``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ RETRIES = 3
 _POLL = 0.1
 
 
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # on Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class ProcessExecutor:
     """Runs tasks in processes of this machine, which end with the sweep.
 
@@ -39,12 +46,12 @@ class ProcessExecutor:
     def __init__(self, processes: int | None = None) -> None:
         if processes is not None and processes < 1:
             raise ValueError(f"processes must be >= 1 or None, got {processes}")
-        self._slots = processes or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        self._slots = _cores() if processes is None else processes
 
     @property
     def slots(self) -> int:
         """Number of processes."""
-        return self._slots or 1
+        return self._slots
 
     @property
     def workers(self) -> int:

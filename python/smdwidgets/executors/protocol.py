@@ -17,8 +17,9 @@ class Task(NamedTuple):
 class Executor(Protocol):
     """Calls a function for many tasks.
 
-    The function is importable on every worker. It is called as ``function(*task.arguments, cancel=cancel)``, where ``cancel``
-    is a :class:`smdwidgets._core.Cancel` that is set when the caller gives up. It is pure: a task may be repeated.
+    The function is importable on every worker. It is called as ``function(*task.arguments, cancel=cancel)``, where
+    ``cancel`` is a :class:`smdwidgets._core.Cancel` that is set when the caller gives up. It is pure: a task may be
+    repeated.
     """
 
     @property

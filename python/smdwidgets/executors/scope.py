@@ -1,7 +1,7 @@
 """The executor of one call.
 
-A task reads in its own process. A worker of Dask can be a thread of the process that called :func:`smdwidgets.use`; a task there
-that used the cluster would wait for tasks that wait for its thread.
+A task reads in its own process. A worker of Dask can be a thread of the process that called :func:`smdwidgets.use`; a
+task there that used the cluster would wait for tasks that wait for its thread.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ _of_client: weakref.WeakKeyDictionary[Any, DaskExecutor] = weakref.WeakKeyDictio
 class use:  # noqa: N801 - it is called like a function
     """Run the following sweeps on a cluster.
 
-    It takes effect at once, for all threads, until another call; ``smdwidgets.use(None)`` returns to this process. As a context
-    manager it takes effect until the end of the block.
+    It takes effect at once, for all threads, until another call; ``smdwidgets.use(None)`` returns to this process. As a
+    context manager it takes effect until the end of the block.
 
     Args:
         client: a ``distributed.Client``, another executor, or None.

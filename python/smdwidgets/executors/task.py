@@ -38,8 +38,8 @@ def run_task(version: str, content: bytes) -> Any:
 def _cancellation() -> Iterator[_core.Cancel]:
     """A flag that is set when nobody wants the result of this thread's task any more.
 
-    The scheduler tells the worker when a client cancels a task, is closed, or is lost. Dask drops tasks that wait, and marks
-    those that run. No message is needed for each poll.
+    The scheduler tells the worker when a client cancels a task, is closed, or is lost. Dask drops tasks that wait, and
+    marks those that run. No message is needed for each poll.
     """
     import distributed
 
@@ -65,7 +65,8 @@ def _cancellation() -> Iterator[_core.Cancel]:
 def _ignore_interrupts() -> None:
     """Ignore Ctrl-C in this worker process, which its nanny ends when it should end.
 
-    Ctrl-C in a terminal or a notebook reaches the workers of a LocalCluster, too. They would end, and would not be started again.
+    Ctrl-C in a terminal or a notebook reaches the workers of a LocalCluster, too. They would end, and would not be
+    started again.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -105,7 +105,7 @@ def export(
     at = global_steps(trial, selection)
     if not at:
         raise SMDebugValueError(
-            f"no saved step of run {shown(trial.name)} matches mode={selection.mode.name} and the given steps"
+            f"no saved step of run {shown(trial.name)} matches mode={selection.mode.name} and the given steps{_span(trial)}"
         )
     failed: list[Failure] = []
     written, seen, stepped = 0, set[str](), set[int]()
@@ -127,6 +127,11 @@ def export(
             path.stat().st_size for path in ([partial] if partial.is_file() else partial.rglob("*")) if path.is_file()
         )
     return Exported(target, to, written, len(seen), len(stepped), size, failed)
+
+
+def _span(trial: Trial) -> str:
+    saved = trial.steps(show_incomplete_steps=True)
+    return f"; its steps are {saved[0]:,} to {saved[-1]:,}" if saved else ""
 
 
 def _check_target(target: Path, to: str, *, force: bool) -> None:

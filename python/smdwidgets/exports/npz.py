@@ -1,8 +1,8 @@
 """NumPy ``.npz`` export: one array per record, and an index of the records.
 
 ``numpy.load`` opens the archive without pickle. Members are named ``<tensor>/<step>.<worker>``, with the step in twelve
-digits. Characters that are not portable in file names are percent-encoded. ``index.jsonl`` has one JSON line per record,
-with the original names.
+digits. Characters that are not portable in file names are percent-encoded. ``index.jsonl`` has one JSON line per
+record, with the original names.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ class MissingPyarrow(SMDebugError, ImportError):
 class ParquetWriter:
     """Append batches as row groups.
 
-    Columns: step, mode, mode_step, worker, tensor, dtype, shape, values (the elements in C order, as float64), text (values
-    that float64 cannot represent: strings, complex numbers, integers beyond 2**53), reductions (saved in place of a value), wall_time (seconds since 1970).
+    Columns: step, mode, mode_step, worker, tensor, dtype, shape, values (the elements in C order, as float64), text
+    (values that float64 cannot represent: strings, complex numbers, integers beyond 2**53), reductions (saved in place
+    of a value), wall_time (seconds since 1970).
     """
 
     def __init__(self, path: Path) -> None:

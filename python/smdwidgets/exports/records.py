@@ -15,9 +15,10 @@ from smdwidgets.exceptions import InvalidWorker, SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.storage import LocalStorage
 from smdwidgets.trials.columns import Failure
-from smdwidgets.trials.local import LocalTrial
+from smdwidgets.trials.matching import matching_names
 from smdwidgets.trials.run import Row
-from smdwidgets.trials.sharded_run import ASSEMBLED
+from smdwidgets.trials.shards import ASSEMBLED
+from smdwidgets.trials.smdebug.local import LocalTrial
 from smdwidgets.trials.trial import Trial
 
 #: Maximum size of a batch; a larger value is read alone.
@@ -67,13 +68,9 @@ class Selection:
         workers: str | Sequence[str] | None,
     ) -> Selection:
         """Resolve the arguments of an export for a run."""
-        names = trial.tensor_names(mode=mode, regex=tensors)
+        names = matching_names(trial, tensors, mode)
         if not names:
-            raise SMDebugValueError(
-                f"run {shown(trial.name)} has no tensors yet"
-                if not tensors
-                else f"no tensor of run {shown(trial.name)} matches {shown(tensors)}; Trial.tensor_names() lists all"
-            )
+            raise SMDebugValueError(f"run {shown(trial.name)} has no tensors yet")
         chosen = None if workers is None else frozenset([workers] if isinstance(workers, str) else workers)
         there = trial.workers()
         for worker in sorted(chosen or ()):
@@ -85,8 +82,8 @@ class Selection:
 
 def global_steps(trial: Trial, selection: Selection) -> list[int]:
     """Return the selected global steps in ascending order."""
-    index = trial._run.index
-    trial._run.load()
+    index = trial.reader.index
+    trial.reader.load()
     steps = index.steps(selection.mode.value)
     if selection.steps is None:
         return steps
@@ -100,8 +97,8 @@ def records(trial: Trial, steps: Iterable[int], selection: Selection, failed: li
 
     Records that cannot be read are appended to ``failed``.
     """
-    run = trial._run
-    index = run.index
+    reader = trial.reader
+    index = reader.index
     times = _Times(trial)
     batch: list[Row] = []
     size = 0
@@ -111,7 +108,7 @@ def records(trial: Trial, steps: Iterable[int], selection: Selection, failed: li
                 continue
             workers: list[str | None] = list(index.workers_of(name, step))
             places = [index.find(name, step, worker) for worker in workers]
-            if selection.workers is None and run.is_sharded(name, step):
+            if selection.workers is None and reader.is_sharded(name, step):
                 workers, lengths = [None], [sum(int(place.length) for place in places if place is not None)]
             else:
                 lengths = [0 if place is None else int(getattr(place, "length", _UNKNOWN)) for place in places]
@@ -128,8 +125,8 @@ def records(trial: Trial, steps: Iterable[int], selection: Selection, failed: li
 
 
 def _read(trial: Trial, rows: list[Row], failed: list[Failure], times: _Times) -> list[Record]:
-    index = trial._run.index
-    values, errors = trial._run.values(rows)
+    index = trial.reader.index
+    values, errors = trial.reader.values(rows)
     bad = dict(errors)
     found = []
     for at, (name, step, worker) in enumerate(rows):
@@ -173,7 +170,7 @@ def _saved(trial: Trial, name: str, step: int, worker: str | None) -> dict[str, 
     Keys are the column names of :meth:`Trial.reductions`.
     """
     tensor = trial.tensor(name)
-    stored = trial._run.index.stored_reductions(name, step, worker)
+    stored = trial.reader.index.stored_reductions(name, step, worker)
     return {
         f"abs_{op}" if absolute else op: float(tensor.reduction_value(step, op, worker=worker, abs=absolute))
         for op, absolute, _ in stored

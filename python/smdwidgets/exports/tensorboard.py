@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.exports.names import file_name
 from smdwidgets.exports.records import Record
-from smdwidgets.hooks.tensorboard import TensorBoardExport
+from smdwidgets.hooks.writing.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys
 
 
@@ -20,8 +20,8 @@ class TensorBoardWriter:
     """Write one TensorBoard log per mode.
 
     Logs are in ``<folder>/<MODE>/``, or in ``<folder>/<worker>/<MODE>/`` for several workers. Tensors with one element
-    become scalars, larger tensors become histograms, strings become text. TensorBoard stores scalars as float32. Complex
-    numbers are written as magnitudes. Reductions that were saved in place of a value become scalars named
+    become scalars, larger tensors become histograms, strings become text. TensorBoard stores scalars as float32.
+    Complex numbers are written as magnitudes. Reductions that were saved in place of a value become scalars named
     ``<tensor>/<reduction>``. Steps are mode steps.
     """
 

@@ -38,7 +38,8 @@ def saved(view: TensorView, step: int) -> Saved:
 def difference(a: Saved, b: Saved, want: dict[str, Any], about: dict[str, Any]) -> bytes:
     """Pack ``a - b``.
 
-    The packet has statistics, a histogram, a pooled image and the cells that changed most. ``about`` names both places, as requested.
+    The packet has statistics, a histogram, a pooled image and the cells that changed most. ``about`` names both places,
+    as requested.
     """
     found = Difference(a, b)
     value = found.value()
@@ -96,8 +97,8 @@ def lives(
 ) -> Iterator[tuple[bytes, int]]:
     """Yield packets with the values of cells, and the number of steps done.
 
-    The steps are read in this order. Whole records are read, so that their checksums are verified. A step without a numeric value that has all the cells is
-    left out.
+    The steps are read in this order. Whole records are read, so that their checksums are verified. A step without a
+    numeric value that has all the cells is left out.
     """
     steps: list[int] = []
     numbers: list[NDArray[np.float64]] = []

@@ -43,8 +43,8 @@ class SharedEdges:
 class Bins:
     """Histogram bins shared by all steps of some tensors.
 
-    The edges are computed on first use, and recomputed when values outgrow them. Each computation has an edition number;
-    a client that shows an older edition must redraw all steps.
+    The edges are computed on first use, and recomputed when values outgrow them. Each computation has an edition
+    number; a client that shows an older edition must redraw all steps.
     """
 
     def __init__(self, views: Sequence[TensorView], scale: str, bins: int) -> None:

@@ -33,8 +33,8 @@ _PIECE = 1 << 17
 class HistogramWanted:
     """Histogram options.
 
-    ``scale`` is linear, log (of magnitudes) or symlog. ``edges`` are shared by all steps or computed per step. ``over`` names
-    (run, worker, tensor) whose values the shared edges cover; an empty tensor is that of the frames.
+    ``scale`` is linear, log (of magnitudes) or symlog. ``edges`` are shared by all steps or computed per step. ``over``
+    names (run, worker, tensor) whose values the shared edges cover; an empty tensor is that of the frames.
     """
 
     scale: str = "linear"
@@ -148,8 +148,8 @@ def make_frame(
 def even_sample(value: NDArray[Any]) -> NDArray[Any]:
     """Return an even sample of a large value; a small value is returned whole.
 
-    The sample is large enough for percentiles that are right to less than one. The stride is a prime that divides no axis,
-    so that no row or column is sampled more often than others.
+    The sample is large enough for percentiles that are right to less than one. The stride is a prime that divides no
+    axis, so that no row or column is sampled more often than others.
 
     >>> even_sample(np.zeros((4096, 4096), np.float32)).shape
     (65281,)

@@ -97,7 +97,8 @@ def rebin(
 ) -> tuple[NDArray[np.uint32], float, float]:
     """Rebin buckets, or their magnitudes, to other edges; also count values outside.
 
-    Values are assumed to be distributed evenly within a bucket. Returns the counts, the count below and the count above.
+    Values are assumed to be distributed evenly within a bucket. Returns the counts, the count below and the count
+    above.
 
     >>> rebin(np.array([[0.0, 2.0, 4.0], [2.0, 4.0, 8.0]]), np.array([0.0, 1.0, 2.0, 3.0]))
     (array([2, 2, 4], dtype=uint32), 0.0, 4.0)

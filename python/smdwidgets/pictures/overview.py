@@ -102,7 +102,7 @@ def status_of(trial: Trial) -> str:
     """
     if trial.loaded_all_steps:
         return "ended"
-    silence = trial._run.silence()
+    silence = trial.reader.silence()
     return "running" if silence is None or silence < STALLED_AFTER else "stalled"
 
 
@@ -133,19 +133,8 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
         if not first and not new_steps and not new_names and unchanged:
             return []
         modes = [(trial.mode_modestep(step), step) for step in new_steps]
-        head: dict[str, Any] = {
-            "kind": "catalog",
-            "run": sent.run,
-            "name": trial.name,
-            "path": str(trial.path),
-            "status": status,
-            "message": message,
-            "workers": trial.workers(),
-            "last_write": None,
-            "restarted_at": trial.restarted_at,
-            "colour": sent.colour,
-        }
-        sent.workers = head["workers"]
+        sent.workers = trial.workers()
+        head = _head(trial, sent, status, message)
         # A new launch brings new names, or hides values, which changes the message.
         facts = run_facts(trial) if first or new_names or sent.status[1] != message else {}
         collections = collection_members(trial, [*sent.names, *new_names], len(sent.names)) if new_names else {}
@@ -195,22 +184,22 @@ def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> 
     if sent.status == (status, message):
         return []
     sent.status = (status, message)
-    head = {
+    return [pack({**_head(trial, sent, status, message[:2000]), "append": True, "tensors": [], "collections": {}})]
+
+
+def _head(trial: Trial, sent: SentState, status: str, message: str) -> dict[str, Any]:
+    return {
         "kind": "catalog",
         "run": sent.run,
         "name": trial.name,
         "path": str(trial.path),
         "status": status,
-        "message": message[:2000],
+        "message": message,
         "workers": sent.workers,
         "last_write": None,
         "restarted_at": trial.restarted_at,
         "colour": sent.colour,
-        "append": True,
-        "tensors": [],
-        "collections": {},
     }
-    return [pack(head)]
 
 
 def _incidents(trial: Trial, known: list[dict[str, Any]]) -> list[dict[str, Any]]:

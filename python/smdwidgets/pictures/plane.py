@@ -25,11 +25,13 @@ class ImageWanted:
     def resolve(self, shape: Sequence[int], image: bool = False) -> tuple[list[int], list[int]]:
         """Return the axes and full index to show for a tensor of this shape.
 
-        Requested axes that do not fit the shape are replaced with the last two, or for an ``image`` with its height and width.
-        Indices are clamped to the shape.
+        Requested axes that do not fit the shape are replaced with the last two, or for an ``image`` with its height and
+        width. Indices are clamped to the shape.
 
-        >>> ImageWanted().resolve((8, 3, 5)), ImageWanted((2, 0), (0, 9, 0)).resolve((8, 3, 5)), ImageWanted().resolve((4,))
-        (([1, 2], [0, 0, 0]), ([2, 0], [0, 2, 0]), ([0], [0]))
+        >>> ImageWanted().resolve((8, 3, 5)), ImageWanted().resolve((4,))
+        (([1, 2], [0, 0, 0]), ([0], [0]))
+        >>> ImageWanted((2, 0), (0, 9, 0)).resolve((8, 3, 5))
+        ([2, 0], [0, 2, 0])
         """
         rank = len(shape)
         shown = min(2, rank)
@@ -43,7 +45,8 @@ class ImageWanted:
 class Plane:
     """A pooled image of a plane.
 
-    ``codes`` are palette codes: 0 to 252 from low to high, then -inf, +inf, NaN. For pictures they are RGBA, without limits.
+    ``codes`` are palette codes: 0 to 252 from low to high, then -inf, +inf, NaN. For pictures they are RGBA, without
+    limits.
     """
 
     codes: NDArray[np.uint8]
@@ -76,8 +79,8 @@ def plane_of(
 ) -> Plane:
     """Render a plane of a value as a pooled image.
 
-    ``cells`` is a maximum number of cells (the aspect ratio is kept) or a maximum (height, width). With ``image``, the plane
-    of height and width is rendered in RGBA.
+    ``cells`` is a maximum number of cells (the aspect ratio is kept) or a maximum (height, width). With ``image``, the
+    plane of height and width is rendered in RGBA.
     """
     image = image and is_image(value.shape)
     axes, fixed = wanted.resolve(value.shape, image)

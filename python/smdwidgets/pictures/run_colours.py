@@ -24,8 +24,8 @@ class RunColours:
     def of(self, paths: Sequence[str]) -> list[int]:
         """Return the number of a colour for each run of a widget.
 
-        Runs that are compared have different colours, as long as there are enough of them. A single run without a colour
-        gets the first one, which is not kept.
+        Runs that are compared have different colours, as long as there are enough of them. A single run without a
+        colour gets the first one, which is not kept.
         """
         with self._lock:
             if len(paths) == 1:

@@ -8,8 +8,8 @@ import math
 from typing import Any
 
 from smdwidgets._text import visible
-from smdwidgets.trials.sources import SourceTrial
-from smdwidgets.trials.tensorboard import TensorBoardTrial
+from smdwidgets.trials.sources.trial import SourceTrial
+from smdwidgets.trials.tensorboard.trial import TensorBoardTrial
 from smdwidgets.trials.trial import Trial
 
 logger = logging.getLogger("smdwidgets.widgets")

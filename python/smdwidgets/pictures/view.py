@@ -42,7 +42,7 @@ class TensorView:
     @cached_property
     def kind(self) -> str:
         """The kind recorded in a log, such as ``image``; empty for a plain tensor."""
-        return self.trial._run.kind_of(self.name)
+        return self.trial.reader.kind_of(self.name)
 
     def steps(self) -> list[int]:
         """Return the global steps that a browser can show, including incomplete ones."""
@@ -82,7 +82,7 @@ class TensorView:
     def course(self, superseded: bool = False) -> Course:
         """Return when the values were written; empty if the run does not record it."""
         with no_refresh(self.trial):
-            return self.trial._run.course(self.name, self.worker or None, superseded)
+            return self.trial.reader.course(self.name, self.worker or None, superseded)
 
     def workers(self) -> list[str]:
         """Return the workers that saved the tensor at its latest step."""

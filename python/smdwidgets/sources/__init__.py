@@ -1,7 +1,7 @@
 """Formats of other programs: tables, trainer states, stores, checkpoints.
 
-A format is one module with a :class:`Format`, which finds its files in a directory, and a :class:`Source`, which reads the files
-of one run. ``docs/sources.md`` has an example of a format of another package.
+A format is one module with a :class:`Format`, which finds its files in a directory, and a :class:`Source`, which reads
+the files of one run. ``docs/sources.md`` has an example of a format of another package.
 """
 
 from smdwidgets.sources.registry import files_in, formats, open_source, register

@@ -23,7 +23,8 @@ _OTHER: Final = re.compile(r"(?i)(optimizer|optim_states|scheduler|scaler|rng_st
 def step_of_name(name: str) -> int | None:
     """Return the step in the name of a file or directory, or None.
 
-    >>> [step_of_name(name) for name in ("checkpoint-500", "epoch=3-step=96", "epoch_7", "model-20", "model-00001-of-00003", "best")]
+    >>> names = "checkpoint-500", "epoch=3-step=96", "epoch_7", "model-20", "model-00001-of-00003", "best"
+    >>> [step_of_name(name) for name in names]
     [500, 96, 7, 20, None, None]
     """
     name = _SHARD.sub("", name)

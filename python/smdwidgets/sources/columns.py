@@ -126,7 +126,8 @@ def _without_gaps(at: NDArray[np.int64], values: NDArray[np.float64]) -> Cells:
 
     In such a column numbers follow at least as many NaN. A loss that diverges stays NaN.
 
-    >>> [len(_without_gaps(np.arange(5), np.array(column))[0]) for column in ([np.nan, 1, np.nan, 2, np.nan], [1, 2, 3, np.nan, np.nan])]
+    >>> columns = np.array([[np.nan, 1, np.nan, 2, np.nan], [1, 2, 3, np.nan, np.nan]])
+    >>> [len(_without_gaps(np.arange(5), column)[0]) for column in columns]
     [2, 5]
     """
     numbers = np.flatnonzero(~np.isnan(values))

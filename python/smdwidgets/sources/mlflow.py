@@ -15,7 +15,7 @@ import numpy as np
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.columns import last_of_step
-from smdwidgets.sources.flat_yaml import flat_yaml, plain_value
+from smdwidgets.sources.settings import plain_value, read_settings
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import Tree
 
@@ -97,7 +97,7 @@ class MlflowFileSource(Source):
             self._versions[key] = version
             changed = True
             if key == self._meta:
-                self._about = flat_yaml(self._tree.head(key).decode("utf-8", "replace"))
+                self._about = read_settings(self._tree.head(key).decode("utf-8", "replace")).values
                 continue
             try:
                 self._scalars[name] = self._read(key, version[0])

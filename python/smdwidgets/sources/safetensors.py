@@ -88,7 +88,8 @@ def _is_safetensors(head: bytes) -> bool:
 def read_header(tree: Tree, key: str) -> list[HeaderEntry]:
     """Return the tensors of a file, by their offset.
 
-    Every claim of the header is checked against the file. Raises :class:`~smdwidgets.exceptions.DataError` with file and offset.
+    Every claim of the header is checked against the file. Raises :class:`~smdwidgets.exceptions.DataError` with file
+    and offset.
     """
     path = tree.path(key)
 

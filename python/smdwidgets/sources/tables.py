@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from smdwidgets._names import words_of
 from smdwidgets._text import visible
 from smdwidgets.exceptions import RunIOError
+from smdwidgets.naming.scalars import ROLE_WORDS, Role, describe
 from smdwidgets.sources.columns import Cells, GrowingColumns, cells_of, cells_of_rows, scalars_of
-from smdwidgets.sources.flat_yaml import flat_yaml
 from smdwidgets.sources.layout import Layout, distinct, json_row, layout_of, quoting_of, split, step_column
+from smdwidgets.sources.settings import Settings, read_settings
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import HEAD, Tree
 
@@ -27,10 +27,6 @@ _SUFFIXES: Final = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".txt"
 _SETTINGS: Final = ("hparams.yaml", "params.yaml", "args.yaml")
 #: DVCLive writes each metric to a separate file below this directory.
 _ONE_METRIC_EACH: Final = "plots/metrics/"
-#: Names of tables whose columns need the table's name, since another table has the same columns.
-_ROLES: Final = frozenset(
-    ["train", "training", "val", "valid", "validation", "eval", "evaluation", "test", "dev", "predict"]
-)
 #: Columns that are read of one table.
 MOST_COLUMNS: Final = 10_000
 #: Bytes of a first line.
@@ -73,7 +69,7 @@ def _place(key: str) -> tuple[str, str]:
         return folder.lstrip("/"), below.rpartition("/")[0] + ("/" if "/" in below else "")
     run, _, name = key.rpartition("/")
     stem = name.partition(".")[0]
-    return run, f"{stem}/" if stem.lower() in _ROLES else ""
+    return run, f"{stem}/" if stem.lower() in ROLE_WORDS else ""
 
 
 def _is_table(tree: Tree, key: str) -> bool:
@@ -111,7 +107,7 @@ class TableSource(Source):
         for table in self._tables:
             columns = table.scalars()
             prefix = _place(table.key)[1]
-            if prefix and any(not _ROLES.isdisjoint(words_of(name)) for name in columns):
+            if prefix and any(describe(name).role is not Role.NONE for name in columns):
                 prefix = ""  # the columns tell themselves what they were measured on
             for name, scalars in columns.items():
                 own = prefix + name
@@ -120,10 +116,11 @@ class TableSource(Source):
 
     def hparams(self) -> Mapping[str, Any]:
         """Return the settings in a file beside the table."""
-        found: dict[str, Any] = {}
-        for key in self._settings:
-            found |= flat_yaml(self._tree.head(key).decode("utf-8", "replace"))
-        return found
+        settings = [self._read_settings(key) for key in self._settings]
+        return {name: value for file in settings for name, value in file.values.items()}
+
+    def _read_settings(self, key: str) -> Settings:
+        return read_settings(self._tree.head(key).decode("utf-8", "replace"))
 
     def age(self) -> float | None:
         """Return the seconds since the last write."""
@@ -134,8 +131,10 @@ class TableSource(Source):
         return [(table.key, message) for table in self._tables for message in table.problems]
 
     def unsupported(self) -> Sequence[tuple[str, str]]:
-        """Return the tables that are not read, or not all of them."""
-        return [(table.key, message) for table in self._tables for message in table.unsupported]
+        """Return the tables and settings that are not read, or not all of them."""
+        tables = [(table.key, message) for table in self._tables for message in table.unsupported]
+        notes = [(key, self._read_settings(key).note) for key in self._settings]
+        return [*tables, *((key, f"{self._tree.path(key)}: {note}") for key, note in notes if note)]
 
 
 class _Table:

@@ -1,8 +1,8 @@
 """Read the pickle of a PyTorch checkpoint without executing it.
 
-The few opcodes that ``torch.save`` writes for tensors in plain containers are interpreted. Nothing is imported, no object is
-created but containers, numbers and descriptions of tensors. Anything else is refused, as ``torch.load(weights_only=True)``
-refuses it.
+The few opcodes that ``torch.save`` writes for tensors in plain containers are interpreted. Nothing is imported, no
+object is created but containers, numbers and descriptions of tensors. Anything else is refused, as
+``torch.load(weights_only=True)`` refuses it.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ class Archive:
 def read_checkpoint(tree: Tree, key: str) -> tuple[list[StoredTensor], int | None]:
     """Return the tensors of a checkpoint, at step 0, and its step, if it has one.
 
-    Raises :class:`~smdwidgets.exceptions.DataError`, with the path and the reason, for a checkpoint that holds anything that
-    weights do not need.
+    Raises :class:`~smdwidgets.exceptions.DataError`, with the path and the reason, for a checkpoint that holds anything
+    that weights do not need.
     """
     if tree.head(key, len(_LEGACY)).startswith(_LEGACY):
         raise UnsupportedDataError(

@@ -69,8 +69,8 @@ def _is_of_hook(entries: Iterable[os.DirEntry[str]]) -> bool:
 class Tree:
     """The files below a directory, or one file.
 
-    Keys are paths relative to the directory, with slashes. Hidden directories are ignored, as are pipes and devices, which
-    could block a reader. So are the directories of hooks below it, whose logs are no tables of a training.
+    Keys are paths relative to the directory, with slashes. Hidden directories are ignored, as are pipes and devices,
+    which could block a reader. So are the directories of hooks below it, whose logs are no tables of a training.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -56,8 +56,8 @@ def is_address(text: str | os.PathLike[str]) -> bool:
 class Address:
     """A prefix of a bucket.
 
-    ``kind`` is ``s3``, ``gs``, ``az``, ``https`` or ``http``. ``bucket`` is the bucket, container or host, and ``account``
-    the storage account in a URL of Azure.
+    ``kind`` is ``s3``, ``gs``, ``az``, ``https`` or ``http``. ``bucket`` is the bucket, container or host, and
+    ``account`` the storage account in a URL of Azure.
 
     >>> Address("s3", "bucket", "jobs/mnist").url
     's3://bucket/jobs/mnist'

@@ -122,8 +122,9 @@ class MemoryCache:
 class DiskCache:
     """Cache of byte ranges in a directory, which processes may share.
 
-    Files may be deleted at any time. They are written atomically and start with a checksum, so damaged files are ignored.
-    Each use updates the file's mtime; the least recently used files are deleted when the size exceeds ``limit``.
+    Files may be deleted at any time. They are written atomically and start with a checksum, so damaged files are
+    ignored. Each use updates the file's mtime; the least recently used files are deleted when the size exceeds
+    ``limit``.
     """
 
     _HEAD = 4

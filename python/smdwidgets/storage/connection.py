@@ -11,7 +11,6 @@ from smdwidgets import _core
 from smdwidgets._text import listed
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.storage.address import Address, parse
-from smdwidgets.storage.boto_client import BotoObjects
 from smdwidgets.storage.credentials import Access, aws, azure, google
 from smdwidgets.storage.objects import Objects
 from smdwidgets.storage.options import client_options, read_options
@@ -29,7 +28,6 @@ class Connection:
     Args:
         endpoint_url: URL of the server; by default from the environment, or the cloud's own.
         session: boto3 session for S3; by default boto3's default credential chain is used.
-        client: boto3 client for S3, used unchanged.
         concurrency: maximum number of concurrent requests. By default 16, or 64 while many small objects are read.
         cache_bytes: size limit of the memory cache.
         cache_dir: directory of the disk cache. Processes may share it, and it may be deleted at any time.
@@ -43,7 +41,6 @@ class Connection:
 
     endpoint_url: str | None = None
     session: boto3.Session | None = None
-    client: Any = None
     concurrency: int | None = None
     cache_bytes: int = DEFAULT_CACHE_BYTES
     cache_dir: str | PathLike[str] | None = None
@@ -54,44 +51,29 @@ class Connection:
     def storage(self, url: str) -> RemoteStorage:
         """Return the storage of the objects below a URL, such as ``s3://bucket/prefix``."""
         address = parse(url)
-        objects: Objects
+        access = self._access(address)
         in_region = None
-        if self.client is not None:
-            self._check_for_client(address)
-            objects = BotoObjects(self.client, address.bucket, self.concurrency or MOST_REQUESTS)
-            endpoint = self.client.meta.endpoint_url
-        else:
-            access = self._access(address)
-            endpoint = access.endpoint
-            objects = self._open(address, access)
-            if address.kind == "s3" and "aws_endpoint" not in access.options:
+        if address.kind == "s3" and "aws_endpoint" not in access.options:
 
-                def in_region(region: str) -> Objects:
-                    changed = Access(access.options | {"aws_region": region}, access.credentials, access.endpoint)
-                    return self._open(address, changed)
+            def in_region(region: str) -> Objects:
+                changed = Access(access.options | {"aws_region": region}, access.credentials, access.endpoint)
+                return self._open(address, changed)
 
         return RemoteStorage(
             address,
-            objects,
+            self._open(address, access),
             concurrency=self.concurrency,
             cache_bytes=self.cache_bytes,
             cache_dir=self.cache_dir,
-            endpoint=endpoint,
+            endpoint=access.endpoint,
             in_region=in_region,
             reduce=self._reduced,
         )
 
     def _reduced(self, url: str) -> tuple[Any, ...]:
-        settings = {each.name: getattr(self, each.name) for each in fields(self)}
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
         check_picklable(settings)
         return _reopened, (settings, url)
-
-    def _check_for_client(self, address: Address) -> None:
-        if address.kind != "s3":
-            raise SMDebugValueError(f"client= is a boto3 client, which is for S3 only, got {address.url}")
-        others = ("endpoint_url", "session", "anonymous", "requester_pays", "storage_options")
-        if given := [f"{name}=" for name in others if getattr(self, name)]:
-            raise SMDebugValueError(f"client= is used unchanged; {listed(given, 5)} cannot be given with it")
 
     def _access(self, address: Address) -> Access:
         given = dict(self.storage_options or {})
@@ -132,7 +114,7 @@ def _reopened(settings: dict[str, Any], url: str) -> RemoteStorage:
 
 
 #: Names of the settings, which are keyword arguments wherever runs are opened.
-SETTINGS = frozenset(each.name for each in fields(Connection))
+SETTINGS = frozenset(setting.name for setting in fields(Connection))
 
 
 def check_picklable(settings: Mapping[str, Any]) -> None:
@@ -144,12 +126,11 @@ def check_picklable(settings: Mapping[str, Any]) -> None:
     smdwidgets.exceptions.SMDebugError: cannot pickle a trial opened with secrets in storage_options (account_key); \
 give them in the environment or in a profile, or call create_trial in the other process
     """
-    for given in ("client", "session"):
-        if settings.get(given) is not None:
-            raise SMDebugError(
-                f"cannot pickle a trial opened with {given}=, because a boto3 {given} cannot be pickled; use "
-                "credentials from a profile or the environment, or call create_trial in the other process"
-            )
+    if settings.get("session") is not None:
+        raise SMDebugError(
+            "cannot pickle a trial opened with session=, because a boto3 session cannot be pickled; use credentials from a "
+            "profile or the environment, or call create_trial in the other process"
+        )
     names = [name for name in settings.get("storage_options") or {} if is_secret(name)]
     if names:
         raise SMDebugError(

@@ -12,8 +12,8 @@ from smdwidgets.storage.protocol import TOO_LARGE
 class StoreError(RunIOError):
     """A request to a store failed after retries.
 
-    ``code`` is the kind of the error: ``missing``, ``denied``, ``credentials``, ``expired``, ``changed``, ``range``, ``busy``,
-    ``fault``, ``connect``, ``timeout``, ``broken``, ``region`` or ``other``.
+    ``code`` is the kind of the error: ``missing``, ``denied``, ``credentials``, ``expired``, ``changed``, ``range``,
+    ``busy``, ``fault``, ``connect``, ``timeout``, ``broken``, ``region`` or ``other``.
     """
 
     def __init__(self, address: Address, key: str, code: str, advice: str, detail: str = "") -> None:

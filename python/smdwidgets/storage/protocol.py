@@ -27,8 +27,8 @@ class Storage(Protocol):
     """The files of one run.
 
     A key is a path relative to the run, with slashes: ``index/000000000/000000000005_worker_0.json``. All methods are
-    thread-safe. A missing file raises :class:`~smdwidgets.exceptions.RunFileMissing`, a FileNotFoundError; other failures
-    raise :class:`~smdwidgets.exceptions.RunIOError` with the key.
+    thread-safe. A missing file raises :class:`~smdwidgets.exceptions.RunFileMissing`, a FileNotFoundError; other
+    failures raise :class:`~smdwidgets.exceptions.RunIOError` with the key.
     """
 
     @property

@@ -177,7 +177,8 @@ class RemoteStorage:
     ) -> Iterator[Listed]:
         """Yield keys like :meth:`list`, with sizes and write times.
 
-        Keys with control characters are left out. A web server's listing may lack sizes and times. Each object for whose key ``measured`` returns True is then asked for.
+        Keys with control characters are left out. A web server's listing may lack sizes and times. Each object for
+        whose key ``measured`` returns True is then asked for.
         """
         below, after = self._full(prefix, is_prefix=True), self._full(start_after) if start_after else ""
         skip = len(self.address.below(""))
@@ -207,8 +208,8 @@ class RemoteStorage:
     def folder(self, folder: str) -> tuple[Sequence[str], Sequence[Listed]]:
         """Return the keys of the folders and the objects directly in a folder.
 
-        It is a key that ends with a slash, or empty for the prefix. The keys of the folders in it do not end with one. A folder of
-        up to 1,000 entries takes one request.
+        It is a key that ends with a slash, or empty for the prefix. The keys of the folders in it do not end with one.
+        A folder of up to 1,000 entries takes one request.
         """
         below, skip = self._full(folder, is_prefix=True), len(self.address.below(""))
         folders, entries = self._ask(lambda objects: objects.folder(below))

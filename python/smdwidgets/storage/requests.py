@@ -1,8 +1,7 @@
-"""Count requests and received bytes."""
+"""Numbers of requests and received bytes."""
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
 from smdwidgets._text import byte_size
@@ -49,25 +48,3 @@ class RequestCount:
             self.retries - earlier.retries,
             self.bytes - earlier.bytes,
         )
-
-
-class RequestCounter:
-    """Thread-safe counter of requests."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts = dict.fromkeys(("lists", "gets", "heads", "puts", "deletes", "retries", "bytes"), 0)
-
-    def add(self, what: str, n: int = 1) -> None:
-        """Add ``n`` to ``what``, a field of :class:`RequestCount`."""
-        with self._lock:
-            self._counts[what] += n
-
-    def reset_after_fork(self) -> None:
-        """Replace the lock, which another thread of the parent process may have held."""
-        self._lock = threading.Lock()
-
-    def now(self) -> RequestCount:
-        """Return the current counts."""
-        with self._lock:
-            return RequestCount(**self._counts)

@@ -1,7 +1,8 @@
 """Runs behind a plain web server, listed as HTML or in a file of the run.
 
-Servers list folders as pages of links: Apache, nginx, rclone, Python's ``http.server``. Where they do not, the run contains a
-file ``smdwidgets-files.txt`` with one key a line and, after tabs, its size and the time of its last write since the epoch.
+Servers list folders as pages of links: Apache, nginx, rclone, Python's ``http.server``. Where they do not, the run
+contains a file ``smdwidgets-files.txt`` with one key a line and, after tabs, its size and the time of its last write
+since the epoch.
 """
 
 from __future__ import annotations
@@ -138,7 +139,8 @@ class Links(HTMLParser):
     """The links of a page to files and folders that are directly in its folder.
 
     >>> links = Links("runs/mlp")
-    >>> links.feed('<a href="../">up</a> <a href="index/">index</a> <a href="a%20b.json">a b</a> <a href="?C=N">Name</a>')
+    >>> links.feed('<a href="../">up</a> <a href="index/">index</a>')
+    >>> links.feed('<a href="a%20b.json">a b</a> <a href="?C=N">Name</a>')
     >>> sorted(links.entries)
     [('runs/mlp/a b.json', False), ('runs/mlp/index', True)]
     """

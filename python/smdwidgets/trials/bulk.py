@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.exceptions import InvalidWorker, StepDeleted, TensorUnavailable
-from smdwidgets.modes import ModeKeys
+from smdwidgets._text import shown
+from smdwidgets.exceptions import InvalidWorker, SMDebugError, SMDebugValueError, StepDeleted, TensorUnavailable
+from smdwidgets.modes import ModeKeys, as_names, as_steps
 from smdwidgets.trials import sweeps
 from smdwidgets.trials.columns import Columns, Failure
-from smdwidgets.trials.queries import RunQueries
-from smdwidgets.trials.run import Progress, Row, is_text, possible
-from smdwidgets.trials.sharded_run import ASSEMBLED
+from smdwidgets.trials.reader import RunReader
+from smdwidgets.trials.run import SWEEP, Reductions, Row, Selection, SweepOptions, is_text, possible
+from smdwidgets.trials.shards import ASSEMBLED
+from smdwidgets.trials.tables import key_columns
 
 #: Worker name that selects every worker.
 EVERY_WORKER = "*"
@@ -23,48 +25,69 @@ MODE_NAMES = np.array(["", *(mode.name for mode in ModeKeys)], dtype=object)
 
 
 def values(
-    trial: RunQueries,
+    reader: RunReader,
     wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None,
     mode: ModeKeys,
     worker: str | None,
-    progress: Progress | None,
-    threads: int | None,
+    options: SweepOptions,
 ) -> Columns:
     """Implement :meth:`smdwidgets.Trial.values`."""
     if worker is not None and not is_text(worker):
         raise InvalidWorker(worker)
-    trial.maybe_refresh()
+    reader.maybe_refresh()
     rows: list[Row] = []
     named: list[tuple[str, int]] = []
-    for name, steps in _steps_by_name(trial, wanted).items():
-        at = _global_steps(trial, name, steps, mode)
+    for name, steps in _steps_by_name(reader, wanted).items():
+        at = _global_steps(reader, name, steps, mode)
         named += [] if steps is None else [(name, step) for step in at]
         for step in at:
-            rows += _rows(trial, name, step, worker)
-    index = trial._run.index
-    given, failed = trial._run.values(rows, threads=threads, progress=progress)
+            rows += _rows(reader, name, step, worker)
+    given, failed = reader.run.values(rows, options)
     errors = [Failure(*rows[row], error) for row, error in failed]
     # A missing value (only a reduction or shape was saved) is not an error.
     kept = [row for row, value in enumerate(given) if value is not None]
-    errors = _with_deleted(trial, errors, named, ((rows[row][0], rows[row][1]) for row in kept), worker)
+    errors = _with_deleted(reader, errors, named, ((rows[row][0], rows[row][1]) for row in kept), worker)
     column = given if isinstance(given, np.ndarray) else _column([given[row] for row in kept])
-    modes = [index.mode_of(rows[row][1]) or (ModeKeys.GLOBAL.value, rows[row][1]) for row in kept]
-    workers = [rows[row][2] or worker_with_value(trial, rows[row][0], rows[row][1]) for row in kept]
-    return Columns(
-        {
-            "name": np.array([rows[row][0] for row in kept], dtype=object),
-            "step": np.array([rows[row][1] for row in kept], dtype=np.int64),
-            "mode": MODE_NAMES[np.array([number for number, _ in modes], dtype=np.intp)],
-            "mode_step": np.array([mode_step for _, mode_step in modes], dtype=np.int64),
-            "worker": np.array(workers, dtype=object),
-            "value": column,
-        },
-        errors,
-    )
+    named_workers = [(*rows[row][:2], rows[row][2] or worker_with_value(reader, *rows[row][:2])) for row in kept]
+    columns = key_columns(named_workers, reader.index.mode_of)
+    return Columns({**columns, "mode": MODE_NAMES[columns["mode"]], "value": column}, errors)
+
+
+def scalars(reader: RunReader, names: Iterable[str] | str | None, mode: ModeKeys) -> Columns:
+    """Implement :meth:`smdwidgets.Trial.scalars` for runs of hooks."""
+    reader.maybe_refresh()
+    chosen = [name for name in reader.names() if has_one_number(reader, name)] if names is None else as_names(names)
+    table = reductions(reader, chosen, None, mode, EVERY_WORKER, ["mean"], True, False, SWEEP)
+    sizes = dict(zip(table["name"][large := table["size"] > 1].tolist(), table["size"][large].tolist(), strict=True))
+    if names is not None and sizes:
+        name, size = next(iter(sizes.items()))
+        raise SMDebugValueError(f"tensor {shown(name)} has {size} elements and is no scalar; see trial.values()")
+    values = np.real(table["mean"]).astype(np.float64)
+    # A size of -1 means that the value was not saved; its mean may have been.
+    there = ((table["size"] >= 0) | np.isfinite(values)) & ~np.isin(table["name"].astype(str), list(sizes))
+    columns = {name: table[name][there] for name in ("name", "step", "mode", "mode_step", "worker")}
+    times = np.full(int(there.sum()), np.nan)
+    return Columns({**columns, "wall_time": times, "value": values[there]}, table.errors, table.last_step)
+
+
+def has_one_number(reader: RunReader, name: str) -> bool:
+    """Return whether a tensor has one element, which is a number, at its first step."""
+    index = reader.index
+    for step in index.steps_of(name)[:1]:
+        shape = index.shape_of(name, step)
+        try:
+            if shape is None and (place := index.find(name, step)) is not None:
+                dtype, shape = reader.head(place)
+                if dtype.startswith(("str", "U", "S", "bool")):
+                    return False
+        except (SMDebugError, OSError):
+            return False
+        return shape is not None and int(np.prod(shape, dtype=np.int64)) == 1
+    return False
 
 
 def reductions(
-    trial: RunQueries,
+    reader: RunReader,
     names: Iterable[str] | str | None,
     steps: Iterable[int] | int | None,
     mode: ModeKeys,
@@ -72,26 +95,23 @@ def reductions(
     kinds: Iterable[str] | str | None,
     counts: bool,
     coverage: bool,
-    progress: Progress | None,
-    threads: int | None,
+    options: SweepOptions,
 ) -> Columns:
     """Implement :meth:`smdwidgets.Trial.reductions`."""
     if worker is not None and not is_text(worker):
         raise InvalidWorker(worker)
-    trial.maybe_refresh()
-    chosen = list(_steps_by_name(trial, names))
-    at = None if steps is None else [steps] if isinstance(steps, int) else list(steps)
+    reader.maybe_refresh()
+    chosen = list(_steps_by_name(reader, names))
+    at = None if steps is None else as_steps(steps)
     if at is not None and mode != ModeKeys.GLOBAL:
-        at = [step for step in (trial._global_step(mode, one) for one in at) if step is not None]
+        at = [step for step in (reader.global_step(mode, one) for one in at) if step is not None]
     elif at is None and mode != ModeKeys.GLOBAL:
-        trial._run.load()
-        at = trial._run.index.steps(mode.value)
+        reader.load()
+        at = reader.index.steps(mode.value)
     workers = None if worker is None else [] if worker == EVERY_WORKER else [worker]
     kinds = None if kinds is None else [kinds] if isinstance(kinds, str) else list(kinds)
-    last_step = trial._run.index.last_step()
-    swept = sweeps.reductions(
-        trial, chosen, at, workers, kinds, counts=counts, coverage=coverage, threads=threads, progress=progress
-    )
+    last_step = reader.index.last_step()
+    swept = sweeps.reductions(reader, Selection(chosen, at, workers), Reductions(kinds, counts, coverage), options)
     failed = dict(swept.pop("error"))
     errors = [
         Failure(str(swept["name"][row]), int(swept["step"][row]), swept["worker"][row], failed[row]) for row in failed
@@ -101,7 +121,7 @@ def reductions(
     named = [] if steps is None or at is None else [(name, step) for name in chosen for step in at]
     if errors or named:
         found = zip(swept["name"][keep].tolist(), swept["step"][keep].tolist(), strict=True)
-        errors = _with_deleted(trial, errors, named, found, worker)
+        errors = _with_deleted(reader, errors, named, found, worker)
     columns = swept if not failed else {name: column[keep] for name, column in swept.items()}
     order = ["name", "step", "mode", "mode_step", "worker"]
     columns = {**{name: columns[name] for name in order}, **columns, "mode": MODE_NAMES[columns["mode"]]}
@@ -109,7 +129,7 @@ def reductions(
 
 
 def _with_deleted(
-    trial: RunQueries,
+    reader: RunReader,
     errors: list[Failure],
     named: Iterable[tuple[str, int]],
     found: Iterable[tuple[str, int]],
@@ -117,13 +137,14 @@ def _with_deleted(
 ) -> list[Failure]:
     """Return the errors of a table, with those of steps whose values were deleted.
 
-    Such an error replaces another of the same step. It is added for a named tensor and step that the table does not contain.
+    Such an error replaces another of the same step. It is added for a named tensor and step that the table does not
+    contain.
     """
     spacing: dict[int, int | None] = {}
 
     def deleted(name: str, step: int) -> StepDeleted | None:
         if step not in spacing:
-            spacing[step] = trial._run.deleted(step)
+            spacing[step] = reader.run.deleted(step)
         every = spacing[step]
         return None if every is None else StepDeleted(name, step, every=every)
 
@@ -136,44 +157,42 @@ def _with_deleted(
 
 
 def _steps_by_name(
-    trial: RunQueries, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
+    reader: RunReader, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
 ) -> dict[str, Iterable[int] | None]:
     """Return the requested steps by name; raise for unknown names."""
     if wanted is None:
-        return dict.fromkeys(trial._names(None, ModeKeys.GLOBAL))
-    if isinstance(wanted, str):
-        wanted = [wanted]
-    known = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
+        return dict.fromkeys(reader.names())
+    names = as_names(wanted)
+    known = {name: wanted[name] for name in names} if isinstance(wanted, Mapping) else dict.fromkeys(names)
     for name in known:
-        if not trial._has(name):
-            raise TensorUnavailable(name, trial._names(None, ModeKeys.GLOBAL))
+        if not reader.has(name):
+            raise TensorUnavailable(name, reader.names())
     return known
 
 
-def _global_steps(trial: RunQueries, name: str, steps: Iterable[int] | int | None, mode: ModeKeys) -> Sequence[int]:
+def _global_steps(reader: RunReader, name: str, steps: Iterable[int] | int | None, mode: ModeKeys) -> Sequence[int]:
     if steps is None:
-        trial._run.load()
-        return trial._run.index.steps_of(name, mode.value)
-    given = [steps] if isinstance(steps, int) else list(steps)
-    found = (trial._global_step(mode, step) for step in given)
-    return [step for step in found if step is not None and possible(step)]
+        reader.load()
+        return reader.index.steps_of(name, mode.value)
+    globally = (reader.global_step(mode, step) for step in as_steps(steps))
+    return [step for step in globally if step is not None and possible(step)]
 
 
-def _rows(trial: RunQueries, name: str, step: int, worker: str | None) -> list[Row]:
+def _rows(reader: RunReader, name: str, step: int, worker: str | None) -> list[Row]:
     if worker == EVERY_WORKER:
-        if trial._run.partly_read:
-            trial._run.load([step])
-        return [(name, step, one) for one in trial._run.index.workers_of(name, step)]
+        if reader.run.partly_read:
+            reader.load([step])
+        return [(name, step, one) for one in reader.index.workers_of(name, step)]
     return [(name, step, worker)]
 
 
-def worker_with_value(trial: RunQueries, name: str, step: int) -> str:
+def worker_with_value(reader: RunReader, name: str, step: int) -> str:
     """Return the first worker that saved the value, or ``"all"`` for shards.
 
     Others may have saved a reduction or the shape only.
     """
-    index = trial._run.index
-    if trial._run.is_sharded(name, step):
+    index = reader.index
+    if reader.run.is_sharded(name, step):
         return ASSEMBLED
     workers = index.workers_of(name, step)
     if len(workers) > 1 and (place := index.find(name, step)) is not None:

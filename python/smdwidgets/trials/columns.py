@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets._text import shown
+from smdwidgets._text import did_you_mean, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -26,13 +26,13 @@ class Failure(NamedTuple):
     error: BaseException
 
 
-class Columns(Mapping[str, NDArray[Any]]):
+class Columns(dict[str, NDArray[Any]]):
     """A table as a dictionary of NumPy arrays of equal length.
 
-    ``to_pandas()`` and ``to_arrow()`` convert it. Libraries that support Arrow's PyCapsule interface (Polars, DuckDB,
-    PyArrow) accept it directly. Records that could not be read are in ``errors`` and have no row. ``last_step`` is the last
-    global step that the run had when it was read: a run that grows meanwhile is read up to this step. It is None for tables
-    that no sweep made.
+    pandas, Polars, DuckDB and PyArrow take it as it is: ``pandas.DataFrame(table)``, ``polars.DataFrame(table)``.
+    ``to_pandas()`` and ``to_arrow()`` also convert columns with arrays in their cells. Records that could not be read
+    are in ``errors`` and have no row. ``last_step`` is the last global step that the run had when it was read: a run
+    that grows meanwhile is read up to this step. It is None for tables that no sweep made.
 
     >>> table = Columns({"step": np.array([0, 10]), "mean": np.array([0.5, 0.25])})
     >>> float(table["mean"].max())
@@ -45,33 +45,27 @@ class Columns(Mapping[str, NDArray[Any]]):
     def __init__(
         self, columns: Mapping[str, NDArray[Any]], errors: list[Failure] | None = None, last_step: int | None = None
     ) -> None:
-        self._columns = dict(columns)
+        super().__init__(columns)
         self.errors = errors or []
         self.last_step = last_step
-        if len({len(column) for column in self._columns.values()}) > 1:
-            lengths = {name: len(column) for name, column in self._columns.items()}
+        if len({len(column) for column in self.values()}) > 1:
+            lengths = {name: len(column) for name, column in self.items()}
             raise ValueError(f"columns must have equal lengths, got {lengths}")
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        """Return the number of columns. See :attr:`num_rows` for the number of rows."""
-        return len(self._columns)
+    def __missing__(self, name: object) -> NDArray[Any]:
+        hint = did_you_mean(name, self) if isinstance(name, str) else ""
+        raise KeyError(f"no column {shown(name)}; choose from {', '.join(self)}.{hint}")
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
-        return len(next(iter(self._columns.values()), ()))
+        """Number of rows. ``len`` is the number of columns, as of any dictionary."""
+        return len(next(iter(self.values()), ()))
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the table as a DataFrame. Requires pandas."""
         import pandas
 
-        return pandas.DataFrame({name: _cells(column) for name, column in self._columns.items()})
+        return pandas.DataFrame({name: _cells(column) for name, column in self.items()})
 
     def to_arrow(self) -> pyarrow.Table:
         """Return the table as a PyArrow table. Requires pyarrow.
@@ -82,7 +76,7 @@ class Columns(Mapping[str, NDArray[Any]]):
         import pyarrow
 
         arrays = {}
-        for name, column in self._columns.items():
+        for name, column in self.items():
             ragged = column.dtype == object and any(isinstance(cell, np.ndarray) for cell in column)
             if ragged:
                 arrays[name] = pyarrow.array([np.asarray(cell).reshape(-1).tolist() for cell in column])
@@ -98,9 +92,13 @@ class Columns(Mapping[str, NDArray[Any]]):
         """
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:
+        """Export through the dataframe interchange protocol. Requires pyarrow."""
+        return self.to_arrow().__dataframe__(nan_as_null, allow_copy)
+
     def _shown_rows(self) -> list[list[str]]:
         return [
-            [(_time if name == "wall_time" else _cell)(column[row]) for name, column in self._columns.items()]
+            [(_time if name == "wall_time" else _cell)(column[row]) for name, column in self.items()]
             for row in range(min(self.num_rows, self._rows))
         ]
 
@@ -111,14 +109,14 @@ class Columns(Mapping[str, NDArray[Any]]):
         return "; ".join(more)
 
     def __repr__(self) -> str:
-        rows = [list(self._columns), *self._shown_rows()]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(self._columns))]
+        rows = [list(self), *self._shown_rows()]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(self))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         lines += [f"… {self._more()}"] if self._more() else []
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._columns)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self)
         rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._shown_rows())
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         more = f"<p>… {html.escape(self._more())}</p>" if self._more() else ""

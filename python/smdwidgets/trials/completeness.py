@@ -9,9 +9,9 @@ from smdwidgets.trials.run import Index
 class Completeness:
     """The last complete global step, monotonically increasing.
 
-    A step is complete once every worker has written it. All earlier steps are then complete too, since workers write steps
-    in ascending order. If more than ``window`` (1000) steps are incomplete, the older half of them is declared complete:
-    the missing worker has probably stopped.
+    A step is complete once every worker has written it. All earlier steps are then complete too, since workers write
+    steps in ascending order. If more than ``window`` (1000) steps are incomplete, the older half of them is declared
+    complete: the missing worker has probably stopped.
 
     >>> import smdwidgets._core
     >>> catalog = smdwidgets._core.Catalog()

@@ -48,8 +48,8 @@ class Saved:
 class Difference:
     """``a - b``, element by element.
 
-    Returned by ``tensor.difference`` and ``trial.difference``. The shapes are equal, the dtypes may differ. The difference is float64, complex128 if one of the two is complex, and each
-    element of it is rounded once.
+    Returned by ``tensor.difference`` and ``trial.difference``. The shapes are equal, the dtypes may differ. The
+    difference is float64, complex128 if one of the two is complex, and each element of it is rounded once.
 
     >>> difference = trial.tensor("fc1.weight").difference(200, 100)     # doctest: +SKIP
     >>> difference.value().max(), difference.changed(3)["index"]         # doctest: +SKIP
@@ -82,8 +82,8 @@ class Difference:
         """Statistics of the difference.
 
         ``count``, ``changed`` (elements that are not equal; a NaN in both is), ``nan``, ``neg_inf``, ``pos_inf`` and
-        ``zeros``; ``min``, ``max``, ``mean``, ``std``, ``l1``, ``l2`` and ``abs_max`` of the finite differences. Complex
-        differences count by magnitude.
+        ``zeros``; ``min``, ``max``, ``mean``, ``std``, ``l1``, ``l2`` and ``abs_max`` of the finite differences.
+        Complex differences count by magnitude.
         """
         found = _core.tensor_statistics(self._found["value"])
         count = found.pop("count")
@@ -93,8 +93,8 @@ class Difference:
     def changed(self, k: int = 12) -> Columns:
         """Return the ``k`` elements that changed most, largest first.
 
-        The columns are ``index`` (a tuple for each element), ``a``, ``b`` and ``difference``. An element that is not finite in
-        one of the two changed most of all. Of equal changes the first in C order comes first.
+        The columns are ``index`` (a tuple for each element), ``a``, ``b`` and ``difference``. An element that is not
+        finite in one of the two changed most of all. Of equal changes the first in C order comes first.
         """
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
             raise SMDebugValueError(f"k must be an integer >= 0, got {k!r}")

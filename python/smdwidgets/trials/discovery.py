@@ -1,7 +1,7 @@
 """Find the runs below a directory, in every format.
 
-A directory is a run of a hook, or a run of all other formats with files in it. Event files of TensorBoard may be in directories
-below it.
+A directory is a run of a hook, or a run of all other formats with files in it. Event files of TensorBoard may be in
+directories below it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from smdwidgets._text import natural
 from smdwidgets.exceptions import SeveralRuns
 from smdwidgets.sources import Tree, files_in
 from smdwidgets.storage.local import LocalStorage
-from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, runs_of
+from smdwidgets.trials.tensorboard.layout import Directory, FirstTags, runs_of
 
 
 @dataclass(frozen=True)

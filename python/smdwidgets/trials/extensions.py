@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -11,14 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from smdwidgets import _extensions
 from smdwidgets._extensions import Extension
 from smdwidgets._text import byte_size
-from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.columns import Failure
-from smdwidgets.trials.run import Progress
 
 if TYPE_CHECKING:
-    import dask.array
-    import dask.dataframe
-    import xarray
     from matplotlib.axes import Axes
 
 TrialT_contra = TypeVar("TrialT_contra", contravariant=True)
@@ -92,74 +86,9 @@ class Exported:
         return text + (f"; {len(self.errors):,} unreadable records, see .errors" if self.errors else "")
 
 
-class Exporter(Protocol):
-    """The type of :func:`smdwidgets.exports.export`."""
-
-    def __call__(
-        self,
-        trial: Any,
-        to: str,
-        out: str | os.PathLike[str] | None = None,
-        *,
-        tensors: str | Sequence[str] | None = None,
-        steps: range | Iterable[int] | None = None,
-        mode: ModeKeys | str = ModeKeys.GLOBAL,
-        workers: str | Sequence[str] | None = None,
-        force: bool = False,
-        progress: Progress | None = None,
-    ) -> Exported:
-        """Write a run, or a part of it, in another format."""
-        ...
-
-
-class LazyReader(Protocol):
-    """The type of :mod:`smdwidgets.dask`."""
-
-    def to_dask(
-        self,
-        tensor: Any,
-        steps: Iterable[int] | int | None = None,
-        mode: ModeKeys | str = ModeKeys.GLOBAL,
-        worker: str | None = None,
-        *,
-        chunk_bytes: int = ...,
-        verify: str = "record",
-    ) -> dask.array.Array:
-        """Return the values of a tensor as an array of Dask."""
-        ...
-
-    def to_xarray(
-        self,
-        trial: Any,
-        names: Iterable[str] | str | None = None,
-        steps: Iterable[int] | int | None = None,
-        mode: ModeKeys | str = ModeKeys.GLOBAL,
-        worker: str | None = None,
-        *,
-        chunk_bytes: int = ...,
-        verify: str = "record",
-    ) -> xarray.Dataset:
-        """Return tensors as a dataset of xarray."""
-        ...
-
-    def to_dask_dataframe(
-        self,
-        trial: Any,
-        names: Iterable[str] | str | None = None,
-        steps: Iterable[int] | int | None = None,
-        columns: Iterable[str] | str | None = None,
-        mode: ModeKeys | str = ModeKeys.GLOBAL,
-        worker: str | None = None,
-        *,
-        by: str = "names",
-        partition_rows: int = ...,
-        errors: str = "raise",
-    ) -> dask.dataframe.DataFrame:
-        """Return statistics as a data frame of Dask."""
-        ...
-
-
 tensor_plotter: Extension[Callable[[Any], TensorPlotter]] = _extensions.tensor_plotter
 trial_plotter: Extension[Callable[[Any], TrialPlotter[Any]]] = _extensions.trial_plotter
-exporter: Extension[Exporter] = _extensions.exporter
-lazy_reader: Extension[LazyReader] = _extensions.lazy_reader
+#: :func:`smdwidgets.exports.export`
+exporter: Extension[Callable[..., Exported]] = _extensions.exporter
+#: The module :mod:`smdwidgets.dask`.
+lazy_reader: Extension[Any] = _extensions.lazy_reader

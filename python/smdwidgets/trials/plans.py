@@ -1,8 +1,8 @@
 """Cut sweeps into parts of about one second, for the workers of an executor.
 
-The time of a part is estimated as ``bytes / rate + requests x latency / concurrency + records / record rate``. Parts are whole
-steps, hence whole files. If one step takes so long that a part had only few of them, the tensors are divided, too: the change of
-a tensor needs the step before each part, which is read twice.
+The time of a part is estimated as ``bytes / rate + requests x latency / concurrency + records / record rate``. Parts
+are whole steps, hence whole files. If one step takes so long that a part had only few of them, the tensors are divided,
+too: the change of a tensor needs the step before each part, which is read twice.
 """
 
 from __future__ import annotations

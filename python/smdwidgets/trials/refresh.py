@@ -6,16 +6,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-from smdwidgets.trials.refreshable import RefreshableTrial
+from smdwidgets.trials.trial import Trial
 
-Trials = TypeVar("Trials", bound=RefreshableTrial | Iterable[RefreshableTrial])
+Trials = TypeVar("Trials", bound=Trial | Iterable[Trial])
 
 
 @contextmanager
 def no_refresh(trials: Trials) -> Iterator[Trials]:
     """Turn off refreshing of a trial, or several, within a block.
 
-    All queries in the block then see the same steps. The previous setting is restored after the block, also if it raises. Blocks can be nested.
+    All queries in the block then see the same steps. The previous setting is restored after the block, also if it
+    raises. Blocks can be nested.
 
     >>> with no_refresh(trial):                                # doctest: +SKIP
     ...     last = trial.steps()[-1]
@@ -32,8 +33,8 @@ def refresh(trials: Trials) -> Iterator[Trials]:
         yield trials
 
 
-def _refreshing(trials: RefreshableTrial | Iterable[RefreshableTrial], on: bool) -> ExitStack:
+def _refreshing(trials: Trial | Iterable[Trial], on: bool) -> ExitStack:
     with ExitStack() as stack:
-        for trial in [trials] if isinstance(trials, RefreshableTrial) else trials:
+        for trial in [trials] if isinstance(trials, Trial) else trials:
             stack.enter_context(trial.refreshing(on))
         return stack.pop_all()

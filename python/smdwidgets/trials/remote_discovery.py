@@ -1,7 +1,7 @@
 """Find the runs below a prefix of a store.
 
-Each folder is listed by itself, many at the same time, and the folders of a hook's run are not listed. The runs of 200 trainings
-with 100,000 steps each hence take 201 listings. No files of hooks are read.
+Each folder is listed by itself, many at the same time, and the folders of a hook's run are not listed. The runs of 200
+trainings with 100,000 steps each hence take 201 listings. No files of hooks are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from smdwidgets.run_end import END_FILE
 from smdwidgets.sources.tree import holds_steps, is_searched, of_hook
 from smdwidgets.storage.remote import Listed, RemoteStorage
 from smdwidgets.trials.discovery import RunFiles, in_natural_order
-from smdwidgets.trials.tensorboard_layout import FirstTags, is_event_file, runs_of
+from smdwidgets.trials.tensorboard.layout import FirstTags, is_event_file, runs_of
 
 #: Folders that are listed at most, beside those in which a hook writes steps.
 MOST_FOLDERS = 20_000
@@ -93,7 +93,7 @@ def _has_steps(storage: RemoteStorage, folder: str) -> bool:
 def runs_below(storage: RemoteStorage, tree: RemoteTree) -> dict[str, RunFiles]:
     """Return the runs in a tree, in natural order of their folders.
 
-    Of a log within another log, the first 4 KiB of event files are read: its files may be a curve of the other one.
+    If a log lies within another log, the first 4 KiB of its event files are read: they may be a curve of the other one.
     """
     found = {run: RunFiles(of_hook=True) for run in tree.hooks}
     logs = runs_of(tree.event_files(), FirstTags(storage))

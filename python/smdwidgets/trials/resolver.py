@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from smdwidgets.exceptions import InvalidWorker, StepNotYetAvailable, StepUnavailable, TensorUnavailableForStep
+from smdwidgets.exceptions import (
+    InvalidWorker,
+    SMDebugError,
+    StepDeleted,
+    StepNotYetAvailable,
+    StepUnavailable,
+    TensorUnavailableForStep,
+)
 from smdwidgets.modes import ModeKeys
-from smdwidgets.trials.queries import RunQueries, StepState
+from smdwidgets.trials.reader import RunReader, StepState
 from smdwidgets.trials.run import is_text, possible
-
-_GLOBAL = ModeKeys.GLOBAL
 
 
 class StepResolver:
@@ -16,24 +21,25 @@ class StepResolver:
     If a step is not found and the run has not ended, checks for new steps and tries again.
     """
 
-    __slots__ = ("_index", "_name", "_trial")
+    __slots__ = ("_name", "_reader")
 
-    def __init__(self, trial: RunQueries, name: str) -> None:
-        self._trial = trial
+    def __init__(self, reader: RunReader, name: str) -> None:
+        self._reader = reader
         self._name = name
-        self._index = trial._run.index
 
     def global_step(self, step_num: int, mode: ModeKeys, worker: str | None) -> int:
         """Return the global step at which the tensor (of the worker) was saved.
 
-        Raises :class:`StepUnavailable`, :class:`StepNotYetAvailable`, :class:`TensorUnavailableForStep` or :class:`InvalidWorker`.
+        Raises :class:`StepUnavailable`, :class:`StepNotYetAvailable`, :class:`TensorUnavailableForStep` or
+        :class:`InvalidWorker`.
         """
-        ended = self._trial.loaded_all_steps
+        reader = self._reader
+        ended = reader.loaded_all_steps
         step, workers = self._look_up(step_num, mode, worker)
         if step is None or not workers:
-            self._trial.maybe_refresh(self._name)
+            reader.maybe_refresh(self._name)
             # Before the second lookup, since another thread may refresh the trial in between.
-            state = self._trial._state_of(step_num, mode)
+            state = reader.step_state(step_num, mode)
             if not ended:
                 step, workers = self._look_up(step_num, mode, worker)
             if step is None or not workers:
@@ -45,28 +51,33 @@ class StepResolver:
 
         Raises :class:`TensorUnavailableForStep`.
         """
-        ended = self._trial.loaded_all_steps
+        ended = self._reader.loaded_all_steps
         step, workers = self._look_up(step_num, mode, None)
         if not workers:
-            self._trial.maybe_refresh(self._name)
+            self._reader.maybe_refresh(self._name)
             if not ended:
                 step, workers = self._look_up(step_num, mode, None)
             if not workers:
                 raise self._not_saved(step, step_num, mode)
         return workers
 
+    def deleted(self, step: int | None, step_num: int, mode: ModeKeys) -> StepDeleted | None:
+        """Return the error for a global step whose values were deleted, or None."""
+        every = None if step is None else self._reader.run.deleted(step)
+        return None if every is None else StepDeleted(self._name, step_num, mode, every)
+
     def _look_up(self, step_num: int, mode: ModeKeys, worker: str | None) -> tuple[int | None, list[str]]:
         """Return the global step and the workers that saved the tensor; do not refresh."""
-        trial, index = self._trial, self._index
-        step = trial._global_step(mode, step_num)
+        reader, index = self._reader, self._reader.index
+        step = reader.global_step(mode, step_num)
         if step is None or not possible(step):
             return step, []
-        if trial._run.partly_read:
-            trial._run.load([step])
+        if reader.run.partly_read:
+            reader.load([step])
         if worker is not None and not is_text(worker):
             raise InvalidWorker(worker)
         workers = index.workers_of(self._name, step)
-        if not workers and mode != _GLOBAL:
+        if not workers and mode != ModeKeys.GLOBAL:
             # A restarted training has several global steps for this mode step.
             latest = index.global_step(mode.value, step_num, latest=True) or step
             workers = index.workers_of(self._name, latest)
@@ -75,17 +86,18 @@ class StepResolver:
             raise InvalidWorker(worker, workers)
         return step, workers
 
-    def _why_not(
-        self, step: int | None, state: StepState, step_num: int, mode: ModeKeys
-    ) -> StepUnavailable | StepNotYetAvailable | TensorUnavailableForStep:
-        if state == StepState.UNAVAILABLE:
-            return StepUnavailable(step_num, mode)
+    def _why_not(self, step: int | None, state: StepState, step_num: int, mode: ModeKeys) -> SMDebugError:
         if state == StepState.NOT_YET_AVAILABLE:
             return StepNotYetAvailable(step_num, mode)
-        return self._not_saved(step, step_num, mode)
+        deleted = self.deleted(step, step_num, mode)
+        if deleted is not None:
+            return deleted
+        return (
+            StepUnavailable(step_num, mode) if state == StepState.UNAVAILABLE else self._not_saved(step, step_num, mode)
+        )
 
     def _not_saved(self, step: int | None, step_num: int, mode: ModeKeys) -> TensorUnavailableForStep:
         mark = "" if step is None else f"/{step:012d}_"
-        bad = [message for key, message in self._index.problems() if mark and mark in f"/{key}"]
+        bad = [message for key, message in self._reader.index.problems() if mark and mark in f"/{key}"]
         reason = f"cannot read the index file of the step ({bad[0]})" if bad else ""
         return TensorUnavailableForStep(self._name, step_num, mode, reason=reason)

@@ -1,10 +1,10 @@
 """Interfaces of a run's index and data, for :class:`Trial` and :class:`Tensor`.
 
-:class:`Trial` and :class:`Tensor` work in steps, modes and collections. :class:`Index` finds tensors in a run, :class:`Run`
-reads them. To support another format or storage, implement Run: it lists new steps, reads values, and reports when the run
-has ended.
+:class:`Trial` and :class:`Tensor` work in steps, modes and collections. :class:`Index` finds tensors in a run,
+:class:`Run` reads them. To support another format or storage, implement Run: it lists new steps, reads values, and
+reports when the run has ended.
 """
-# The methods of `Index` are documented at `smdwidgets._core.Catalog`.
+# The methods of the protocols are documented at `StatisticsFile` and `StatisticsCache`.
 # ruff: noqa: D102
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
+from smdwidgets.checks.record import CheckRecords
 from smdwidgets.config.collection_manager import CollectionManager
+from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.run_end import RunEnd
+from smdwidgets.storage.protocol import Storage
 from smdwidgets.trials.incidents import IncidentFiles
 from smdwidgets.trials.shards import Sharded
-from smdwidgets.trials.statistics_cache import StatisticsCache
-from smdwidgets.trials.statistics_file import StatisticsFile
+from smdwidgets.trials.tables import Table
 
 #: Names of reductions, in storage and display order.
 REDUCTIONS: Final = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
@@ -32,52 +34,86 @@ Getter = Callable[[str, int, "str | None"], "NDArray[Any] | None"]
 Progress = Callable[[int, int], object]
 #: (name, global step, worker), as `_core.values` expects them.
 Row = tuple[str, int, "str | None"]
+#: The values of rows, one array if all have one dtype and shape, and the errors of rows that failed.
+Values = tuple["NDArray[Any] | list[NDArray[Any] | None]", list[tuple[int, BaseException]]]
 
 
-class Place(Protocol):
-    """Location of one value."""
+class Selection(NamedTuple):
+    """What a sweep reads.
 
-    @property
-    def event_key(self) -> str: ...
-    @property
-    def worker(self) -> str: ...
-    @property
-    def step(self) -> int: ...
-
-
-class Index(Protocol):
-    """Index of a run: steps, tensors and their locations.
-
-    :class:`smdwidgets._core.Catalog` implements it for smdebug's format. Modes are numbers; as an argument, None and 4
-    (GLOBAL) select all modes. Steps are global steps, in ascending order.
+    Attributes:
+        names: tensors.
+        steps: global steps; None: all.
+        workers: None: the first that has the tensor; empty: all.
     """
 
-    @property
-    def generation(self) -> int: ...
-    def steps(self, mode: int | None = None) -> list[int]: ...
-    def num_steps(self) -> int: ...
-    def last_step(self) -> int | None: ...
-    def has_step(self, step: int) -> bool: ...
-    def count_after(self, step: int) -> int: ...
-    def complete_until(self, num_workers: int) -> int: ...
-    def workers(self) -> list[str]: ...
-    def workers_at(self, step: int) -> list[str]: ...
-    def modes(self) -> list[int]: ...
-    def mode_of(self, step: int) -> tuple[int, int] | None: ...
-    def mode_steps(self, mode: int, name: str | None = None) -> list[int]: ...
-    def global_step(self, mode: int, mode_step: int, latest: bool = False) -> int | None: ...
+    names: Sequence[str]
+    steps: Sequence[int] | None = None
+    workers: Sequence[str] | None = None
+
+
+class Reductions(NamedTuple):
+    """Columns of a sweep of reductions.
+
+    Attributes:
+        kinds: names such as ``abs_max``; None: all.
+        counts: whether to add the numbers of elements, zeros, NaNs and infinities.
+        coverage: whether to add the share of each tensor's elements that were saved.
+    """
+
+    kinds: Sequence[str] | None
+    counts: bool = False
+    coverage: bool = False
+
+
+class SweepOptions(NamedTuple):
+    """How a sweep runs.
+
+    Attributes:
+        threads: None: one per core.
+        progress: called with what is finished and the total.
+        cancel: set when the caller gives up.
+    """
+
+    threads: int | None = None
+    progress: Progress | None = None
+    cancel: _core.Cancel | None = None
+
+    def is_cancelled(self) -> bool:
+        """Return whether the caller has given up."""
+        return self.cancel is not None and self.cancel.is_set()
+
+
+#: The usual options.
+SWEEP: Final = SweepOptions()
+
+
+#: Index of a run: steps, tensors and their locations. Modes are numbers; as an argument, None and 4 (GLOBAL) select all
+#: modes. Steps are global steps, in ascending order.
+Index = _core.Catalog | _core.EventLog
+
+
+class RecordedStatistics(Protocol):
+    """The statistics that the training wrote; see `StatisticsFile`."""
+
     def names(self) -> list[str]: ...
-    def names_at(self, step: int, worker: str | None = None) -> list[str]: ...
-    def names_in_mode(self, mode: int) -> list[str]: ...
-    def has(self, name: str) -> bool: ...
-    def steps_of(self, name: str, mode: int | None = None) -> list[int]: ...
-    def workers_of(self, name: str, step: int) -> list[str]: ...
-    def find(self, name: str, step: int, worker: str | None = None) -> Any: ...
-    def stored_reductions(self, name: str, step: int, worker: str | None = None) -> list[tuple[str, bool, Any]]: ...
-    def stored_reduction(self, name: str, step: int, op: str, abs: bool, worker: str | None = None) -> Any: ...
-    def shape_of(self, name: str, step: int, worker: str | None = None) -> tuple[int, ...] | None: ...
-    def original_name(self, name: str) -> str | None: ...
-    def problems(self) -> list[tuple[str, str]]: ...
+    def workers(self) -> list[str]: ...
+    def size(self) -> tuple[int, int, int]: ...
+    def read(
+        self,
+        names: Sequence[str] | None = None,
+        steps: Sequence[int] | None = None,
+        workers: Sequence[str] | None = None,
+        mode: int | None = None,
+    ) -> Table: ...
+
+
+class CachedStatistics(Protocol):
+    """Statistics that were computed before; see `StatisticsCache`."""
+
+    def records(self) -> int: ...
+    def read(self, names: list[str]) -> Table | None: ...
+    def add(self, table: Table, until: int) -> None: ...
 
 
 class Course(NamedTuple):
@@ -103,12 +139,19 @@ class Run(ABC):
 
     #: Directory or URL of the run.
     path: str
+    storage: Storage
     index: Index
-    #: Last complete step: no files will be added at it or before. Set by the trial, which knows the number of workers; -1
-    #: lists all steps.
+    #: The index of a run in smdebug's format. Only such a run can be swept by other processes, and verified.
+    catalog: _core.Catalog | None = None
+    #: Last complete step: no files will be added at it or before. Set by the trial, which knows the number of workers;
+    #: -1 lists all steps.
     settled: int = -1
+    #: Whether the content of some steps has not been read into the index.
+    partly_read: bool = False
     #: Description of its problems in a repr, after their number.
     damage: str = "unreadable index files"
+    #: What was read in spite of a problem, for the log.
+    undamaged: str = "the other index files were read"
 
     @abstractmethod
     def check(self) -> None:
@@ -121,25 +164,19 @@ class Run(ABC):
     def refresh(self) -> None:
         """Update the index. The cost depends on the number of new steps only."""
 
-    @abstractmethod
-    def load(self, steps: Sequence[int] | None = None) -> None:
+    def load(self, steps: Sequence[int] | None = None) -> None:  # noqa: B027 - `refresh` may read everything
         """Read the names, modes and locations of these steps (None: all) into the index."""
 
-    @property
-    @abstractmethod
-    def partly_read(self) -> bool:
-        """Whether the content of some steps has not been read into the index."""
-
-    @abstractmethod
     def has(self, name: str) -> bool:
         """Return whether a tensor exists, reading as little of the index as possible."""
+        return self.index.has(name)
 
-    @abstractmethod
     def reread(self, step: int) -> bool:
         """Re-read the index of a step that a restarted training may have overwritten.
 
         Returns whether the caller should retry.
         """
+        return False
 
     def deleted(self, step: int) -> int | None:
         """Return the spacing of steps with values; None if this step was not deleted."""
@@ -172,6 +209,10 @@ class Run(ABC):
         """
         return IncidentFiles([], [])
 
+    def checks(self) -> CheckRecords:
+        """Return the checks that the hook of the training has written."""
+        return CheckRecords()
+
     def replaced_at(self) -> float | None:
         """Return when another run started in the same place.
 
@@ -190,13 +231,18 @@ class Run(ABC):
     def collections(self) -> CollectionFiles | None:
         """Return the merged collection files, or None if nothing is new."""
 
-    @abstractmethod
     def getter(self) -> Getter:
         """Return the function that reads single values, for :meth:`Tensor.value`.
 
         Each call of the function returns a writable array that shares no memory. It raises
         :class:`~smdwidgets.exceptions.RunFileMissing` if the index has a location whose file does not exist.
         """
+
+        def get(name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
+            place = self.index.find(name, step, worker)
+            return None if place is None else self.value(place)
+
+        return get
 
     def passing(self) -> Getter:
         """Return a getter that does not cache, for values that are read once."""
@@ -206,9 +252,10 @@ class Run(ABC):
     def value(self, place: Any) -> NDArray[Any]:
         """Return the value of an index entry as a writable array that shares no memory."""
 
-    @abstractmethod
     def head(self, place: Any) -> tuple[str, tuple[int, ...]]:
-        """Return the name of the dtype, and the shape, without reading the whole value."""
+        """Return the name of the dtype, and the shape, if possible from the first bytes."""
+        value = self.value(place)
+        return value.dtype.name, value.shape
 
     def part(self, place: Any, start: int, stop: int, verify: bool) -> NDArray[Any] | None:
         """Return rows of the value of an index entry, along the first axis.
@@ -217,47 +264,23 @@ class Run(ABC):
         """
         return None
 
-    @abstractmethod
     def file_there(self, key: str) -> bool:
         """Return whether a file exists that the index names."""
+        return self.storage.exists(key)
 
     @abstractmethod
-    def reductions(
-        self,
-        names: Sequence[str],
-        steps: Sequence[int] | None,
-        workers: Sequence[str] | None,
-        reductions: Sequence[str] | None,
-        *,
-        counts: bool = False,
-        coverage: bool = False,
-        threads: int | None = None,
-        progress: Progress | None = None,
-        cancel: _core.Cancel | None = None,
-    ) -> dict[str, Any]:
-        """Return reductions as :func:`smdwidgets._core.sweep` does.
-
-        ``coverage``: add the share of each tensor's elements that were saved.
-        """
+    def reductions(self, selection: Selection, wanted: Reductions, options: SweepOptions = SWEEP) -> Table:
+        """Return reductions as :func:`smdwidgets._core.sweep` does."""
 
     @abstractmethod
-    def statistics(
-        self,
-        names: Sequence[str],
-        steps: Sequence[int] | None,
-        workers: Sequence[str] | None,
-        *,
-        threads: int | None = None,
-        progress: Progress | None = None,
-        cancel: _core.Cancel | None = None,
-    ) -> dict[str, Any]:
+    def statistics(self, selection: Selection, options: SweepOptions = SWEEP) -> Table:
         """Return statistics of values as :func:`smdwidgets._core.sweep_statistics` does."""
 
-    def statistics_file(self) -> StatisticsFile | None:
+    def statistics_file(self) -> RecordedStatistics | None:
         """Return the refreshed statistics files, or None if the format has none."""
         return None
 
-    def statistics_cache(self, scope: str) -> StatisticsCache | None:
+    def statistics_cache(self, scope: str) -> CachedStatistics | None:
         """Return the cache of computed statistics for a selection of workers.
 
         None if statistics of this run are not cached.
@@ -265,9 +288,7 @@ class Run(ABC):
         return None
 
     @abstractmethod
-    def values(
-        self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None
-    ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
+    def values(self, rows: Sequence[Row], options: SweepOptions = SWEEP) -> Values:
         """Return values as :func:`smdwidgets._core.values` does."""
 
     def problems(self) -> list[tuple[str, str]]:
@@ -303,9 +324,13 @@ class Run(ABC):
         """
         return ""
 
-    @abstractmethod
+    def verify(self, steps: Sequence[int] | None = None, options: SweepOptions = SWEEP) -> dict[str, Any]:
+        """Verify records as :func:`smdwidgets._core.verify` does."""
+        raise SMDebugTypeError(f"verify needs a run that a hook saved, got {type(self).__name__} {self.path}")
+
     def close(self) -> None:
         """Close files and connections. Arrays returned earlier stay valid."""
+        self.storage.close()
 
 
 def possible(step: int) -> bool:

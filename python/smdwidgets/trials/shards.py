@@ -2,10 +2,12 @@
 
 A position says where a worker's shard belongs; reductions are combined, too.
 
-A worker of a sharded training saves its own shard and records the position in its index file (docs/format.md). Positions come
-from files, so they are checked before anything is allocated: a whole tensor takes as much memory as the shards that were read.
+A worker of a sharded training saves its own shard and records the position in its index file (docs/format.md).
+Positions come from files, so they are checked before anything is allocated: a whole tensor takes as much memory as the
+shards that were read.
 
->>> halves = [Part(f"worker_{at}", "", json.dumps({"global_shape": [2], "offsets": [at], "sizes": [1]})) for at in (0, 1)]
+>>> layouts = [json.dumps({"global_shape": [2], "offsets": [offset], "sizes": [1]}) for offset in (0, 1)]
+>>> halves = [Part(f"worker_{rank}", "", layout) for rank, layout in enumerate(layouts)]
 >>> sharded = Sharded("w", 0, halves)
 >>> sharded.shape
 (2,)
@@ -29,6 +31,9 @@ from smdwidgets._text import shown
 from smdwidgets.exceptions import CorruptDataError, IncompleteShardsError, UnsupportedDataError
 
 __all__ = ["Part", "Shard", "Sharded", "combined"]
+
+#: Worker of rows that were assembled from the shards of several workers.
+ASSEMBLED = "all"
 
 #: The largest number of elements and of dimensions that a position may state.
 _LARGEST = 1 << 62
@@ -68,12 +73,13 @@ class Shard:
     """The position of one worker's shard in the whole tensor.
 
     Attributes:
-        box: start and end (exclusive) in each dimension of ``shape``. For a flat range of elements in C order, ``shape`` is the
-            number of elements.
+        box: start and end (exclusive) in each dimension of ``shape``. For a flat range of elements in C order,
+            ``shape`` is the number of elements.
         local_shape: shape of the shard as saved.
         replica: 0 for the first copy.
         partial: operation, number of this part and number of parts, if the parts have to be combined.
-        covers: number of elements that a part was computed from, and of all parts; None if every part covers all elements.
+        covers: number of elements that a part was computed from, and of all parts; None if every part covers all
+            elements.
     """
 
     global_shape: tuple[int, ...]
@@ -353,7 +359,7 @@ class Sharded:
     ) -> NDArray[Any]:
         """Return the elements that were saved, in one dimension.
 
-        Of a norm, return the norm of these elements. Parts of other kinds have no result without the missing ones.
+        A norm is that of these elements. Parts of other kinds have no result without the missing ones.
 
         Raises:
             IncompleteShardsError: nothing was saved, or parts other than those of a norm are missing.

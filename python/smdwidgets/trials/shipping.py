@@ -20,7 +20,7 @@ from smdwidgets._text import shown
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.exceptions import CorruptDataError, SMDebugError, VersionMismatch
 from smdwidgets.storage.address import is_address
-from smdwidgets.trials.refreshable import RefreshableTrial
+from smdwidgets.trials.reader import RunReader
 
 #: Limit on a catalog's columns, above those of a run of 100,000 steps and 300 tensors.
 LARGEST_COLUMNS: Final = 2 << 30
@@ -51,7 +51,7 @@ class Shipment:
     >>> from smdwidgets.numpy import Hook
     >>> with Hook(folder := tempfile.mkdtemp()) as hook:
     ...     hook.save_scalar("loss", 0.5)
-    >>> shipment = pack(smdwidgets.create_trial(folder))
+    >>> shipment = pack(smdwidgets.create_trial(folder).reader)
     >>> pickle.loads(pickle.dumps(shipment)).open().tensor("scalar/loss").value(0)
     array([0.5])
     """
@@ -68,11 +68,14 @@ class Shipment:
     identity: str
     #: A hash of what opens the run; all parts of a run have the same.
     run_identity: str
-    _run: bytes = field(repr=False)
-    _snapshot: bytes = field(repr=False)
+    #: Pickled function, arguments and options that open the run.
+    reopening: bytes = field(repr=False)
+    #: Compressed facts about the run that are not in the catalog.
+    snapshot: bytes = field(repr=False)
     #: Compressed columns of the catalog; empty for a run that is reopened from its files.
-    _catalog: bytes = field(repr=False)
-    _columns: int = field(repr=False)
+    catalog: bytes = field(repr=False)
+    #: Bytes of the columns, decompressed.
+    columns: int = field(repr=False)
 
     def check_version(self) -> None:
         """Check that this version of smdwidgets made it.
@@ -96,58 +99,58 @@ class Shipment:
     @property
     def size(self) -> int:
         """Bytes that are sent."""
-        return len(self._run) + len(self._snapshot) + len(self._catalog)
+        return len(self.reopening) + len(self.snapshot) + len(self.catalog)
 
     def __dask_tokenize__(self) -> tuple[str, str]:
         return "smdwidgets.Shipment", self.identity
 
-    def _read_catalog(self) -> _core.Catalog:
-        if not 0 <= self._columns <= LARGEST_COLUMNS:
-            raise CorruptDataError(f"the catalog of {shown(self.path)} has an invalid size of {self._columns} bytes")
+    def read_catalog(self) -> _core.Catalog:
+        """Return the decompressed catalog."""
+        if not 0 <= self.columns <= LARGEST_COLUMNS:
+            raise CorruptDataError(f"the catalog of {shown(self.path)} has an invalid size of {self.columns} bytes")
         try:
-            columns = zlib.decompressobj().decompress(self._catalog, self._columns + 1)
+            columns = zlib.decompressobj().decompress(self.catalog, self.columns + 1)
         except zlib.error as error:
             raise CorruptDataError(f"cannot decompress the catalog of {shown(self.path)}: {error}") from None
         return _core.Catalog.from_columns(columns)
 
 
-def pack(trial: RefreshableTrial, names: Iterable[str] | None = None, steps: Iterable[int] | None = None) -> Shipment:
-    """Return a trial, or a part of it, to send to another process.
+def pack(reader: RunReader, names: Iterable[str] | None = None, steps: Iterable[int] | None = None) -> Shipment:
+    """Return a run, or a part of it, to send to another process.
 
-    A part has no collections. The trial of a run in another format is reopened whole.
+    A part has no collections. A run in another format is reopened whole.
 
     Args:
-        trial: an open trial.
+        reader: reader of an open run.
         names: names of tensors; None: all.
         steps: global steps; None: all.
 
-    >>> client.submit(lambda shipment: shipment.open().steps(), pack(trial))    # doctest: +SKIP
+    >>> client.submit(lambda shipment: shipment.open().steps(), pack(trial.reader))    # doctest: +SKIP
     """
-    trial.maybe_refresh()
-    run = trial._run
-    run.load()
-    catalog, columns = b"", 0
-    reopening = trial._reopening()
-    if reopening is not None:
-        chosen, at = (None if one is None else list(one) for one in (names, steps))
-        made: bytes = run.index.to_columns(chosen, at)  # type: ignore[attr-defined]  # a run with a catalog
-        if len(made) > LARGEST_COLUMNS:
-            raise SMDebugError(f"the catalog of {shown(trial.path)} is larger than 2 GiB; select names or steps")
-        catalog, columns = zlib.compress(made, 1), len(made)  # a higher level saves 2 % in three times the time
-    else:
-        reduced: Any = trial.__reduce__()
-        reopening = reduced[0], reduced[1], {}
-    manager = trial.collection_manager if names is None and steps is None else None
-    snapshot = _Snapshot(manager, trial.num_workers, trial._collection_workers, trial._complete.until)
+    reader.maybe_refresh()
+    reader.load()
+    if reader.reopening is None:
+        raise SMDebugError(f"cannot send the run {shown(reader.path)} to another process: it was not opened by a trial")
+    *reopening, has_catalog = reader.reopening()
+    compressed, columns = b"", 0
+    if has_catalog and reader.run.catalog is not None:
+        selection = (None if names is None else list(names)), (None if steps is None else list(steps))
+        catalog = reader.run.catalog.to_columns(*selection)
+        if len(catalog) > LARGEST_COLUMNS:
+            raise SMDebugError(f"the catalog of {shown(reader.path)} is larger than 2 GiB; select names or steps")
+        # A higher level saves 2 % in three times the time.
+        compressed, columns = zlib.compress(catalog, 1), len(catalog)
+    manager = reader.collection_manager if names is None and steps is None else None
+    snapshot = _Snapshot(manager, reader.num_workers, reader.collection_workers, reader.complete_until)
     try:
-        opens, about = pickle.dumps(reopening), zlib.compress(pickle.dumps(snapshot))
+        opens, about = pickle.dumps(tuple(reopening)), zlib.compress(pickle.dumps(snapshot))
     except Exception as error:
-        raise SMDebugError(f"cannot send the trial of {shown(trial.path)} to another process: {error}") from error
-    last, ended = run.index.last_step(), trial.loaded_all_steps
+        raise SMDebugError(f"cannot send the trial of {shown(reader.path)} to another process: {error}") from error
+    last, ended = reader.index.last_step(), reader.loaded_all_steps
     run_identity = hashlib.sha256(opens).hexdigest()
-    identity = hashlib.sha256(b"".join((opens, about, catalog, repr((last, ended)).encode()))).hexdigest()
+    identity = hashlib.sha256(b"".join((opens, about, compressed, repr((last, ended)).encode()))).hexdigest()
     version = _core.__version__
-    return Shipment(version, trial.path, last, ended, identity, run_identity, opens, about, catalog, columns)
+    return Shipment(version, reader.path, last, ended, identity, run_identity, opens, about, compressed, columns)
 
 
 #: Options of a storage that shipped runs are read from, or a function that returns them for a URL.
@@ -157,7 +160,8 @@ StorageOptions = Mapping[str, Any] | Callable[[str], Mapping[str, Any]]
 def use_storage_options(options: StorageOptions | None) -> None:
     """Set the options with which this process opens shipped runs in a bucket.
 
-    They can be credentials. Without them a process finds credentials by itself, as :func:`smdwidgets.create_trial` does. None removes them.
+    They can be credentials. Without them a process finds credentials by itself, as :func:`smdwidgets.create_trial`
+    does. None removes them.
 
     Args:
         options: keyword arguments of :func:`smdwidgets.create_trial`, or a function that returns them for a URL.
@@ -181,33 +185,34 @@ class _Opened:
         A forked child must not use the connections of its parent.
         """
         self._lock = threading.RLock()
-        self._runs: OrderedDict[str, RefreshableTrial] = OrderedDict()
-        self._parts: OrderedDict[str, tuple[RefreshableTrial, int]] = OrderedDict()
+        self._runs: OrderedDict[str, Any] = OrderedDict()
+        self._parts: OrderedDict[str, tuple[Any, int]] = OrderedDict()
 
-    def trial(self, shipment: Shipment) -> RefreshableTrial:
+    def trial(self, shipment: Shipment) -> Any:
         with self._lock:
             known = self._parts.get(shipment.identity)
             if known is None:
-                known = self._parts[shipment.identity] = self._part(shipment), shipment._columns
+                known = self._parts[shipment.identity] = self._part(shipment), shipment.columns
             self._parts.move_to_end(shipment.identity)
             kept = sum(size for _, size in self._parts.values())
             while len(self._parts) > 1 and (kept > KEPT_COLUMNS or len(self._parts) > _KEPT_PARTS):
                 kept -= self._parts.popitem(last=False)[1][1]
             return known[0]
 
-    def _part(self, shipment: Shipment) -> RefreshableTrial:
+    def _part(self, shipment: Shipment) -> Any:
         opened = self._run(shipment)
-        manager, num_workers, workers, until = pickle.loads(zlib.decompress(shipment._snapshot))
-        run: Any = opened._run
-        if shipment._catalog:
-            run = run.reading(shipment._read_catalog(), workers)
-        manager = opened.collection_manager if manager is None else manager
-        return opened._of_snapshot(run, manager, num_workers, workers, until, shipment.ended)
+        reader: RunReader = opened.reader
+        manager, num_workers, workers, until = pickle.loads(zlib.decompress(shipment.snapshot))
+        run: Any = reader.run
+        if shipment.catalog:
+            run = run.reading(shipment.read_catalog(), workers)
+        manager = reader.collection_manager if manager is None else manager
+        return opened.snapshot(reader.snapshot(run, manager, num_workers, workers, until, shipment.ended))
 
-    def _run(self, shipment: Shipment) -> RefreshableTrial:
+    def _run(self, shipment: Shipment) -> Any:
         opened = self._runs.get(shipment.run_identity)
         if opened is None:
-            reopen, arguments, options = pickle.loads(shipment._run)
+            reopen, arguments, options = pickle.loads(shipment.reopening)
             if is_address(shipment.path) and self.options is not None:
                 given = self.options(shipment.path) if callable(self.options) else self.options
                 options = {**options, **given}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from smdwidgets._text import listed, markup, natural, shown, visible
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import RunEnd
-from smdwidgets.trials.refreshable import RefreshableTrial
+from smdwidgets.trials.reader import RunReader
 
 #: Maximum characters of one value.
 _LONGEST = 400
@@ -36,13 +36,13 @@ def _state(end: RunEnd | None) -> str:
     return "ended" if end.how == "ended" else f"ended: {end}"
 
 
-def _trial_facts(trial: RefreshableTrial) -> list[tuple[str, str]]:
+def _trial_facts(reader: RunReader) -> list[tuple[str, str]]:
     """Return labels and values of a summary, without reading or refreshing."""
-    if trial._unread and not trial._closed:
-        return [("path", trial.path), ("state", "not read yet")]
-    index, run = trial._run.index, trial._run
-    state = "closed" if trial._closed else _state(run.end())
-    facts = [("path", trial.path), ("state", state), ("steps", _span(index.steps()))]
+    if reader.unread and not reader.closed:
+        return [("path", reader.path), ("state", "not read yet")]
+    index, run = reader.index, reader.run
+    state = "closed" if reader.closed else _state(run.end())
+    facts = [("path", reader.path), ("state", state), ("steps", _span(index.steps()))]
     if not run.partly_read:
         modes = [ModeKeys(number) for number in index.modes() if number != ModeKeys.GLOBAL.value]
         facts += [("", f"{mode.name}: {_span(index.mode_steps(mode.value))}") for mode in modes]
@@ -52,48 +52,48 @@ def _trial_facts(trial: RefreshableTrial) -> list[tuple[str, str]]:
         )
     else:
         facts.append(("tensors", "not read yet"))
-    workers = sorted(set(index.workers()) | trial._collection_workers, key=natural)
+    workers = sorted(set(index.workers()) | reader.collection_workers, key=natural)
     facts.append(("workers", f"{len(workers)}: {listed(workers)}" if workers else "none yet"))
-    collections = sorted(trial.collection_manager.collections, key=natural)
+    collections = sorted(reader.collection_manager.collections, key=natural)
     facts.append(("collections", listed(collections, 12) if collections else "none"))
-    facts += [("note", text) for texts in trial.collection_manager.notes.values() for text in texts[:4]]
+    facts += [("note", text) for texts in reader.collection_manager.notes.values() for text in texts[:4]]
     problems = run.problems()
     if problems:
         facts.append(("problems", f"{len(problems)} {run.damage}: see trial.problems()"))
     return facts
 
 
-def trial_text(trial: RefreshableTrial) -> str:
-    """Return the repr of a trial."""
-    lines = [f"<{type(trial).__name__} {shown(trial.name)}"]
-    lines += [f"  {label + ':' if label else '':<13}{visible(fact, _LONGEST)}" for label, fact in _trial_facts(trial)]
+def trial_text(reader: RunReader, kind: str) -> str:
+    """Return the repr of a trial of a kind, the name of its class."""
+    lines = [f"<{kind} {shown(reader.name)}"]
+    lines += [f"  {label + ':' if label else '':<13}{visible(fact, _LONGEST)}" for label, fact in _trial_facts(reader)]
     return "\n".join(lines) + ">"
 
 
-def trial_html(trial: RefreshableTrial) -> str:
-    """Return the HTML representation of a trial."""
-    return _table(f"{type(trial).__name__} {shown(trial.name)}", _trial_facts(trial))
+def trial_html(reader: RunReader, kind: str) -> str:
+    """Return the HTML representation of a trial of a kind, the name of its class."""
+    return _table(f"{kind} {shown(reader.name)}", _trial_facts(reader))
 
 
-def _tensor_facts(trial: RefreshableTrial, tensor_name: str) -> list[tuple[str, str]]:
-    if trial._closed:
+def _tensor_facts(reader: RunReader, tensor_name: str) -> list[tuple[str, str]]:
+    if reader.closed:
         return [("state", "the trial is closed")]
-    index = trial._run.index
+    index = reader.index
     steps = index.steps_of(tensor_name)
-    facts = [("trial", trial.name)]
+    facts = [("trial", reader.name)]
     sharded = False
-    place = next((found for step in reversed(steps[-8:]) if (found := index.find(tensor_name, step))), None)
-    if place is not None:
+    location = next((entry for step in reversed(steps[-8:]) if (entry := index.find(tensor_name, step))), None)
+    if location is not None:
         try:
-            dtype, shape = trial._run.head(place)
-            if whole := trial._run.sharded(tensor_name, place.step):
+            dtype, shape = reader.head(location)
+            if whole := reader.run.sharded(tensor_name, location.step):
                 sharded, shape = True, whole.shape
-            facts.append(("newest", f"{dtype} {shape}, step {place.step}"))
+            facts.append(("newest", f"{dtype} {shape}, step {location.step}"))
         except Exception as error:  # a repr must not raise
             facts.append(("newest", f"unreadable: {error}"))
     elif steps:
         facts.append(("newest", "reductions or shape only"))
-    facts.append(("steps", _span(steps) + (" (of the steps read so far)" if trial._run.partly_read else "")))
+    facts.append(("steps", _span(steps) + (" (of the steps read so far)" if reader.run.partly_read else "")))
     if steps:
         kinds = [
             ("abs_" if absolute else "") + name for name, absolute, _ in index.stored_reductions(tensor_name, steps[-1])
@@ -106,15 +106,15 @@ def _tensor_facts(trial: RefreshableTrial, tensor_name: str) -> list[tuple[str, 
     return facts
 
 
-def tensor_text(trial: RefreshableTrial, name: str) -> str:
+def tensor_text(reader: RunReader, name: str) -> str:
     """Return the repr of a tensor."""
-    facts = ", ".join(f"{label}: {visible(fact, _LONGEST)}" for label, fact in _tensor_facts(trial, name))
+    facts = ", ".join(f"{label}: {visible(fact, _LONGEST)}" for label, fact in _tensor_facts(reader, name))
     return f"<Tensor {shown(name)} ({facts})>"
 
 
-def tensor_html(trial: RefreshableTrial, name: str) -> str:
+def tensor_html(reader: RunReader, name: str) -> str:
     """Return the HTML representation of a tensor."""
-    return _table(f"Tensor {shown(name)}", _tensor_facts(trial, name))
+    return _table(f"Tensor {shown(name)}", _tensor_facts(reader, name))
 
 
 def _table(title: str, facts: list[tuple[str, str]]) -> str:

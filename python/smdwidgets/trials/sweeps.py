@@ -1,7 +1,7 @@
 """Sweeps of a run: in this process, or in parts by the current executor.
 
-Results of parts are columns with numbers instead of names. They are joined in the order of a local sweep, so the result is equal
-to that of a local sweep bit for bit, whatever the order in which the parts end.
+Results of parts are columns with numbers instead of names. They are joined in the order of a local sweep, so the result
+is equal to that of a local sweep bit for bit, whatever the order in which the parts end.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.executors import Executor, Task, current
 from smdwidgets.storage import LocalStorage
 from smdwidgets.trials.columns import Failure
 from smdwidgets.trials.plans import LOCAL, REMOTE, Part, Rates, cut
-from smdwidgets.trials.queries import RunQueries
-from smdwidgets.trials.run import Progress, Run
+from smdwidgets.trials.reader import RunReader
+from smdwidgets.trials.run import SWEEP, Reductions, Run, Selection, SweepOptions
 from smdwidgets.trials.shipping import Shipment, pack
-from smdwidgets.trials.smdebug_run import SmdebugRun
-from smdwidgets.trials.statistics_file import KEYS, REDUCTIONS_ONLY, Table, selected
+from smdwidgets.trials.tables import KEYS, REDUCTIONS_ONLY, Table, selected
 
 #: Threads of a part that compute. A worker runs several tasks if it has several threads.
 _THREADS: Final = 1
@@ -49,29 +47,22 @@ class Verified(NamedTuple):
 
 
 def statistics(
-    trial: RunQueries,
-    names: Sequence[str],
-    steps: Sequence[int],
-    workers: Sequence[str] | None,
-    *,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    cancel: _core.Cancel | None = None,
+    reader: RunReader, names: Sequence[str], steps: Sequence[int], workers: Sequence[str] | None, options: SweepOptions
 ) -> Table:
     """Return statistics as :meth:`smdwidgets.trials.run.Run.statistics` does."""
-    executor, run = current(), trial._run
-    if executor is None or not isinstance(run, SmdebugRun):
-        return run.statistics(names, steps, workers, threads=threads, progress=progress, cancel=cancel)
+    executor, run = current(), reader.run
+    if executor is None or run.catalog is None:
+        return run.statistics(Selection(names, steps, workers), options)
     parts = _parts(run, names, steps, executor, with_change=True)
     tables: dict[int, Table] = {}
     errors: list[tuple[str, int, str | None, BaseException]] = []
-    for number, (table, failed) in _run(trial, executor, _statistics_part, parts, names, (workers,), progress, cancel):
+    for number, (table, failed) in _run(reader, executor, _statistics_part, parts, names, (workers,), options):
         tables[number] = table
         errors += failed
     if not tables:
-        return run.statistics(names, steps, workers)
+        return run.statistics(Selection(names, steps, workers))
     table = _in_order(tables, names, steps)
-    # Of a tensor with values, saved reductions at other steps are no statistics.
+    # Saved reductions of a tensor that has values at other steps are no statistics.
     stored = (table["flags"] & REDUCTIONS_ONLY) > 0
     if stored.any():
         with_values = set(table["name"][~stored].tolist())
@@ -96,11 +87,12 @@ class Piece(NamedTuple):
 
 
 def statistics_parts(
-    trial: RunQueries, pieces: Sequence[Piece], executor: Executor, cancelled: Callable[[], bool] | None = None
+    reader: RunReader, pieces: Sequence[Piece], executor: Executor, cancelled: Callable[[], bool] | None = None
 ) -> Iterator[tuple[int, Table]]:
     """Yield the number and the statistics of each piece, as pieces finish.
 
-    The statistics are those of all workers. An executor computes them; the run must be one that a hook saved. Nothing is joined: the memory is that of the pieces in flight.
+    The statistics are those of all workers. An executor computes them; the run must be one that a hook saved. Nothing
+    is joined: the memory is that of the pieces in flight.
     """
 
     def tasks() -> Iterator[Task]:
@@ -108,8 +100,8 @@ def statistics_parts(
             places = range(len(piece.names))
             before = [] if piece.before is None else [(piece.before, list(places))]
             part = Part(number, np.array(places, np.uint32), piece.steps, before, 0)
-            with trial.refreshing(False):  # all parts are of one snapshot
-                shipment = pack(trial, piece.names, [*(step for step, _ in before), *piece.steps])
+            with reader.refreshing(False):  # all parts are of one snapshot
+                shipment = pack(reader, piece.names, [*(step for step, _ in before), *piece.steps])
             yield Task(number, (shipment, part, list(piece.names), []))
 
     results = executor.run(_statistics_part, tasks(), cancelled)
@@ -122,39 +114,22 @@ def statistics_parts(
             yield number, table
 
 
-def reductions(
-    trial: RunQueries,
-    names: Sequence[str],
-    steps: Sequence[int] | None,
-    workers: Sequence[str] | None,
-    kinds: Sequence[str] | None,
-    *,
-    counts: bool = False,
-    coverage: bool = False,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
+def reductions(reader: RunReader, selection: Selection, wanted: Reductions, options: SweepOptions) -> Table:
     """Return reductions as :meth:`smdwidgets.trials.run.Run.reductions` does."""
-    executor, run = current(), trial._run
-
-    def here() -> dict[str, Any]:
-        return run.reductions(
-            names, steps, workers, kinds, counts=counts, coverage=coverage, threads=threads, progress=progress
-        )
-
-    if executor is None or not isinstance(run, SmdebugRun):
-        return here()
+    executor, run = current(), reader.run
+    if executor is None or run.catalog is None:
+        return run.reductions(selection, wanted, options)
+    names, steps, workers = selection
     run.load(steps)
     every = run.index.steps() if steps is None else sorted(set(steps))
     parts = _parts(run, names, every, executor)
     tables: dict[int, Table] = {}
     errors: dict[tuple[int, int], BaseException] = {}
-    options = workers, kinds, counts, coverage
-    for number, (table, failed) in _run(trial, executor, _reductions_part, parts, names, options, progress):
+    for number, (table, failed) in _run(reader, executor, _reductions_part, parts, names, (workers, wanted), options):
         tables[number] = table
         errors |= {(number, row): error for row, error in failed}
     if not tables:
-        return here()
+        return run.reductions(selection, wanted, options)
     rows = {number: np.arange(len(table["step"])) for number, table in tables.items()}
     tables = {
         number: table | {"part": np.full(len(rows[number]), number), "row": rows[number]}
@@ -166,19 +141,17 @@ def reductions(
     return swept
 
 
-def verify(trial: RunQueries, *, threads: int | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def verify(reader: RunReader, options: SweepOptions = SWEEP) -> dict[str, Any]:
     """Verify every record as :func:`smdwidgets._core.verify` does."""
-    executor, run = current(), trial._run
-    if not isinstance(run, SmdebugRun):
-        raise SMDebugTypeError(f"verify needs a run that a hook saved, got {type(run).__name__} {trial.path}")
+    executor, run = current(), reader.run
     run.load()
-    if executor is None:
-        return _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
+    if executor is None or run.catalog is None:
+        return run.verify(None, options)
     names = run.index.names()
     parts = _parts(run, names, run.index.steps(), executor)
-    found: dict[int, dict[str, Any]] = dict(_run(trial, executor, _verify_part, parts, names, (), progress))
+    found: dict[int, dict[str, Any]] = dict(_run(reader, executor, _verify_part, parts, names, (), options))
     if not found:
-        return _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
+        return run.verify(None, options)
     # Sums of integers do not depend on their order; errors are listed by name and step, as a local sweep does.
     total: dict[str, Any] = {key: sum(part[key] for part in found.values()) for key in found[0] if key != "errors"}
     errors = [error for number in sorted(found) for error in found[number]["errors"]]
@@ -190,25 +163,24 @@ def verify(trial: RunQueries, *, threads: int | None = None, progress: Progress 
 
 
 def _parts(
-    run: SmdebugRun, names: Sequence[str], steps: Sequence[int], executor: Executor, *, with_change: bool = False
+    run: Run, names: Sequence[str], steps: Sequence[int], executor: Executor, *, with_change: bool = False
 ) -> list[Part]:
     return cut(run, names, steps, rates_of(run), executor.slots, with_change=with_change)
 
 
-def rates_of(run: SmdebugRun) -> Rates:
+def rates_of(run: Run) -> Rates:
     """Return what a worker is estimated to read of a run's storage."""
     return LOCAL if isinstance(run.storage, LocalStorage) else REMOTE
 
 
 def _run(
-    trial: RunQueries,
+    reader: RunReader,
     executor: Executor,
     function: Callable[..., Any],
     parts: Sequence[Part],
     names: Sequence[str],
-    options: tuple[Any, ...],
-    progress: Progress | None,
-    cancel: _core.Cancel | None = None,
+    arguments: tuple[Any, ...],
+    options: SweepOptions,
 ) -> Iterator[tuple[int, Any]]:
     """Yield the results of parts, and report the bytes of finished parts."""
 
@@ -216,18 +188,18 @@ def _run(
         for part in parts:
             chosen = [names[name] for name in part.names.tolist()]
             read = [*(step for step, _ in part.before), *part.steps]
-            with trial.refreshing(False):  # all parts are of one snapshot
-                shipment = pack(trial, chosen, read)
-            yield Task(part.number, (shipment, part, chosen, *options))
+            with reader.refreshing(False):  # all parts are of one snapshot
+                shipment = pack(reader, chosen, read)
+            yield Task(part.number, (shipment, part, chosen, *arguments))
 
     total, done = sum(part.size for part in parts), 0
-    results = executor.run(function, tasks(), None if cancel is None else cancel.is_set)
+    results = executor.run(function, tasks(), options.is_cancelled)
     with contextlib.closing(results):  # type: ignore[type-var]
         for number, result in results:
             yield number, result
             done += parts[number].size
-            if progress is not None:
-                progress(done, total)
+            if options.progress is not None:
+                options.progress(done, total)
 
 
 def _numbered(table: Table, part: Part, chosen: Sequence[str]) -> Table:
@@ -256,10 +228,10 @@ def _statistics_part(
     cancel: _core.Cancel,
 ) -> tuple[Table, list[Any]]:
     """Compute the statistics of a part, on a worker."""
-    run = shipment.open()._run.reading_once()
+    run = shipment.open().reader.run.reading_once()
     # Records of other tensors at the steps before are read in vain, but each file is read once.
     steps = sorted({*(step for step, _ in part.before), *part.steps})
-    table = run.statistics(chosen, steps, workers, threads=_THREADS, cancel=cancel)
+    table = run.statistics(Selection(chosen, steps, workers), SweepOptions(_THREADS, cancel=cancel))
     wanted = set(part.steps)
     errors = [error for error in table.pop("error") if error[1] in wanted]
     table = {name: column[np.isin(table["step"], part.steps)] for name, column in table.items()}
@@ -271,17 +243,13 @@ def _reductions_part(
     part: Part,
     chosen: Sequence[str],
     workers: Sequence[str] | None,
-    kinds: Sequence[str] | None,
-    counts: bool,
-    coverage: bool,
+    wanted: Reductions,
     *,
     cancel: _core.Cancel,
 ) -> tuple[Table, list[tuple[int, BaseException]]]:
     """Compute the reductions of a part, on a worker."""
-    run = shipment.open()._run.reading_once()
-    table = run.reductions(
-        chosen, part.steps, workers, kinds, counts=counts, coverage=coverage, threads=_THREADS, cancel=cancel
-    )
+    run = shipment.open().reader.run.reading_once()
+    table = run.reductions(Selection(chosen, part.steps, workers), wanted, SweepOptions(_THREADS, cancel=cancel))
     errors = table.pop("error")
     for name in table.keys() - set(KEYS):
         table[name] = _without_gaps(run, table, table[name], dict(errors))
@@ -302,8 +270,9 @@ def _without_gaps(run: Run, table: Table, column: NDArray[Any], failed: dict[int
 
 def _verify_part(shipment: Shipment, part: Part, chosen: Sequence[str], *, cancel: _core.Cancel) -> dict[str, Any]:
     """Verify the records of a part, on a worker."""
-    run = shipment.open()._run.reading_once()
-    return _core.verify(run.catalog, run._source(), part.steps, threads=_THREADS, cancel=cancel)
+    options = SweepOptions(_THREADS, cancel=cancel)
+    verified: dict[str, Any] = shipment.open().reader.run.reading_once().verify(part.steps, options)
+    return verified
 
 
 # ------------------------------------------------------------------------------------------------------------ joining
@@ -312,7 +281,8 @@ def _verify_part(shipment: Shipment, part: Part, chosen: Sequence[str], *, cance
 def _in_order(tables: dict[int, Table], names: Sequence[str], steps: Sequence[int]) -> Table:
     """Join the tables of parts in the order of a local sweep.
 
-    The order is by name, step as given, worker. The tables are moved into arrays of their total length, and freed one by one.
+    The order is by name, step as given, worker. The tables are moved into arrays of their total length, and freed one
+    by one.
     """
     workers = sorted({worker for table in tables.values() for worker in table["workers"]})
     ranks = {worker: rank for rank, worker in enumerate(workers)}
@@ -378,14 +348,15 @@ def common_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
     return np.dtype(np.uint64 if all(one.kind in "ub" for one in kinds) else np.float64)
 
 
-def _with_changes(run: SmdebugRun, table: Table, parts: Sequence[Part], names: Sequence[str]) -> Table:
+def _with_changes(run: Run, table: Table, parts: Sequence[Part], names: Sequence[str]) -> Table:
     """Compute the changes that a part could not compute.
 
-    They are missing where the worker of a row did not save the step before the part. That is rare: each part reads the step before for all workers.
+    They are missing where the worker of a row did not save the step before the part. That is rare: each part reads the
+    step before for all workers.
     """
     missing = _without_change(table, parts, names) if len(run.index.workers()) > 1 else {}
     for (name, before, step, worker), row in missing.items():
-        again = run.statistics([name], [before, step], [worker])
+        again = run.statistics(Selection([name], [before, step], [worker]))
         found = np.flatnonzero(again["step"] == step)
         if len(found):
             table["update"][row] = again["update"][found[0]]

@@ -13,10 +13,10 @@ from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDeb
 from smdwidgets.storage.address import FORMS, is_address, parse
 from smdwidgets.storage.local import local_path
 from smdwidgets.trials.discovery import RunFiles, chosen_run, find_runs
-from smdwidgets.trials.local import LocalTrial
-from smdwidgets.trials.sources import SourceTrial
-from smdwidgets.trials.tensorboard import TensorBoardTrial
-from smdwidgets.trials.tensorboard_layout import Directory
+from smdwidgets.trials.smdebug.local import LocalTrial
+from smdwidgets.trials.sources.trial import SourceTrial
+from smdwidgets.trials.tensorboard.layout import Directory
+from smdwidgets.trials.tensorboard.trial import TensorBoardTrial
 from smdwidgets.trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def create_trial(
     """Open a finished or running run.
 
     A directory with TensorBoard event files, also in subdirectories, is opened as a
-    :class:`~smdwidgets.trials.TensorBoardTrial`; a directory or file with a table, a trainer state, an experiment store or
-    checkpoints as a :class:`~smdwidgets.trials.SourceTrial`. If it contains several runs, :class:`~smdwidgets.exceptions.SeveralRuns` is
-    raised; :func:`create_trials` opens all of them.
+    :class:`~smdwidgets.trials.TensorBoardTrial`; a directory or file with a table, a trainer state, an experiment store
+    or checkpoints as a :class:`~smdwidgets.trials.SourceTrial`. If it contains several runs,
+    :class:`~smdwidgets.exceptions.SeveralRuns` is raised; :func:`create_trials` opens all of them.
 
     Args:
         path: the hook's ``out_dir``: a directory (``~`` and ``file://`` are expanded) or the address of a store:
@@ -68,13 +68,13 @@ def create_trial(
 
             * ``lazy``: read index files only when a query needs them; None (default): only for long runs. If True, a
               TensorBoard log is read at the first query.
-            * ``wait``: seconds to wait for a run that has not started, and for its collection files. Without it, or with 0,
-              the path must exist.
+            * ``wait``: seconds to wait for a run that has not started, and for its collection files. Without it, or
+              with 0, the path must exist.
             * ``skip_bad_index``: skip unreadable index files; ``trial.problems()`` lists them.
-            * ``trust``: how a compacted index (see :func:`smdwidgets.compact`) is checked. ``"listing"`` (default): in a
-              bucket, it is compared with a listing of the index objects; in a directory, it is not used. ``"root"``: it is used without a listing, which makes a run of
-              many steps open faster; index files that changed since are not noticed. ``"none"``: it is
-              not used.
+            * ``trust``: how a compacted index (see :func:`smdwidgets.compact`) is checked. ``"listing"`` (default): in
+              a bucket, it is compared with a listing of the index objects; in a directory, it is not used. ``"root"``:
+              it is used without a listing, which makes a run of many steps open faster; index files that changed since
+              are not noticed. ``"none"``: it is not used.
             * ``keep_orphans``, ``live``, ``cache``, ``hold``, ``segment``: for TensorBoard logs, see
               :class:`~smdwidgets.trials.TensorBoardTrial`.
             * for stores, the fields of :class:`~smdwidgets.storage.Connection`.
@@ -186,8 +186,8 @@ def create_trials(
     Takes the arguments of :func:`create_trial`. The name of a run is its directory relative to ``path``; a path that is
     itself a run is named after its last part.
 
-    The directory is listed once, in a store each folder once, and each run is read at its first query. With ``lazy=False``, all runs are read now, in
-    parallel.
+    The directory is listed once, in a store each folder once, and each run is read at its first query. With
+    ``lazy=False``, all runs are read now, in parallel.
 
     >>> trials = create_trials("runs")                                 # doctest: +SKIP
     >>> {name: trial.tensor("loss").value(100) for name, trial in trials.items()}    # doctest: +SKIP
@@ -219,14 +219,14 @@ def create_trials(
         opened[run or trial.name] = trial
     if not options["lazy"]:
         with ThreadPoolExecutor() as pool:
-            list(pool.map(Trial._read_first, opened.values()))
+            list(pool.map(lambda trial: trial.reader.read_first(), opened.values()))
     return opened
 
 
 def _open_remote(
     text: str, name: str | None, range_steps: tuple[int | None, int | None] | None, options: Mapping[str, Any]
 ) -> Trial:
-    from smdwidgets.trials.remote import RemoteTrial  # imported for stores only
+    from smdwidgets.trials.smdebug.remote import RemoteTrial  # imported for stores only
 
     return RemoteTrial(name, text, range_steps, **_without(options, _FOR_LOGS))
 

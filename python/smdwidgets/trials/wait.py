@@ -42,14 +42,15 @@ def wait_until(
     pause = FIRST
     while True:
         now = time.monotonic()
-        if timeout is not None and now - start >= timeout:
-            raise WaitTimeout(what(), timeout)
+        # Before the timeout: a process that slept too long would otherwise end without the hint.
         if now >= log_at:
-            limit = "" if timeout is None else f", timeout in {timeout - (now - start):.0f} s"
+            limit = "" if timeout is None else f", timeout in {max(0.0, timeout - (now - start)):.0f} s"
             logger.warning(
                 "Still waiting for %s (%.0f s elapsed%s).%s", what(), now - start, limit, hint and f" {hint}"
             )
             log_at = now + max(now - start, LOG_AFTER)
+        if timeout is not None and now - start >= timeout:
+            raise WaitTimeout(what(), timeout)
         left = pause if timeout is None else min(pause, start + timeout - now)
         time.sleep(left)
         pause = min(LONGEST, pause * GROWTH)

@@ -16,12 +16,28 @@ class BareSteps(Trial):
 
     def __init__(self, steps: Iterable[int]) -> None:
         self.name = self.path = "steps"
-        self.loaded_all_steps = True
-        self.restarts = 0
-        self.restarted_at = None
         self._steps = sorted({int(step) for step in steps})
         if self._steps and self._steps[0] < 0:
             raise ValueError(f"invalid step {self._steps[0]}; steps must not be negative")
+
+    @property
+    def is_local(self) -> bool:
+        """False: there are no files."""
+        return False
+
+    @property
+    def loaded_all_steps(self) -> bool:
+        """True: the steps never change."""
+        return True
+
+    @property
+    def restarts(self) -> int:
+        """0: there is no run that could be replaced."""
+        return 0
+
+    @property
+    def restarted_at(self) -> None:
+        """None: there is no run that could be replaced."""
 
     def steps(self, mode: ModeKeys | str = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
         """Return the given steps."""

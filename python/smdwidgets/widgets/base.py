@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anywidget
 import traitlets
 
-from smdwidgets._text import natural
 from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
 from smdwidgets.modes import ModeKeys
+from smdwidgets.naming.tensors import first_tensor
 from smdwidgets.widgets import bundle, cell_state, state_string
 from smdwidgets.widgets.open_runs import OpenRuns
 from smdwidgets.widgets.protocol import PROTOCOL
-from smdwidgets.widgets.replaced_traits import ReplacedTraits, take_replaced
 from smdwidgets.widgets.still import Still, publish
 from smdwidgets.widgets.traits import STATE
 from smdwidgets.widgets.view import RunView
@@ -31,8 +30,7 @@ from smdwidgets.widgets.view import RunView
 if TYPE_CHECKING:
     from smdwidgets.diagnosis import Diagnosis
     from smdwidgets.run_table.live import LiveTable
-    from smdwidgets.trials import Trial
-    from smdwidgets.trials.tensor import Tensor
+    from smdwidgets.trials import Tensor, Trial
     from smdwidgets.widgets.live_survey import LiveSurvey
     from smdwidgets.widgets.rule_controller import RuleController
     from smdwidgets.widgets.story import Story
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = "Trial | Tensor | str | os.PathLike[str]"
 
 
-class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
+class RunWidget(anywidget.AnyWidget, RunView):
     """A widget for one or more runs. Every public trait can be set and observed.
 
     ``widget.step`` is the displayed step, ``widget.tensor`` the name of the tensor, and ``widget.value()`` its value.
@@ -48,7 +46,7 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
 
     _kind = traitlets.Unicode("explorer").tag(sync=True)
     _protocol = traitlets.Int(PROTOCOL).tag(sync=True)
-    _module = traitlets.Unicode().tag(sync=True, echo_update=False)
+    _parts = traitlets.Dict().tag(sync=True, echo_update=False)
     _many = traitlets.Bool(False).tag(sync=True)
     _boot = traitlets.List(traitlets.Bytes()).tag(sync=True, echo_update=False)
 
@@ -59,10 +57,6 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
     @property
     def _esm(self) -> str | Path:
         return bundle.module()
-
-    @property
-    def _css(self) -> str | Path:
-        return bundle.style()
 
     def __init__(
         self,
@@ -77,13 +71,12 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
         from smdwidgets.widgets.request_handler import RequestHandler
         from smdwidgets.widgets.runs_packets import RunsPackets
 
-        take_replaced(traits)
         unknown = [name for name in traits if name not in STATE and not self.has_trait(name)]
         if unknown:
             raise TypeError(
                 f"{type(self).__name__} has no argument {unknown[0]!r}; choose from {', '.join(sorted(STATE))}"
             )
-        self._rows = _rows
+        self.live_table = _rows
         if _rows is None:
             trials, tensor = _open_trials(runs)
             self.trials = OpenRuns.of(trials)
@@ -93,8 +86,7 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
             self.trials = OpenRuns(_rows.__len__, _rows.open)
         if state:
             traits = {**self._restored(state), **traits}
-        self._rule_controller = _make_controller(self.trials, rules)
-        self._diagnosis = LiveDiagnosis(self.trials) if self.KIND == "explorer" else None
+        self.rule_controller = _make_controller(self.trials, rules)
         paths = [str(trial.path) for _, trial in self.trials.opened()] if _rows is None else ["table", _rows.root]
         slot = cell_state.slot_of_this_cell(self.KIND, paths)
         if traits.get("step", -1) >= 0:
@@ -102,28 +94,30 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
         chosen = {**slot.state, **traits}
         if "tensor" not in chosen and self.KIND in {"explorer", "inspector"} and not chosen.get("table"):
             chosen["tensor"] = _first_tensor(self.trials[int(chosen.get("run", 0)) if _rows is not None else 0])
-        self._survey = _make_survey(self.trials, self._rule_controller, chosen) if self.KIND == "explorer" else None
-        self._request_handler = RequestHandler(
+        has_map = self.KIND == "explorer"
+        self.live_survey = _make_survey(self.trials, self.rule_controller, chosen) if has_map else None
+        self.live_diagnosis = LiveDiagnosis(self.trials, self.live_survey) if has_map else None
+        self.request_handler = RequestHandler(
             self.trials,
-            self._rule_controller,
+            self.rule_controller,
             self._send_packets,
-            self._diagnosis,
-            self._survey,
+            self.live_diagnosis,
+            self.live_survey,
             None if _rows is None else RunsPackets(_rows),
         )
-        self.trials.on_open = self._request_handler.add
+        self.trials.on_open = self.request_handler.add
         super().__init__(
             _kind=self.KIND,
             _many=_rows is not None,
-            _module=bundle.module_text(),
-            _boot=self._request_handler.boot(self._lane(chosen)),
+            _parts=bundle.carried.take(self.KIND, _rows is not None),
+            _boot=self.request_handler.boot(self._lane(chosen)),
             **chosen,
         )
         self._own_layout = "layout" not in traits
         self.on_msg(_on_message)
         self._still = Still(self)
         slot.attach(self)
-        self._rule_controller.start()
+        self.rule_controller.start()
 
     def _lane(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the curve above the step axis, before the traits are set."""
@@ -153,8 +147,8 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
     def _stop_following(self, change: Any) -> None:
         from smdwidgets.trials.refresh import no_refresh
 
-        # Setting another step than the last one ends following. Ignore steps from the browser: it sets `follow` itself, and
-        # the step that it sends while following can be older than the last step known to the kernel.
+        # Setting another step than the last one ends following. Ignore steps from the browser: it sets `follow` itself,
+        # and the step that it sends while following can be older than the last step known to the kernel.
         if self._syncing_thread == threading.get_ident():
             return
         with no_refresh(self.trial):
@@ -171,6 +165,16 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
         if self.comm is not None:
             self.send(message, list(packets))
 
+    def send_parts(self, names: object = (), has: object = ()) -> None:
+        """Send parts of the front end; without names, those of the first picture."""
+        if self.comm is not None:
+            self.send(bundle.answer(self._kind, self._many, names, has))
+
+    def push_parts(self) -> None:
+        """Send all parts that this widget can reach, to a page without answers."""
+        if self.comm is not None:
+            self.send(bundle.everything(self._kind, self._many))
+
     # ------------------------------------------------------------------------------------------------------- Python API
 
     @property
@@ -179,23 +183,15 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
 
         See :class:`~smdwidgets.rules.RuleRunner`.
         """
-        return self._rule_controller.runners.get(self.trials.index(self.trial))
-
-    @property
-    def diagnosis(self) -> Diagnosis | None:
-        """The diagnosis that an explorer shows; None until it is known.
-
-        See :func:`smdwidgets.diagnose`.
-        """
-        return self._diagnosis.of(self.trials.index(self.trial)) if self._diagnosis is not None else None
+        return self.rule_controller.runners.get(self.trials.index(self.trial))
 
     @property
     def state(self) -> str:
         """The view as a string, which opens the same view elsewhere.
 
-        It has the settings that differ from their defaults in at most 2,048 characters, and names runs and tensors rather
-        than paths. ``explore(run, state=...)`` opens it. Setting it changes the view; what the run lacks is left out, with a
-        warning.
+        It has the settings that differ from their defaults in at most 2,048 characters, and names runs and tensors
+        rather than paths. ``explore(run, state=...)`` opens it. Setting it changes the view; what the run lacks is left
+        out, with a warning.
 
         >>> widget.state                                                   # doctest: +SKIP
         'smdw2.eyJzdGVwIjo0MDAsInRlbnNvciI6ImZjMS53ZWlnaHQifQ'
@@ -278,10 +274,10 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
 
     def close(self) -> None:
         """Remove the widget's views, and stop its rules and threads. The trials stay open."""
-        handler = getattr(self, "_request_handler", None)
+        handler = getattr(self, "request_handler", None)
         if handler is not None:
             handler.close()
-            self._rule_controller.stop()
+            self.rule_controller.stop()
             self._still.close()
         layout = self.layout if self._own_layout and self.comm is not None else None
         super().close()
@@ -304,7 +300,7 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
         made = super()._repr_mimebundle_(**kwargs)
         if made is None:
             return made
-        self._request_handler.displayed(_first_requests_of(weakref.ref(self)))
+        self.request_handler.displayed(_first_requests_of(weakref.ref(self)))
         data, *rest = made if isinstance(made, tuple) else (made,)
         # GitHub, nbviewer and other viewers without widgets show this static image and text.
         data = {**data, **static_repr.bundle(self)}
@@ -323,7 +319,10 @@ class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
 
 def _on_message(widget: RunWidget, content: Any, buffers: Any) -> None:
     # This is a function because a bound method would be a reference of the widget to itself, and keep it alive.
-    widget._request_handler.handle_message(content)
+    if isinstance(content, dict) and content.get("kind") == "parts":
+        widget.send_parts(content.get("names"), content.get("has"))
+    else:
+        widget.request_handler.handle_message(content)
 
 
 def _first_requests_of(reference: weakref.ref[RunWidget]) -> Callable[[], list[dict[str, Any]]]:
@@ -332,7 +331,10 @@ def _first_requests_of(reference: weakref.ref[RunWidget]) -> Callable[[], list[d
         from smdwidgets.widgets.first_view import first_requests
 
         widget = reference()
-        return first_requests(widget) if widget is not None else []
+        if widget is None:
+            return []
+        widget.push_parts()
+        return first_requests(widget)
 
     return requests
 
@@ -343,8 +345,7 @@ def _named_subshell(data: Any, named: str | None) -> str | None:
 
 def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
     """Return the trials, and the tensor's name if a tensor was given instead of a run."""
-    from smdwidgets.trials import Trial, create_trial
-    from smdwidgets.trials.tensor import Tensor
+    from smdwidgets.trials import Tensor, Trial, create_trial
 
     if isinstance(runs, Tensor):
         return [runs.trial], runs.name
@@ -385,15 +386,7 @@ def _make_survey(trials: Sequence[Trial], rules: RuleController, state: dict[str
 
 
 def _first_tensor(trial: Trial) -> str:
-    """Return the tensor to display first.
+    from smdwidgets.pictures.overview import collection_members
 
-    This is a weight, else a gradient, else a loss, else any tensor.
-    """
-    for collection in ("weights", "gradients", "losses"):
-        try:
-            members = trial.tensor_names(collection=collection)
-        except SMDebugError:
-            continue
-        if members:
-            return min(members, key=natural)
-    return min(trial.tensor_names(), key=natural, default="")
+    names = trial.tensor_names()
+    return first_tensor(names, collection_members(trial, names))

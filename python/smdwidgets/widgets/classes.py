@@ -12,6 +12,7 @@ import traitlets
 
 from smdwidgets._text import natural
 from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
+from smdwidgets.naming.tensors import SCALAR_COLLECTIONS
 from smdwidgets.widgets.base import RunWidget, Source
 
 if TYPE_CHECKING:
@@ -155,10 +156,12 @@ def explore(
 
     Args:
         runs: a path, a trial, a list of them, or a table of runs.
-        hparams: hyperparameters for the table of runs: a dictionary by name of the run, or a list in the order of the runs.
+        hparams: hyperparameters for the table of runs: a dictionary by name of the run, or a list in the order of the
+            runs.
         rules: rules to evaluate: names, classes, or a :class:`~smdwidgets.rules.RuleRunner`.
         state: the view as a string, as :attr:`Explorer.state` and "Copy this view" in the widget return it.
-        **traits: initial settings of the view, such as ``tensor="fc1.weight"``, ``step=100`` or ``hist_scale="symlog"``.
+        **traits: initial settings of the view, such as ``tensor="fc1.weight"``, ``step=100`` or
+            ``hist_scale="symlog"``.
 
     >>> explorer = explore("runs/mlp", rules=["VanishingGradient"])        # doctest: +SKIP
     >>> explorer.step, explorer.tensor, explorer.value().shape             # doctest: +SKIP
@@ -173,8 +176,7 @@ def _live_rows(
     """Return the rows of a table of runs; None if all runs are opened at once."""
     from smdwidgets.run_table import RunTable
     from smdwidgets.run_table.live import LiveTable, given_runs, live_table
-    from smdwidgets.trials import Trial
-    from smdwidgets.trials.tensor import Tensor
+    from smdwidgets.trials import Tensor, Trial
 
     if isinstance(runs, RunTable):
         return live_table(runs, _by_name(hparams, [run.name for run in runs]))
@@ -220,7 +222,7 @@ def _scalars(trials: Sequence[Trial], regex: str | None, most: int = 8) -> list[
         if regex is not None:
             names += sorted(trial.tensor_names(regex=regex), key=natural)
             continue
-        for collection in ("losses", "metrics", "scalars", "sm_metrics"):
+        for collection in SCALAR_COLLECTIONS:
             if collection in trial.collections():
                 with contextlib.suppress(SMDebugError):  # the collection's pattern may be invalid or time out
                     names += sorted(trial.tensor_names(collection=collection), key=natural)

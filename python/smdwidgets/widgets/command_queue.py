@@ -1,7 +1,7 @@
 """Execute the commands of a widget's pages in order of arrival, each once.
 
-A request may be superseded by a newer one, and then its reply is not needed. A command changes something, so it is neither
-cancelled nor reordered. A page that gets no reply sends a command again with the same id.
+A request may be superseded by a newer one, and then its reply is not needed. A command changes something, so it is
+neither cancelled nor reordered. A page that gets no reply sends a command again with the same id.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.run_table.live import LiveTable
-from smdwidgets.trials.tensorboard import TensorBoardTrial
+from smdwidgets.trials.tensorboard.trial import TensorBoardTrial
 from smdwidgets.trials.trial import Trial
 from smdwidgets.widgets.command_queue import CommandQueue
 from smdwidgets.widgets.live_survey import LiveSurvey

@@ -1,4 +1,4 @@
-"""Diagnose a widget's runs in the background; pack results for the browser."""
+"""Diagnose a widget's runs in the background; pack findings for the browser."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import visible
+from smdwidgets.finding import Finding, about
 from smdwidgets.pictures.overview import shown_name
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.storage.files import size_on_disk
@@ -18,8 +19,9 @@ from smdwidgets.trials import Trial
 from smdwidgets.widgets.open_runs import opened
 
 if TYPE_CHECKING:
-    from smdwidgets.diagnosis import Diagnoser, Diagnosis, Finding
+    from smdwidgets.diagnosis import Diagnoser, Diagnosis
     from smdwidgets.diagnosis.follow import Confirmation
+    from smdwidgets.widgets.live_survey import LiveSurvey
 
 logger = logging.getLogger("smdwidgets.widgets")
 
@@ -48,15 +50,22 @@ class _Run:
     next_update: float = 0.0
     version: int = 0
     sent: int = 0
+    #: What stood out in the run when it was sent.
+    marks: Sequence[Finding] = ()
 
 
 class LiveDiagnosis:
     """The diagnoses of a widget's runs. Thread-safe.
 
     Updates run in a thread, one at a time. They are started by :meth:`check`, which the poller calls.
+
+    Args:
+        trials: the runs.
+        survey: has what stands out in the runs and what their rules found, which join the findings.
     """
 
-    def __init__(self, trials: Sequence[Trial]) -> None:
+    def __init__(self, trials: Sequence[Trial], survey: LiveSurvey | None = None) -> None:
+        self._survey = survey
         self._runs = {number: _Run(trial) for number, trial in opened(trials)}
         #: Guards the results. It is held briefly.
         self._lock = threading.Lock()
@@ -110,7 +119,11 @@ class LiveDiagnosis:
             return [self._pack(number) for number in self._runs if numbers is None or number in numbers]
 
     def complete(self) -> None:
-        """Diagnose the runs of which nothing is known yet, for an exported page."""
+        """Diagnose and survey unread runs, for an exported page."""
+        if self._survey is not None:
+            self._survey.complete()
+            for number in self._runs:
+                self._survey.update_marks(number)
         with self._updating:  # waits for an update in the background
             for run in self._runs.values():
                 if run.diagnosis is None and not run.error and not self._closed:
@@ -119,7 +132,11 @@ class LiveDiagnosis:
     def updates(self) -> list[bytes]:
         """Return packets with the diagnoses that changed since the last packet."""
         with self._lock:
-            return [self._pack(number) for number, run in self._runs.items() if run.sent != run.version]
+            return [
+                self._pack(number)
+                for number, run in self._runs.items()
+                if run.sent != run.version or run.marks != self._marks(number)
+            ]
 
     def _update_and_release(self, run: _Run) -> None:
         try:
@@ -136,7 +153,7 @@ class LiveDiagnosis:
         diagnosis, error = run.diagnosis, ""
         try:
             if run.diagnoser is None or run.confirmation is None or (run.seen and run.seen[0] != state[0]):
-                run.diagnoser = Diagnoser(run.trial, tensors=_size(run.trial) <= LARGEST_RUN)
+                run.diagnoser = Diagnoser(run.trial, tensors=_size(run.trial) <= LARGEST_RUN, marks=False)
                 run.confirmation = Confirmation()
             diagnosis = run.confirmation.update(run.diagnoser.update(self._check_closed), ended=state[2])
         except _Closed:
@@ -158,14 +175,31 @@ class LiveDiagnosis:
 
     def _pack(self, number: int) -> bytes:
         run = self._runs[number]
-        run.sent = run.version
+        run.sent, run.marks = run.version, self._marks(number)
         return pack({"kind": "diagnosis", "run": number, **_head(run)})
 
     def of(self, number: int) -> Diagnosis | None:
-        """Return the latest diagnosis of a run; None before the first one."""
+        """Return the latest diagnosis of a run and what stands out; None if unknown."""
         with self._lock:
             run = self._runs.get(number)
-            return run.diagnosis if run is not None else None
+            if run is None or run.diagnosis is None:
+                return None
+            return run.diagnosis.with_marks(self._marks(number))
+
+    def _marks(self, number: int) -> Sequence[Finding]:
+        return () if self._survey is None else self._survey.marks(number)
+
+    def completed(self, number: int) -> Diagnosis | None:
+        """Return the diagnosis of a run after everything was read; None if it failed."""
+        self.complete()
+        return self.of(number)
+
+    def adopt(self, number: int, diagnosis: Diagnosis) -> None:
+        """Show this diagnosis of a run until there are new steps."""
+        with self._updating, self._lock:
+            run = self._runs[number]
+            run.diagnosis, run.error, run.seen = diagnosis, "", _state(run.trial)
+            run.version += 1
 
 
 def _state(trial: Trial) -> tuple[int, int, bool]:
@@ -175,8 +209,7 @@ def _state(trial: Trial) -> tuple[int, int, bool]:
 
 def _size(trial: Trial) -> int:
     """Return the size of a local run in bytes; of others more than is read."""
-    path = Path(str(trial.path))
-    return size_on_disk(path, enough=LARGEST_RUN) if path.is_absolute() else LARGEST_RUN + 1
+    return size_on_disk(Path(trial.path), enough=LARGEST_RUN) if trial.is_local else LARGEST_RUN + 1
 
 
 def _shown(diagnosis: Diagnosis | None, error: str) -> object:
@@ -187,27 +220,37 @@ def _shown(diagnosis: Diagnosis | None, error: str) -> object:
 
 
 def _head(run: _Run) -> dict[str, Any]:
-    found = run.diagnosis
-    if found is None:
-        return {"state": "failed" if run.error else "reading", "summary": run.error, "findings": [], "withdrawn": []}
+    from smdwidgets.diagnosis import Diagnosis
+
+    known = Diagnosis(str(run.trial.path)) if run.diagnosis is None else run.diagnosis
+    joined = known.with_marks(run.marks)
+    if run.error:
+        state = "failed"
+    elif run.diagnosis is None:
+        state = "reading"
+    else:
+        state = "found" if joined.findings else "nothing" if joined.can_tell else "unjudged"
     names = {name: shown_name(name) for name in run.trial.tensor_names()}
     return {
-        "state": "failed" if run.error else "found" if found.findings else "nothing" if found.can_tell else "unjudged",
-        "summary": run.error or visible(found.summary, 500),
-        "findings": [_described(one, names) for one in found.findings],
-        "withdrawn": [visible(one.title, 300) for one in found.withdrawn],
+        "state": state,
+        "summary": run.error or ("" if run.diagnosis is None else visible(joined.summary, 500)),
+        "findings": [_described(finding, joined, names) for finding in joined.findings],
+        "notes": [_described(finding, joined, names) for finding in joined.notes],
+        "withdrawn": [visible(finding.title, 300) for finding in joined.withdrawn],
     }
 
 
-def _described(one: Finding, names: dict[str, str]) -> dict[str, Any]:
-    onset = one.onset if one.onset is not None and one.onset <= LARGEST_STEP else None
+def _described(finding: Finding, joined: Diagnosis, names: dict[str, str]) -> dict[str, Any]:
     return {
-        "kind": one.kind,
-        "severity": one.severity,
-        "confidence": one.confidence,
-        "onset": onset,
-        "tensor": next((names[name] for name in one.series if name in names), ""),
-        "title": visible(one.title, 300),
-        "text": visible(one.text, 2000),
-        "advice": visible(one.try_, 1000),
+        "id": visible(finding.id, 300),
+        "kind": finding.kind,
+        "level": finding.level,
+        "confidence": finding.confidence,
+        "first": finding.first if finding.first is not None and finding.first <= LARGEST_STEP else None,
+        "tensor": next((names[name] for name in finding.names if name in names), ""),
+        "title": visible(finding.title, 300),
+        "text": visible(finding.text, 2000),
+        "explains": visible(joined.consequences(finding), 1000),
+        "advice": visible(finding.try_, 1000),
+        "about": about(finding),
     }

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.finding import Finding
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.pictures.overview import SentState, collection_members, shown_name
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.queries.survey import query_survey
-from smdwidgets.survey import MapFinding, Reading, RuleFirings, Survey
+from smdwidgets.survey import Reading, RuleFirings, Survey
 from smdwidgets.survey.bins import level_of
 from smdwidgets.trials import Trial
 from smdwidgets.trials.refresh import no_refresh
@@ -83,7 +84,8 @@ class _Run:
     #: Firings of rules, and the steps of each tensor that they named.
     firings: list[RuleFirings] = field(default_factory=list)
     fired: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    #: Findings that were sent.
+    #: What stood out at the last update of a page, and what was sent of it.
+    marks: Sequence[Finding] = ()
     findings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -151,7 +153,7 @@ class LiveSurvey:
     def complete(self) -> None:
         """Read what is not too large, for an exported page.
 
-        Of a large run, the page has a sample, or what was read so far.
+        For large runs, the page has a sample, or what was read so far.
         """
         for run in self._runs.values():
             while run.seen != _state(run.trial) and not self._closed:
@@ -177,6 +179,15 @@ class LiveSurvey:
         """Return the survey of a run, and what its rules found."""
         run = self._run(number)
         return run.survey, self._rules.fired(number)
+
+    def marks(self, number: int) -> Sequence[Finding]:
+        """Return what stood out, and what rules found, at the last update of a page."""
+        return self._run(number).marks
+
+    def update_marks(self, number: int) -> None:
+        """Find what stands out in a run in all that was read."""
+        run = self._run(number)
+        run.marks = run.survey.findings(self._rules.fired(number))
 
     def read_all(self, number: int, do: str) -> None:
         """Start or stop reading all values of a run."""
@@ -370,13 +381,15 @@ class LiveSurvey:
 
     def _findings(self, number: int, run: _Run, sent: SentState) -> list[bytes]:
         """Return what stands out, if that has changed."""
-        found, clauses = run.survey.findings(run.firings)
-        at = {name: index for index, name in enumerate(sent.names)}
+        run.marks = run.survey.findings(run.firings)
+        clauses = run.survey.sentence([mark for mark in run.marks if mark.source == "survey"])
+        indices = {name: index for index, name in enumerate(sent.names)}
+        counts = {rule.rule: len(rule.steps) for rule in run.firings}
         head = {
             "kind": "findings",
             "run": number,
             "sentence": [{"text": one.text, "tensor": shown_name(one.tensor), "step": one.step} for one in clauses],
-            "findings": [_described(one, at) for one in found if one.last <= LARGEST_STEP],
+            "findings": [_described(mark, indices, counts) for mark in run.marks if (mark.last or 0) <= LARGEST_STEP],
         }
         if head == run.findings:
             return []
@@ -384,10 +397,15 @@ class LiveSurvey:
         return [pack(head)]
 
 
-def _described(one: MapFinding, at: Mapping[str, int]) -> dict[str, Any]:
-    about = {"id": one.id[:200], "kind": one.kind, "severity": one.severity}
-    steps = {"first": float(one.first), "last": float(one.last), "count": one.count}
-    return {**about, "tensors": [at[name] for name in one.tensors if name in at], **steps, "text": one.text}
+def _described(mark: Finding, indices: Mapping[str, int], counts: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "id": mark.id[:200],
+        "kind": mark.kind,
+        "tensors": [indices[name] for name in mark.names if name in indices],
+        "first": float(mark.first or 0),
+        "last": float(mark.last or 0),
+        "count": counts.get(mark.subject, 1) if mark.source == "rule" else 1,
+    }
 
 
 def _numbered(sent: SentState, names: Iterable[str]) -> dict[str, int]:

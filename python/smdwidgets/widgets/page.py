@@ -32,10 +32,15 @@ class WrittenPage(NamedTuple):
 
 
 def write_page(
-    widget: RunView, path: str, tensors: list[str] | None, limit: int, diagnosis: Diagnosis | None = None
+    widget: RunView,
+    path: str,
+    tensors: list[str] | None,
+    limit: int,
+    diagnosis: Diagnosis | None = None,
+    heading: str = "",
 ) -> WrittenPage:
     """Write the page of a widget atomically."""
-    page, opened = make_page(widget, tensors, limit, diagnosis)
+    page, opened = make_page(widget, tensors, limit, diagnosis, heading)
     text = page.encode("utf-8")
     with replacing(Path(path)) as partial:
         partial.write_bytes(text)
@@ -43,14 +48,23 @@ def write_page(
 
 
 def make_page(
-    widget: RunView, tensors: list[str] | None, limit: int, diagnosis: Diagnosis | None = None
+    widget: RunView,
+    tensors: list[str] | None,
+    limit: int,
+    diagnosis: Diagnosis | None = None,
+    heading: str = "",
 ) -> tuple[str, list[str]]:
     """Return the page of a widget as HTML, and the tensors with pictures.
 
-    The diagnosis of the run comes first if one is given.
+    The heading, which is HTML, and the diagnosis of the run come first if they are given.
     """
-    script, style = bundle.text("widget.js"), bundle.text("widget.css")
-    above = "" if diagnosis is None else f"{diagnosis._repr_html_()}\n"
+    script, style = bundle.page_code(widget.KIND, widget.live_table is not None)
+    if diagnosis is not None and widget.live_diagnosis is not None:
+        # The widget shows the same list.
+        widget.rule_controller.evaluate_saved_steps()
+        widget.live_diagnosis.adopt(widget.run, diagnosis)
+        diagnosis = widget.live_diagnosis.completed(widget.run)
+    above = heading + ("" if diagnosis is None else f"{diagnosis._repr_html_()}\n")
     room = limit - len(script.encode()) - len(style.encode()) - len(above.encode()) - 4096
     content = page_content(widget, tensors, room * 3 // 4, diagnosis)
     # A browser that does not run the script shows this text after 3 s; otherwise the script replaces it before that.
@@ -64,7 +78,9 @@ def make_page(
         f"style-src 'sha256-{_digest(style)}' 'sha256-{_digest(page_style)}' 'sha256-{_digest(STYLE)}'; "
         "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
     )
-    title = markup(f"{widget._rows.root if widget._rows and widget.table else widget.trial.name}: smdwidgets", 200)
+    title = markup(
+        f"{widget.live_table.root if widget.live_table and widget.table else widget.trial.name}: smdwidgets", 200
+    )
     blocks = "\n".join(
         f'<script type="application/octet-stream;base64" class="smdw-packet">{base64.b64encode(packet).decode("ascii")}</script>'
         for packet in content.packets

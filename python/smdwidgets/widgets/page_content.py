@@ -67,21 +67,18 @@ def page_content(
     widget: RunView, tensors: list[str] | None, room: int, diagnosis: Diagnosis | None = None
 ) -> PageContent:
     """Return the data of a page in at most ``room`` bytes."""
-    widget._rule_controller.evaluate_saved_steps()
+    widget.rule_controller.evaluate_saved_steps()
     runs = widget.trials.opened()
     sent = nothing_sent(runs)
     packets = [packet for number, trial in runs for packet in overview(trial, sent[number])]
-    if widget._rows is not None:
-        packets += RunsPackets(widget._rows).all(widget.runs_tag)
-    packets += widget._rule_controller.packets()
-    # A diagnosis that is given is shown above the widget.
-    if diagnosis is None and widget._diagnosis is not None:
-        widget._diagnosis.complete()
-        packets += widget._diagnosis.packets()
-        diagnosis = widget._diagnosis.of(widget.run)
-    if widget._survey is not None:
-        widget._survey.complete()
-        packets += widget._survey.exported(sent, widget.map_stat, int(room * _SURVEY_SHARE))
+    if widget.live_table is not None:
+        packets += RunsPackets(widget.live_table).all(widget.runs_tag)
+    packets += widget.rule_controller.packets()
+    if widget.live_diagnosis is not None:
+        diagnosis = widget.live_diagnosis.completed(widget.run)
+        packets += widget.live_diagnosis.packets()
+    if widget.live_survey is not None:
+        packets += widget.live_survey.exported(sent, widget.map_stat, int(room * _SURVEY_SHARE))
     shown = {line.get("tensor") for line in widget.series[:100] if line.get("stat", "value") == "value"}
     for line in [*(line for line in lane_lines(widget) if line["tensor"] not in shown), *widget.series[:100]]:
         packets += _curves(widget, line)
@@ -89,7 +86,7 @@ def page_content(
     packets += _curves_of_numbers(widget, views, int(room * _CURVES_SHARE))
     packets += _log_values(views, int(room * _LOG_VALUES_SHARE))
     traits: dict[str, Any] = {name: getattr(widget, name) for name in STATE}
-    traits |= {"_kind": widget.KIND, "_many": widget._rows is not None}
+    traits |= {"_kind": widget.KIND, "_many": widget.live_table is not None}
     left = room - sum(map(len, packets)) - len(pack({"kind": "page", "traits": traits, "opened": {}}))
     if left < 0:
         raise SMDebugValueError(
@@ -167,7 +164,7 @@ def _curves_of_numbers(widget: RunView, views: list[_View], room: int) -> list[b
 def _log_values(views: list[_View], room: int) -> list[bytes]:
     """Return the texts and precision-recall curves of logs that fit.
 
-    Of each tensor, those of the last steps come first.
+    The last steps of each tensor come first.
     """
     packets: list[bytes] = []
     of_logs = [view for view in views if view.tensor.kind in {"text", "pr_curve"}]

@@ -9,7 +9,8 @@ import numpy as np
 from smdwidgets._text import natural
 from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.survey import MapFinding, Survey
+from smdwidgets.naming.tensors import SCALAR_COLLECTIONS
+from smdwidgets.survey import Survey
 from smdwidgets.survey.bins import INFINITE, NAN, level_of
 from smdwidgets.trials import Trial
 from smdwidgets.widgets.view import RunView
@@ -24,16 +25,16 @@ def in_order(widget: RunView, diagnosis: Diagnosis | None) -> tuple[list[str], l
     The first are those that findings name, those in view and compared, and bookmarks. The others are those that the
     query finds, the rest of the findings' tensors, scalars, and all others by suspicion.
     """
-    found = _found(widget)
-    named = [name for finding in diagnosis.findings for name in finding.series] if diagnosis is not None else []
-    named += widget._rule_controller.blamed()
-    named += [name for finding in found[:_BLAMED] for name in finding.tensors[:_OF_ONE]]
+    findings = (*diagnosis.listed, *diagnosis.explained) if diagnosis is not None else ()
+    named = [name for finding in findings if finding.source != "survey" for name in finding.names]
+    named += widget.rule_controller.blamed()
+    named += [name for finding in findings[:_BLAMED] for name in finding.names[:_OF_ONE]]
     named += [widget.tensor, str(widget.compare.get("tensor", ""))]
     named += [str(mark.get("tensor", "")) for mark in widget.bookmarks]
     first = _existing(widget, named)
-    others = [name for finding in found for name in finding.tensors]
+    others = [name for finding in findings for name in finding.names]
     for _, trial in widget.trials.opened():
-        for collection in ("losses", "metrics", "scalars"):
+        for collection in SCALAR_COLLECTIONS:
             others += _members(trial, collection)
     others += _by_suspicion(widget)
     for _, trial in widget.trials.opened():
@@ -46,19 +47,10 @@ def in_order(widget: RunView, diagnosis: Diagnosis | None) -> tuple[list[str], l
 
 def telling_steps(widget: RunView, diagnosis: Diagnosis | None) -> frozenset[int]:
     """Return the steps that links lead to, which are never omitted."""
-    onsets = [finding.onset for finding in diagnosis.findings] if diagnosis is not None else []
-    onsets += [finding.first for finding in _found(widget)]
+    onsets = [finding.first for finding in (*diagnosis.listed, *diagnosis.explained)] if diagnosis is not None else []
     marked = [mark.get("step") for mark in widget.bookmarks]
-    found = {*onsets, *widget._rule_controller.first_firings(), widget.step, widget.compare.get("step"), *marked}
+    found = {*onsets, *widget.rule_controller.first_firings(), widget.step, widget.compare.get("step"), *marked}
     return frozenset(step for step in found if isinstance(step, int))
-
-
-def _found(widget: RunView) -> list[MapFinding]:
-    """Return what stands out in the survey of the displayed run."""
-    if widget._survey is None or widget.table:
-        return []
-    survey, rules = widget._survey.of(widget.trials.index(widget.trial))
-    return survey.findings(rules)[0]
 
 
 def _existing(widget: RunView, names: Iterable[str]) -> list[str]:
@@ -71,20 +63,20 @@ def _existing(widget: RunView, names: Iterable[str]) -> list[str]:
 
 def _queried(widget: RunView) -> list[str]:
     """Return the tensors that the query of the widget finds, in its order."""
-    if widget._survey is None or widget.table or not widget.query:
+    if widget.live_survey is None or widget.table or not widget.query:
         return []
     number = widget.trials.index(widget.trial)
-    names = widget._survey.of(number)[0].names()
+    names = widget.live_survey.of(number)[0].names()
     try:
-        return [names[at] for at in widget._survey.found(number, names, widget.query, widget.mode, widget.worker)]
+        return [names[at] for at in widget.live_survey.found(number, names, widget.query, widget.mode, widget.worker)]
     except SMDebugError:  # the query may be invalid
         return []
 
 
 def _by_suspicion(widget: RunView) -> list[str]:
-    if widget._survey is None or widget.table:
+    if widget.live_survey is None or widget.table:
         return []
-    return suspicion(widget._survey.of(widget.trials.index(widget.trial))[0])
+    return suspicion(widget.live_survey.of(widget.trials.index(widget.trial))[0])
 
 
 def suspicion(survey: Survey) -> list[str]:

@@ -1,10 +1,10 @@
-"""Check messages between a page and the kernel against protocol.json.
+"""Check requests of a page, and traits, against protocol.json.
 
-The file lists the requests, messages, packets and traits with their types. The front end's types are generated from it; see
-docs/widget-protocol.md.
+The file lists the requests, messages, packets and traits with their types. The front end's types are generated from it;
+see docs/widget-protocol.md.
 
-A type is written as in ``int``, ``str[]``, ``[int, int]``, ``{str: int}``, ``'a' | 'b' | null``, or is a name of the file's
-``types``. A name that ends with ``?`` is optional, and text after ``#`` is a comment.
+A type is written as in ``int``, ``str[]``, ``[int, int]``, ``{str: int}``, ``'a' | 'b' | null``, or is a name of the
+file's ``types``. A name that ends with ``?`` is optional, and text after ``#`` is a comment.
 """
 
 from __future__ import annotations
@@ -83,41 +83,6 @@ def is_command(what: object) -> bool:
     return isinstance(what, str) and bool(SCHEMA["requests"].get(what, {}).get("command"))
 
 
-def check_reply(message: Mapping[str, Any], heads: list[str], what: str | None = None) -> None:
-    """Raise SMDebugValueError unless a message of the kernel is valid.
-
-    Args:
-        message: the message without its packets.
-        heads: kinds of its packets.
-        what: the request that it replies to; None for a pushed message.
-    """
-    kind = str(message.get("kind"))
-    if kind not in SCHEMA["messages"]:
-        raise SMDebugValueError(f"unknown message {shown(kind)}; choose from {', '.join(SCHEMA['messages'])}")
-    request = SCHEMA["requests"].get(what, {})
-    fields = {"kind": "str", **SCHEMA["messages"][kind], **(request.get("answer", {}) if kind == "answer" else {})}
-    _raise(f"invalid {kind} of {what}" if what else f"invalid {kind}", _object_fault(fields, message, "", exact=True))
-    allowed = _pushed() if kind == "news" else request.get("packets", [])
-    if wrong := [head for head in heads if head not in allowed]:
-        raise SMDebugValueError(
-            f"{kind} of {what} cannot contain a packet {wrong[0]}; choose from {', '.join(allowed)}"
-        )
-
-
-def check_packet(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Raise SMDebugValueError unless a packet is valid.
-
-    The arrays need a dtype and a shape.
-    """
-    kind = str(head.get("kind"))
-    packet = SCHEMA["packets"].get(kind)
-    if packet is None:
-        raise SMDebugValueError(f"unknown packet {shown(kind)}; choose from {', '.join(SCHEMA['packets'])}")
-    where = f"invalid packet {kind}"
-    _raise(where, _object_fault({"kind": "str", **_fields(packet, "head")}, head, "", exact=True))
-    _raise(where, _arrays_fault(packet["arrays"], arrays))
-
-
 def trait_fault(name: str, value: Any) -> str | None:
     """Return why a value is not valid for a trait, or None.
 
@@ -130,10 +95,6 @@ def trait_fault(name: str, value: Any) -> str | None:
 def _raise(where: str, fault: str | None) -> None:
     if fault is not None:
         raise SMDebugValueError(f"{where}: {fault}")
-
-
-def _pushed() -> list[str]:
-    return [kind for kind, packet in SCHEMA["packets"].items() if packet.get("pushed")]
 
 
 def _fields(described: Mapping[str, Any], key: str = "fields") -> dict[str, str]:
@@ -262,42 +223,6 @@ def _object_fault(fields: Mapping[str, str], value: Mapping[str, Any], where: st
             return fault
     unknown = [name for name in value if name not in fields and f"{name}?" not in fields]
     return f"{where}{unknown[0]} is not in the protocol" if exact and unknown else None
-
-
-def _arrays_fault(described: Mapping[str, str], arrays: Mapping[str, Any]) -> str | None:
-    sizes: dict[str, int] = {}
-    patterns = {re.compile(re.escape(name.removesuffix("?")).replace(r"\{i\}", r"\d+")): name for name in described}
-    for pattern, name in patterns.items():
-        if not name.endswith("?") and "{i}" not in name and not any(map(pattern.fullmatch, arrays)):
-            return f"array {name} is missing"
-    for name, array in arrays.items():
-        kinds = [
-            described[key].partition("#")[0].strip() for pattern, key in patterns.items() if pattern.fullmatch(name)
-        ]
-        if not kinds:
-            return f"array {name} is not in the protocol"
-        own = {} if "{i}" in "".join(described) else sizes
-        if not any(_fits(option.strip(), array, own) for option in kinds[0].split("|")):
-            given = f"{array.dtype.str[1:]}{list(array.shape)}"
-            return f"array {name} must be {kinds[0]}, got {given}" + (f" with {sizes}" if sizes else "")
-    return None
-
-
-def _fits(kind: str, array: Any, sizes: dict[str, int]) -> bool:
-    """Whether an array has the dtype and shape of ``f8[n, 18]``.
-
-    A letter stands for the same size everywhere in a packet.
-    """
-    dtype, _, dimensions = kind.rstrip("]").partition("[")
-    names = [name.strip() for name in dimensions.split(",")]
-    if array.dtype.str[1:] != dtype or len(names) != len(array.shape):
-        return False
-    known = {**sizes}
-    for name, size in zip(names, array.shape, strict=True):
-        if size != (int(name) if name.isdecimal() else known.setdefault(name, size)):
-            return False
-    sizes |= known
-    return True
 
 
 def _first(faults: Iterator[str | None]) -> str | None:

@@ -245,7 +245,8 @@ class RequestHandler:
     def _classes(self, request: dict[str, Any], reply: Reply) -> None:
         reply.answer(classes=self.rules.classes())
 
-    # ------------------------------------------------------------------------------------------------------------- updates
+    # -------------------------------------------------------------------------------------------------------------
+    # updates
 
     def _is_live(self) -> bool:
         return any(not trial.loaded_all_steps for _, trial in opened(self.trials)) or self.rules.active
@@ -315,8 +316,7 @@ class RequestHandler:
     @staticmethod
     def _poll_trial(trial: Trial, sent: SentState) -> list[bytes]:
         try:
-            path = Path(trial.path)
-            if path.is_absolute() and not path.exists():
+            if trial.is_local and not Path(trial.path).exists():
                 # A refresh alone would not fail, because data that was read before is still in memory.
                 return status_packets(trial, sent, "gone", "the directory no longer exists")
             trial.maybe_refresh()

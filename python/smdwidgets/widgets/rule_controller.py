@@ -96,7 +96,7 @@ class RuleController:
 
     def blamed(self) -> list[str]:
         """Return the tensors that rules name at their first firings, the earliest first."""
-        return list(dict.fromkeys(one.tensor for event in self._first() for one in event.findings if one.tensor))
+        return list(dict.fromkeys(one.subject for event in self._first() for one in event.findings if one.subject))
 
     def first_firings(self) -> list[int]:
         """Return the steps at which rules fired first, ascending."""
@@ -106,13 +106,6 @@ class RuleController:
         firings = [evaluation.first_firing for runner in self.runners.values() for evaluation in runner]
         known = [event for event in firings if event is not None]
         return sorted(known, key=lambda event: -1 if event.step is None else event.step)
-
-    def firing_steps(self, run: int = 0) -> list[int]:
-        """Return the steps at which any rule fired."""
-        runner = self.runners.get(run)
-        if runner is None:
-            return []
-        return sorted({e.step for evaluation in runner for e in evaluation.firings if e.step is not None})
 
     def fired(self, run: int) -> list[RuleFirings]:
         """Return the firings of each rule that fired."""
@@ -128,8 +121,8 @@ class RuleController:
             tensors: dict[str, set[int]] = {}
             for event in events:
                 for finding in event.findings:
-                    if finding.tensor and event.step is not None:
-                        tensors.setdefault(finding.tensor, set()).add(event.step)
+                    if finding.subject and event.step is not None:
+                        tensors.setdefault(finding.subject, set()).add(event.step)
             now = evaluation.snapshot(firings=0)
             outcomes = zip(now.steps, now.outcomes, strict=True)
             steps = {step for step, outcome in outcomes if outcome == Outcome.FIRED}
@@ -318,9 +311,9 @@ def _findings(event: RuleEvent) -> list[dict[str, Any]]:
     return [
         {
             "step": event.step,
-            "tensor": finding.tensor,
-            "worker": finding.worker or "",
-            "message": finding.message[:2000],
+            "tensor": finding.subject,
+            "worker": finding.worker,
+            "message": finding.text[:2000],
             "value": finding.value if finding.value is not None and math.isfinite(finding.value) else None,
         }
         for finding in event.findings[:20]

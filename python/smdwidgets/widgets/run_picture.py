@@ -1,6 +1,7 @@
 """Draw a run as an SVG picture.
 
-It has the map of all tensors, the curve of the loss, what rules found, and the axis of steps. Stills and stories show it where no browser draws the page. It has the light colours of the page: js/src/draw/map.ts.
+It has the map of all tensors, the curve of the loss, the steps at which rules fired, and the axis of steps, in the
+page's light colours. Used by stills and stories, which render without a browser.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets import _core
 from smdwidgets._text import markup, visible
 from smdwidgets.survey import RuleFirings, Survey
 from smdwidgets.survey.bins import DOMAINS, INFINITE, NAN, Bins, level_of
-from smdwidgets.widgets import palette_png
+from smdwidgets.widgets.protocol import SCHEMA
 
 WIDTH = 960
 _GUTTER, _RIGHT = 230, 14
@@ -28,20 +30,35 @@ _MOST_NAMES = 2000
 _MOST_LANES = 3
 _MOST_MARKS = 4000
 _STRONGEST = 12.0
-_VIOLET = "#9600ff"
+_NAN = f"#{SCHEMA['colours']['not_finite']['nan']}"
 _INK, _QUIET, _RULE, _ACCENT = "#1c2024", "#5d6570", "#d5d9de", "#0a5fb4"
 
-_STOPS = {
-    "surprise": "053061 2166ac 4393c3 92c5de d1e5f0 f7f8f9 fddbc7 f4a582 d6604d b2182b 67001f",
-    "size": "00204d 00336f 39486b 575c6d 707173 8a8779 a69d75 c4b56c e4cf5b ffea46",
-    "share": "ffffff d6e6f4 abcfe6 6fb0d7 3b8bc2 1764ab 08306b",
+_MISSING = np.array([247, 247, 247], np.uint8)
+"""Colour of cells without a value."""
+
+_STATISTICS = {
+    "surprise": ("blue-red", "smaller than usual", "larger than usual", "surprise (size against the last steps)"),
+    "size": ("cividis", "small", "large", "size (root mean square, logarithmic)"),
+    "l2": ("cividis", "small", "large", "L2 norm (logarithmic)"),
+    "update": ("cividis", "small", "large", "update ratio (logarithmic)"),
+    "zeros": ("density", "no zeros", "all zero", "share of zeros"),
+    "not_finite": ("density", "all finite", "none finite", "share not finite"),
 }
-_SCALE = {"surprise": "surprise", "zeros": "share", "not_finite": "share"}
-_WORDS = {
-    "surprise": ("smaller than usual", "larger than usual"),
-    "zeros": ("no zeros", "all zero"),
-    "not_finite": ("all finite", "none finite"),
-}
+"""By statistic: its colour map, the meaning of the map's ends, and its name."""
+assert set(_STATISTICS) == set(DOMAINS)
+
+
+def colour_map(name: str) -> NDArray[np.uint8]:
+    """Return the 256 colours of a colour map of the page, of shape (256, 3).
+
+    >>> colour_map("grey")[[0, 255]].tolist()
+    [[16, 16, 16], [244, 244, 244]]
+    """
+    stops = np.array([list(bytes.fromhex(stop)) for stop in SCHEMA["colours"]["maps"][name].split()], np.float64)
+    positions = np.linspace(0, len(stops) - 1, 256)
+    channels = [np.interp(positions, np.arange(len(stops)), channel) for channel in stops.T]
+    colours: NDArray[np.uint8] = np.rint(np.stack(channels, axis=1)).astype(np.uint8)
+    return colours
 
 
 @dataclass(frozen=True)
@@ -137,7 +154,7 @@ class _Axis:
 def _level(survey: Survey, first: int, last: int) -> int:
     """Return a level whose bins fit, and are as wide as the distance of steps."""
     level = level_of(first, last, WIDTH - _GUTTER - _RIGHT)
-    saved = [step for step in survey.trial._run.index.steps() if first <= step <= last]
+    saved = [step for step in survey.trial.reader.index.steps() if first <= step <= last]
     if len(saved) > 1:
         distance = int(np.median(np.diff(np.asarray(saved, np.int64))))
         level = max(level, max(0, distance.bit_length() - 1))
@@ -204,8 +221,8 @@ def _draw_map(page: _Page, names: list[str], bins: Bins, stat: str, marks: Marks
     np.logical_or.at(bad, groups, (bins.flag & (NAN | INFINITE)) != 0)
     _fill_gaps(shown, amount)
     page.top = top = page.y
-    data = palette_png.encode(_shades(shown, amount, stat), _palette(stat))
-    page.rect(_GUTTER, top, axis.width, rows * height, "#f7f8f9")
+    data = _core.encode_png(_pixels(shown, amount, stat))
+    page.rect(_GUTTER, top, axis.width, rows * height, "#f7f7f7")
     page.add(
         f'<image x="{_GUTTER}" y="{top:.1f}" width="{axis.width}" height="{rows * height:.1f}" preserveAspectRatio="none" '
         f'style="image-rendering:pixelated" href="data:image/png;base64,{base64.b64encode(data).decode("ascii")}"/>'
@@ -242,30 +259,21 @@ def _fill_gaps(shown: NDArray[np.float32], amount: NDArray[np.int64]) -> None:
             row[empty] = row[empty - distance]
 
 
-def _shades(shown: NDArray[np.float32], amount: NDArray[np.int64], stat: str) -> NDArray[np.uint8]:
-    """Return palette indices; 0 is no value."""
+def _pixels(shown: NDArray[np.float32], amount: NDArray[np.int64], stat: str) -> NDArray[np.uint8]:
+    """Return the colours of the cells."""
+    missing = np.isnan(shown)
+    position = np.nan_to_num(shown)
     if stat == "surprise":
         usual = np.minimum(np.sqrt(2 * np.log(100.0 * np.maximum(1, amount))), _STRONGEST - 1)
-        strength = np.clip((np.abs(np.nan_to_num(shown)) - usual) / (_STRONGEST - usual), 0, 1) * np.sign(shown)
-        place = 0.5 + 0.5 * strength
-    elif _SCALE.get(stat) == "share":
-        place = shown
-    else:
+        strength = np.clip((np.abs(position) - usual) / (_STRONGEST - usual), 0, 1)
+        position = 0.5 + 0.5 * strength * np.sign(position)
+    elif stat not in {"zeros", "not_finite"}:
         finite = shown[np.isfinite(shown)]
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-        place = (shown - low) / max(high - low, 1e-9)
-    shades: NDArray[np.uint8] = np.where(
-        np.isnan(shown), 0, 1 + np.rint(254 * np.clip(np.nan_to_num(place), 0, 1))
-    ).astype(np.uint8)
-    return shades
-
-
-def _palette(stat: str) -> NDArray[np.uint8]:
-    words = _STOPS[_SCALE.get(stat, "size")].split()
-    stops = np.array([[int(word[i : i + 2], 16) for i in (0, 2, 4)] for word in words], np.float64)
-    places = np.linspace(0, len(stops) - 1, 255)
-    colours = np.stack([np.interp(places, np.arange(len(stops)), stops[:, channel]) for channel in range(3)], axis=1)
-    return np.concatenate([[[247, 248, 249]], np.rint(colours)]).astype(np.uint8)
+        position = (position - low) / max(high - low, 1e-9)
+    pixels = colour_map(_STATISTICS[stat][0])[np.rint(255 * np.clip(position, 0, 1)).astype(np.uint8)]
+    pixels[missing] = _MISSING
+    return pixels
 
 
 def _draw_not_finite(page: _Page, bad: NDArray[np.bool_], height: float) -> None:
@@ -280,8 +288,8 @@ def _draw_not_finite(page: _Page, bad: NDArray[np.bool_], height: float) -> None
                 return
             x, x1 = axis.edge(begin), axis.edge(end)
             thick = max(1.0, min(4.0, height / 2))
-            page.rect(x, top + (height - thick) / 2, max(1.0, x1 - x), thick, _VIOLET)
-            page.rect(x, top, 5, max(height, 1.0), _VIOLET)
+            page.rect(x, top + (height - thick) / 2, max(1.0, x1 - x), thick, _NAN)
+            page.rect(x, top, 5, max(height, 1.0), _NAN)
 
 
 def _draw_names(
@@ -422,26 +430,13 @@ def _ticks(first: int, last: int) -> list[int]:
 
 
 def _draw_legend(page: _Page, stat: str) -> None:
-    low, high = _WORDS.get(stat, ("small", "large"))
+    name, low, high, title = _STATISTICS[stat]
     y, x = page.y, WIDTH - _RIGHT - 110.0 - 7.0 * len(high)
-    colours = _palette(stat)
-    for part in range(22):
-        red, green, blue = colours[1 + part * 254 // 21].tolist()
-        page.rect(x + part * 5, y, 5.2, 9, f"#{red:02x}{green:02x}{blue:02x}")
+    for part, colour in enumerate(colour_map(name)[np.linspace(0, 255, 22).astype(int)]):
+        page.rect(x + part * 5, y, 5.2, 9, f"#{bytes(colour).hex()}")
     page.text(x - 6, y + 9, low, 11, end="end")
     page.text(x + 116, y + 9, high, 11)
-    page.rect(x - 30 - 6.2 * len(low) - 62, y, 5, 9, _VIOLET)
+    page.rect(x - 30 - 6.2 * len(low) - 62, y, 5, 9, _NAN)
     page.text(x - 30 - 6.2 * len(low) - 53, y + 9, "NaN or inf", 11)
-    page.text(_GUTTER, y + 9, f"Colour: {_NAMES[stat]}", 11)
+    page.text(_GUTTER, y + 9, f"Colour: {title}", 11)
     page.y = y + 18
-
-
-_NAMES = {
-    "surprise": "surprise (size against the last steps)",
-    "size": "size (root mean square, logarithmic)",
-    "l2": "L2 norm (logarithmic)",
-    "update": "update ratio (logarithmic)",
-    "zeros": "share of zeros",
-    "not_finite": "share not finite",
-}
-assert set(_NAMES) == set(DOMAINS)

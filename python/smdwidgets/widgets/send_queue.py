@@ -1,8 +1,8 @@
 """Send messages to the browser without blocking the kernel.
 
-If a kernel handles widget messages on a subshell, a message sent from any other thread blocks the browser's next message
-until the running cell ends. On such kernels, a timer on the handler's event loop sends all messages. On other kernels, a
-message is sent by the thread that posts it. See docs/widget-protocol.md, "Push modes".
+If a kernel handles widget messages on a subshell, a message sent from any other thread blocks the browser's next
+message until the running cell ends. On such kernels, a timer on the handler's event loop sends all messages. On other
+kernels, a message is sent by the thread that posts it. See docs/widget-protocol.md, "Push modes".
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class SendQueue:
             self._timer.cancel()
             self._timer = None
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Send what is queued, and set the timer again."""
         with self._lock:
             if self._closed or self._loop is None:
                 return
@@ -109,4 +110,4 @@ class SendQueue:
 def _on_timer(reference: weakref.ref[SendQueue]) -> None:
     queue = reference()
     if queue is not None:
-        queue._tick()
+        queue.tick()

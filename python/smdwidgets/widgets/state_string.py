@@ -1,7 +1,8 @@
 """The view of a widget as a short string, which opens the same view.
 
-The string is ``smdw2.`` and base64url of JSON. The JSON has the traits that differ from their defaults. It names runs and
-tensors, so that it fits other paths and another order of runs. js/src/session/state-string.ts does the same in a page.
+The string is ``smdw2.`` and base64url of JSON. The JSON has the traits that differ from their defaults. It names runs
+and tensors, so that it fits other paths and another order of runs. js/src/session/state-string.ts does the same in a
+page.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from smdwidgets.run_table import RunTable
 from smdwidgets.survey.sentence import text as sentence
 from smdwidgets.widgets import run_picture
 from smdwidgets.widgets.first_view import lane_of
+from smdwidgets.widgets.protocol import SCHEMA
 from smdwidgets.widgets.run_picture import Marks
 from smdwidgets.widgets.view import RunView
 
@@ -44,15 +45,16 @@ def run_svg(widget: RunView) -> tuple[str, str]:
 
     Both are empty before the first statistics were read, and for a widget without a map.
     """
-    if widget._survey is None or widget.table:
+    if widget.live_survey is None or widget.table:
         return "", ""
     run = widget.trials.index(widget.trial)
-    survey, rules = widget._survey.of(run)
+    survey, rules = widget.live_survey.of(run)
     if not len(survey.table):
         return "", ""
-    found, clauses = survey.findings(rules)
+    diagnosis = widget.diagnosis
+    listed = diagnosis.listed if diagnosis is not None else survey.findings(rules)
     loss = next((str(line["tensor"]) for line in lane_of(widget.trial, run, widget.lane)), "")
-    blamed = [name for one in found[:8] for name in one.tensors[:8]]
+    blamed = [name for finding in listed[:8] for name in finding.names[:8]]
     steps = widget.trial.steps()
     step = widget.step if widget.step >= 0 else steps[-1] if steps else None
     picture = run_picture.draw(
@@ -65,7 +67,11 @@ def run_svg(widget: RunView) -> tuple[str, str]:
         stat=widget.map_stat,
         worker=widget.worker,
     )
-    return (sentence(clauses), picture) if picture else ("", "")
+    if not picture:
+        return "", ""
+    if diagnosis is not None and diagnosis.findings:
+        return f"{diagnosis.findings[0].title}.", picture
+    return sentence(survey.sentence([finding for finding in listed if finding.source == "survey"])), picture
 
 
 def _steps_of(bookmarks: list[dict[str, Any]]) -> list[int]:
@@ -74,8 +80,8 @@ def _steps_of(bookmarks: list[dict[str, Any]]) -> list[int]:
 
 def text(widget: RunView) -> str:
     """Describe the displayed run, tensor and rules in a few lines."""
-    if widget._rows is not None and widget.table:
-        return RunTable(widget._rows.root, widget._rows.read_runs()).to_text(10)
+    if widget.live_table is not None and widget.table:
+        return RunTable(widget.live_table.root, widget.live_table.read_runs()).to_text(10)
     trial = widget.trial
     steps = trial.steps()
     lines = [
@@ -83,14 +89,14 @@ def text(widget: RunView) -> str:
     ]
     if widget.tensor:
         lines.append(_about_tensor(widget))
-    for runner in widget._rule_controller.runners.values():
+    for runner in widget.rule_controller.runners.values():
         lines += [f"rule {evaluation.name}: {evaluation.label}" for evaluation in runner]
     return "\n".join(lines)
 
 
 def _about_tensor(widget: RunView) -> str:
     try:
-        step = widget._step_shown()
+        step = widget.step_shown()
         value = widget.value()
     except SMDebugError as error:
         return f"{shown(widget.tensor)}: {error}"
@@ -109,7 +115,7 @@ def draw(widget: RunView) -> NDArray[np.uint8] | None:
         return None
     view = TensorView(widget.trial, widget.tensor, widget.worker)
     frame = make_frame(
-        view, widget._step_shown(), Wanted(histogram=HistogramWanted(bins=80, edges="own"), image=ImageWanted()), None
+        view, widget.step_shown(), Wanted(histogram=HistogramWanted(bins=80, edges="own"), image=ImageWanted()), None
     )
     parts = []
     if frame.hist is not None:
@@ -141,12 +147,8 @@ def _enlarged(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _map(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    large = _enlarged(codes)
-    t = np.minimum(large, 252).astype(np.float32) / 252
-    dark, light = np.array([68.0, 1.0, 84.0]), np.array([253.0, 231.0, 37.0])
-    middle = np.array([33.0, 145.0, 140.0])
-    lower = dark + (middle - dark) * np.clip(t * 2, 0, 1)[..., None]
-    picture = lower + (light - middle) * np.clip(t * 2 - 1, 0, 1)[..., None]
-    picture[large > 252] = [214.0, 39.0, 40.0]
-    pixels: NDArray[np.uint8] = picture.astype(np.uint8)
-    return pixels
+    """Colour palette codes: 0 to 252 from low to high, then -inf, +inf, NaN."""
+    not_finite = SCHEMA["colours"]["not_finite"]
+    table = run_picture.colour_map("viridis")[np.minimum(np.arange(256) * 255 // 252, 255)]
+    table[253:] = [list(bytes.fromhex(not_finite[kind])) for kind in ("negInf", "posInf", "nan")]
+    return table[_enlarged(codes)]

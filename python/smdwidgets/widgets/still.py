@@ -1,7 +1,8 @@
 """The still of a widget, which a notebook without the kernel shows.
 
 JupyterLab cannot show a widget whose kernel is gone, and takes no other form of the same output. A widget in a notebook
-therefore has two outputs. The still of an explorer is the sentence about the run, its map and its timeline. Style rules in the still hide it beside a live widget, and hide the error beside a still.
+therefore has two outputs. The still of an explorer is the sentence about the run, its map and its timeline. Style rules
+in the still hide it beside a live widget, and hide the error beside a still.
 """
 
 from __future__ import annotations
@@ -92,9 +93,9 @@ class Still:
     def _is_final(self) -> bool:
         """Whether the run has ended and was read, so that only the view changes."""
         widget = self._widget()
-        if widget is None or widget._survey is None:
+        if widget is None or widget.live_survey is None:
             return True
-        return widget._survey.is_current and all(trial.loaded_all_steps for _, trial in widget.trials.opened())
+        return widget.live_survey.is_current and all(trial.loaded_all_steps for _, trial in widget.trials.opened())
 
     def _changed(self, change: Any) -> None:
         self._schedule(REST)

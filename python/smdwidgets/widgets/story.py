@@ -97,8 +97,8 @@ class Story:
     def to_markdown(self, path: str | Path | None = None) -> str:
         """Return the story as Markdown, and write it if a path is given.
 
-        With a path, each picture is an SVG file beside it, which GitHub and GitLab show. Without one, the pictures are in
-        the text as data URLs, which notebooks show, but GitHub does not.
+        With a path, each picture is an SVG file in the same folder, which GitHub and GitLab show. Without one, the
+        pictures are in the text as data URLs, which notebooks show, but GitHub does not.
         """
         texts = []
         for number, part in enumerate(self.parts, 1):
@@ -121,7 +121,7 @@ def make_story(widget: RunView, names: Iterable[str]) -> Story:
     """Return the story of parts by name: findings, bookmarks, and the current view."""
     if isinstance(names, str):
         raise SMDebugTypeError(f"story takes a list of names, such as [{names!r}]")
-    if widget._survey is None:
+    if widget.live_survey is None:
         raise SMDebugTypeError("a story needs the map of a run; use smdwidgets.explore")
     places = _places(widget)
     parts = []
@@ -137,21 +137,15 @@ def make_story(widget: RunView, names: Iterable[str]) -> Story:
 
 def _places(widget: RunView) -> dict[str, _Place]:
     """Return what can be shown, by name."""
-    assert widget._survey is not None
+    assert widget.live_survey is not None
     run = widget.trials.index(widget.trial)
-    widget._survey.complete()
     places: dict[str, _Place] = {}
-    diagnosis = None
-    if widget._diagnosis is not None:
-        widget._diagnosis.complete()
-        diagnosis = widget._diagnosis.of(run)
-    # The explorer shows what the survey found where the diagnosis found nothing.
-    found = [_Place(one.title, one.text, one.series, one.onset) for one in (diagnosis.findings if diagnosis else ())]
-    if not found:
-        survey, rules = widget._survey.of(run)
-        found = [_Place(one.text, "", one.tensors, one.first) for one in survey.findings(rules)[0]]
-    for number, place in enumerate(found, 1):
-        places[f"finding {number}"] = place
+    diagnosis = widget.live_diagnosis.completed(run) if widget.live_diagnosis is not None else None
+    if diagnosis is not None:
+        for name, findings in (("finding", diagnosis.findings), ("note", diagnosis.notes)):
+            for number, finding in enumerate(findings, 1):
+                text = f"{finding.text} {diagnosis.consequences(finding)}".strip()
+                places[f"{name} {number}"] = _Place(finding.title, text, finding.names, finding.first)
     for number, mark in enumerate(widget.bookmarks, 1):
         tensor, step = str(mark.get("tensor", "")), int(mark.get("step", 0))
         title = f"{f'`{tensor}` at step' if tensor else 'Step'} {step:,}"
@@ -161,7 +155,7 @@ def _places(widget: RunView) -> dict[str, _Place]:
 
 
 def _part(widget: RunView, name: str, place: _Place) -> Part:
-    assert widget._survey is not None
+    assert widget.live_survey is not None
     state: dict[str, Any] = {trait: getattr(widget, trait) for trait in STATE}
     if name == CURRENT:
         sentence, picture = run_svg(widget)
@@ -173,8 +167,8 @@ def _part(widget: RunView, name: str, place: _Place) -> Part:
         state |= {"tensor": tensor, "inspect": bool(tensor), "range": [], "bookmarks": []}
         state |= {"step": place.step} if place.step is not None else {}
     text = state_string.encode(state, widget.run_names())
-    if widget._rows is not None:
-        python = f"smdwidgets.explore(smdwidgets.runs({widget._rows.root!r})"
+    if widget.live_table is not None:
+        python = f"smdwidgets.explore(smdwidgets.runs({widget.live_table.root!r})"
     else:
         paths = [str(trial.path) for trial in widget.trials]
         python = f"smdwidgets.explore({(paths[0] if len(paths) == 1 else paths)!r}"
@@ -182,8 +176,8 @@ def _part(widget: RunView, name: str, place: _Place) -> Part:
 
 
 def _picture(widget: RunView, place: _Place) -> str:
-    assert widget._survey is not None
-    survey, rules = widget._survey.of(widget.trials.index(widget.trial))
+    assert widget.live_survey is not None
+    survey, rules = widget.live_survey.of(widget.trials.index(widget.trial))
     known = set(survey.names())
     tensors = [name for name in place.tensors if name in known][:_ROWS]
     loss = next((name for name in place.tensors if name in widget.trial.tensor_names(collection="losses")), "")

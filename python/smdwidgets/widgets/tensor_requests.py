@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from smdwidgets.exceptions import SMDebugError
@@ -75,7 +74,7 @@ class TensorRequests:
         with suppress(SMDebugError, OSError):  # the page requests it, and shows the error
             if not view.trial.loaded_all_steps:
                 return []  # the page requests it, so that it grows
-            if Path(str(view.trial.path)).is_absolute() and 0 < len(view.steps()) <= QUICK_STEPS:
+            if view.trial.is_local and 0 < len(view.steps()) <= QUICK_STEPS:
                 return [details.series(view, line["stat"], line["mode"], self._about(line))]
         return []
 

@@ -1,8 +1,8 @@
 """Shorten the interpreter's thread switch interval during a request.
 
-A cell that runs Python code releases the GIL only after another thread has waited for the switch interval, which is 5 ms by
-default. Answering a request acquires the GIL about a hundred times: after each call into the core, each message and each
-lock. With the default interval, it would wait for the GIL for half a second.
+A cell that runs Python code releases the GIL only after another thread has waited for the switch interval, which is 5
+ms by default. Answering a request acquires the GIL about a hundred times: after each call into the core, each message
+and each lock. With the default interval, it would wait for the GIL for half a second.
 """
 
 from __future__ import annotations

@@ -48,7 +48,6 @@ class ViewState(traitlets.HasTraits):
     range = List(Float()).tag(sync=True)
     query = Unicode("").tag(sync=True)
     cell_scale = Enum(("", "shared", "own"), "").tag(sync=True)
-    closed = List(Unicode()).tag(sync=True)
     height = Int(0).tag(sync=True)
     map_stat = Enum(("surprise", "size", "l2", "update", "zeros", "not_finite"), "surprise").tag(sync=True)
     map_order = Enum(("model", "suspicious", "change", "name"), "model").tag(sync=True)

@@ -12,6 +12,7 @@ from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TensorUna
 from smdwidgets.widgets.traits import ViewState
 
 if TYPE_CHECKING:
+    from smdwidgets.diagnosis import Diagnosis
     from smdwidgets.pictures.view import TensorView
     from smdwidgets.run_table.live import LiveTable
     from smdwidgets.trials import Trial
@@ -34,21 +35,29 @@ class RunView(ViewState):
 
     #: The runs; those of a table are opened when they are first used.
     trials: OpenRuns
-    _rows: LiveTable | None
-    _rule_controller: RuleController
-    _diagnosis: LiveDiagnosis | None
-    _survey: LiveSurvey | None
+    live_table: LiveTable | None
+    rule_controller: RuleController
+    live_diagnosis: LiveDiagnosis | None
+    live_survey: LiveSurvey | None
 
     @property
     def trial(self) -> Trial:
         """The displayed run."""
         return self.trials[min(max(0, self.run), len(self.trials) - 1)]
 
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """What an explorer lists: diagnosis, survey and rules; None until it is known.
+
+        See :func:`smdwidgets.diagnose`.
+        """
+        return self.live_diagnosis.of(self.trials.index(self.trial)) if self.live_diagnosis is not None else None
+
     def run_names(self) -> list[str]:
         """Return the name of each run by number, without opening runs."""
-        return [trial.name for trial in self.trials] if self._rows is None else self._rows.names()
+        return [trial.name for trial in self.trials] if self.live_table is None else self.live_table.names()
 
-    def _step_shown(self) -> int:
+    def step_shown(self) -> int:
         """Return the displayed step.
 
         This is the selected step, or the last earlier one that has the tensor.
@@ -72,7 +81,7 @@ class RunView(ViewState):
 
         If that step does not have the tensor, the last earlier step that has it is used.
         """
-        return self._shown_tensor().value(self._step_shown())
+        return self._shown_tensor().value(self.step_shown())
 
     def difference(self) -> Difference:
         """Return A - B: the displayed value minus the one that ``compare`` selects.
@@ -83,7 +92,7 @@ class RunView(ViewState):
         from smdwidgets.pictures.differences import saved
         from smdwidgets.trials.difference import Difference
 
-        a, step = self._shown_tensor(), self._step_shown()
+        a, step = self._shown_tensor(), self.step_shown()
         return Difference(saved(a, step), saved(*self._compared(a, step)))
 
     def _compared(self, a: TensorView, at: int) -> tuple[TensorView, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from smdwidgets.modes import ModeKeys, as_mode
 
@@ -25,12 +26,28 @@ def step_range(text: str) -> range:
     return range(first, last)
 
 
+def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return a parser of integers in a range, both ends inclusive."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least or (most is not None and number > most):
+            limit = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise argparse.ArgumentTypeError(f"invalid value {text!r}; must be an integer {limit}")
+        return number
+
+    return parse
+
+
 def mode(text: str) -> ModeKeys:
     """Parse the name of a mode."""
     try:
         return as_mode(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise argparse.ArgumentTypeError(str(error).replace("modes.", "")) from None
 
 
 def add_scheduler(parser: argparse.ArgumentParser) -> None:

@@ -1,23 +1,23 @@
 """Judge a run in a terminal or as a CI gate: by its diagnosis, or by rules.
 
-Without --rules or --config, the run is diagnosed as by `smdwidgets diagnose`; most healthy runs then give no finding. Rules
-fire at their thresholds, also on many healthy runs, so name those that fit the training.
+Without --rules or --config, the run is diagnosed as by `smdwidgets diagnose`; most healthy runs then give no finding.
+Rules fire at their thresholds, also on many healthy runs, so name those that fit the training.
 
 Examples:
   smdwidgets check runs/mlp --junit check.xml
   smdwidgets check runs/mlp --rules VanishingGradient,LossNotDecreasing --param VanishingGradient.threshold=1e-6
   smdwidgets check s3://bucket/job/debug-output --config rules.json --junit rules.xml
 
-Exit codes: 0 nothing found and no rule fired, 1 a finding or a rule that fired, 2 an error occurred (no such run or rule, an
-invalid parameter, a rule that raised, a timeout, a run without a step or with nothing to judge, or a rule requested by name
-that found nothing to judge)
+Exit codes: 0 nothing found and no rule fired, 1 a finding or a rule that fired, 2 an error occurred (no such run or
+rule, an invalid parameter, a rule that raised, a timeout, a run without a step or with nothing to judge, or a rule
+requested by name that found nothing to judge)
 """
 
 from __future__ import annotations
 
 import argparse
 
-from smdwidgets.cli.arguments._types import add_scheduler
+from smdwidgets.cli.arguments._types import add_scheduler, at_least
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-custom", action="store_true", help="allow --config to execute the rule files that it names"
     )
-    parser.add_argument("--start-step", type=int, default=0, metavar="N", help="first step (default: 0)")
-    parser.add_argument("--end-step", type=int, metavar="N", help="end step (exclusive)")
+    parser.add_argument("--start-step", type=at_least(0), default=0, metavar="N", help="first step (default: 0)")
+    parser.add_argument("--end-step", type=at_least(0), metavar="N", help="end step (exclusive)")
     parser.add_argument(
         "--follow", action="store_true", help="wait for the run to start, and judge new steps until it ends"
     )

@@ -1,17 +1,19 @@
 """Write a compacted index of a run, so that a run of many steps opens faster.
 
-The index files of 1,000 steps become one small file in _smdwidgets/index-v1 of the run. Readers use it as long as the index files are
-unchanged; nothing else in the run changes. Steps that may still grow are left out: repeat the command as the run grows.
+The index files of 1,000 steps become one small file in _smdwidgets/index-v1 of the run. Readers use it as long as the
+index files are unchanged; nothing else in the run changes. Steps that may still grow are left out: repeat the command
+as the run grows.
 
 Examples:
   smdwidgets compact runs/mlp
   smdwidgets compact s3://bucket/jobs/mnist runs/mlp --json
 
-If two compactions of a run overlap, the first one to finish is kept. The other one writes "another compaction was faster" to standard
-error and exits with code 3, as does a compaction while a hook continues or overwrites the run.
+If two compactions of a run overlap, the first one to finish is kept. The other one writes "another compaction
+finished first" to standard error and exits with code 3, as does a compaction while a hook continues or overwrites the
+run.
 
-Exit codes: 0 success, 1 some complete steps could not be compacted, 2 a run could not be opened or written, 3 another compaction was
-faster, or a hook continued or overwrote a run meanwhile
+Exit codes: 0 success, 1 some complete steps could not be compacted, 2 a run could not be opened or written, 3 another
+compaction finished first, or a hook continued or overwrote a run meanwhile
 """
 
 from __future__ import annotations

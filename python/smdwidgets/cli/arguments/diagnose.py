@@ -7,16 +7,17 @@ Examples:
   smdwidgets diagnose runs/mlp
   smdwidgets diagnose logs --json --fail-on high
   smdwidgets diagnose runs/mlp --kind "score=metric up" --notes
+  smdwidgets diagnose runs/new --against runs/good1 runs/good2
 
-Exit codes: 0 nothing found, 1 a finding of at least the confidence of --fail-on, 2 no such run, or a run with nothing to
-judge (unless --allow-unjudged)
+Exit codes: 0 nothing found, 1 a finding of at least the confidence of --fail-on, 2 no such run, or a run with nothing
+to judge (unless --allow-unjudged)
 """
 
 from __future__ import annotations
 
 import argparse
 
-from smdwidgets.cli.arguments._types import add_scheduler
+from smdwidgets.cli.arguments._types import add_scheduler, at_least
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=KIND",
         help="what a series measures, where its name does not tell, such as foo=loss or bar='metric up'; repeatable",
     )
-    parser.add_argument("--until", type=int, metavar="N", help="last step to read (default: all)")
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        default=[],
+        metavar="GOOD",
+        help="good runs, or a file of baselines, to compare with: what differs first, since when, and by how much",
+    )
+    parser.add_argument("--until", type=at_least(0), metavar="N", help="last step to read (default: all)")
     parser.add_argument(
         "--notes", action="store_true", help="print notes of low confidence, and the kind of each series"
     )

@@ -1,11 +1,12 @@
 """Export a run's tensors to NumPy npz, Parquet, CSV or TensorBoard.
 
-Parquet: one row per record. CSV: numbers and texts, one row per value; csv-wide: one row per step, one column per tensor. npz: one array per record, and index.jsonl with the original tensor names. TensorBoard:
-single values as scalars, larger tensors as histograms, strings as text, with one directory per mode.
+Parquet: one row per record. CSV: numbers and texts, one row per value; csv-wide: one row per step, one column per
+tensor. npz: one array per record, and index.jsonl with the original tensor names. TensorBoard: single values as
+scalars, larger tensors as histograms, strings as text, with one directory per mode.
 
 Examples:
   smdwidgets export runs/mlp --to parquet -o mlp.parquet
-  smdwidgets export runs/mlp --to csv-wide --tensors loss
+  smdwidgets export runs/mlp --to csv-wide --tensors loss -o -
   smdwidgets export runs/mlp --to npz --tensors 'weight$' --steps 100:200
   smdwidgets export s3://bucket/jobs/mnist --to tensorboard -o logs/mnist --mode TRAIN
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 
-from smdwidgets.cli.arguments._types import step_range
+from smdwidgets.cli.arguments._types import mode, step_range
 
 #: Output formats; a test compares them with those of `smdwidgets.exports`.
 FORMATS = ("npz", "parquet", "csv", "csv-wide", "tensorboard")
@@ -27,12 +28,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument("--to", required=True, choices=FORMATS, help="output format")
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="output file, or directory for TensorBoard (default: named after the run)"
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="output file, or directory for TensorBoard (default: named after the run); - is standard output",
     )
     parser.add_argument("--tensors", metavar="REGEX", help="only tensors whose names match (default: all)")
     parser.add_argument("--steps", type=step_range, metavar="A:B", help="only steps A to B (exclusive)")
     parser.add_argument(
-        "--mode", default="GLOBAL", help="only steps of this mode, numbered per mode: TRAIN, EVAL, PREDICT"
+        "--mode", type=mode, default="GLOBAL", help="only steps of this mode, numbered per mode: TRAIN, EVAL, PREDICT"
     )
     parser.add_argument("--workers", metavar="A,B", help="only these workers (default: all)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing output")

@@ -5,8 +5,8 @@ Examples:
   smdwidgets query runs/mlp '@gradients | nonfinite > 0 | sort by name'
   smdwidgets query runs/mlp '/weight$/ | steps 100 .. 200 | last < 1e-6' --json
 
-Statistics are size (root mean square), l2, update, zeros, nonfinite, surprise, mean, std, min and max; keys are change, worst,
-first, last, name and every statistic. docs/query.md describes the grammar.
+Statistics are size (root mean square), l2, update, zeros, nonfinite, surprise, mean, std, min and max; keys are change,
+worst, first, last, name and every statistic. docs/query.md describes the grammar.
 
 Exit codes: 0 success, 2 the query is invalid or the run could not be opened
 """

@@ -1,15 +1,16 @@
 """Run a training script and record its trainings, without a change to the script.
 
-The script runs as it would with python: arguments, output, exit code and results are the same. One line on standard error
-says where its training is recorded, and one at the end what was found. PyTorch (also under Transformers, Lightning and
-Accelerate), Keras, XGBoost and LightGBM are recorded. Options of smdwidgets come before the script.
+The script runs as it would with python: arguments, output, exit code and results are the same. One line on standard
+error says where its training is recorded, and one at the end what was found. PyTorch (also under Transformers,
+Lightning and Accelerate), Keras, XGBoost and LightGBM are recorded. Options of smdwidgets come before the script.
 
 Examples:
   smdwidgets run train.py --lr 0.1
   smdwidgets run --out runs/mine --what weights,gradients --every 100 -m package.train
   smdwidgets run torchrun --nproc-per-node 2 train.py
+  smdwidgets run --checks-only --steps 20 train.py
 
-Exit codes: that of the script; 2 if the options are invalid
+Exit codes: that of the script; 1 if --checks-only finds a problem; 2 if the options are invalid
 """
 
 from __future__ import annotations
@@ -48,7 +49,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", default="", metavar="N", help="save whole tensors at every Nth step (default: as the budget allows)"
     )
-    parser.add_argument("--budget", default="", metavar="SIZE", help="disk space of the run (default: 2GB)")
+    parser.add_argument(
+        "--budget",
+        default="",
+        metavar="SIZE",
+        help="disk space of the run (default: 20 times the size of the model, from 100 MB to 2 GB)",
+    )
+    parser.add_argument(
+        "--checks-only",
+        action="store_true",
+        help="record nothing; print what the checks of a training find, and stop it after some updates",
+    )
+    parser.add_argument("--steps", default="", metavar="N", help="updates of the training to check (default: 50)")
     parser.add_argument(
         "--config",
         default="",

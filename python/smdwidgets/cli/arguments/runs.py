@@ -5,14 +5,13 @@ Runs are read once; what the table shows is kept in the user's cache directory.
 Examples:
   smdwidgets runs logs
   smdwidgets runs logs --tags 'val_loss,min(val_loss)' --sort 'min(val_loss)' --limit 10
-  smdwidgets runs logs --filter 'hparams.lr < 0.01 and state == "ended"' --csv > runs.csv
-  smdwidgets runs logs --query 'lr < 0.01 | state = ended | top 20 by loss'
+  smdwidgets runs logs --query 'lr < 0.01 and state = ended | top 20 by loss' --csv > runs.csv
   smdwidgets runs logs --group hparams.lr
   smdwidgets runs logs --group-pattern 'seed_[0-9]+'
   smdwidgets runs s3://bucket/jobs --sort 'min(loss)'
 
-In a filter, a name is a column, a hyperparameter or the last value of a curve; min(name), max, best, first and count are other
-values of a curve; `~` matches a regular expression.
+In a query, a name is a column, a hyperparameter or the best value of a curve; last(name), min, max, first and count are
+other values of a curve. docs/query.md describes the grammar.
 
 Exit codes: 0 success, 2 the directory or bucket does not exist or an argument is invalid
 """
@@ -20,6 +19,8 @@ Exit codes: 0 success, 2 the directory or bucket does not exist or an argument i
 from __future__ import annotations
 
 import argparse
+
+from smdwidgets.cli.arguments._types import at_least
 
 #: Rows of text without --limit.
 SHOWN = 100
@@ -33,13 +34,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tags", metavar="A,B", help="curves that are columns (default: up to four losses and metrics)"
     )
-    parser.add_argument("--filter", metavar="EXPRESSION", help="only runs for which this is true")
-    parser.add_argument(
-        "--query", metavar="QUERY", help="only the runs that a query finds, in its order (docs/query.md)"
-    )
+    parser.add_argument("--query", metavar="QUERY", help="only the runs that a query finds, in its order")
+    parser.add_argument("--filter", metavar="QUERY", help="synonym of --query")
     parser.add_argument("--sort", metavar="COLUMN", help="sort by a column, a hyperparameter or min(TAG) and similar")
     parser.add_argument("--descending", action="store_true", help="sort the largest first")
-    parser.add_argument("--limit", type=int, metavar="N", help=f"show at most N runs (default: {SHOWN} as text)")
+    parser.add_argument(
+        "--limit", type=at_least(1), metavar="N", help=f"show at most N runs (default: {SHOWN} as text)"
+    )
     parser.add_argument("--group", metavar="A,B", help="mean and standard deviation over runs with equal values")
     parser.add_argument("--group-pattern", metavar="REGEX", help="group by what the pattern finds in the names")
     parser.add_argument("--findings", action="store_true", help="diagnose each run")

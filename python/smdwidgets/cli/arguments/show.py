@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from smdwidgets.cli.arguments._types import mode
+from smdwidgets.cli.arguments._types import at_least, mode
 
 #: Bins of a histogram without --bins.
 BINS = 20
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
     parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument("tensor", metavar="TENSOR", help="tensor name")
-    parser.add_argument("--step", type=int, metavar="N", help="step (default: the last step of the tensor)")
+    parser.add_argument("--step", type=at_least(0), metavar="N", help="step (default: the last step of the tensor)")
     parser.add_argument(
         "--mode", type=mode, default="GLOBAL", help="mode in which --step counts: TRAIN, EVAL, PREDICT or GLOBAL"
     )
@@ -33,6 +33,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", choices=["linear", "log", "symlog"], default="linear", help="scale of the histogram's bins"
     )
     parser.add_argument(
-        "--bins", type=int, default=BINS, metavar="N", help="number of histogram bins (default: %(default)s)"
+        "--bins",
+        type=at_least(1, 1024),
+        default=BINS,
+        metavar="N",
+        help="number of histogram bins (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")

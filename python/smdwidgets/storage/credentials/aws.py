@@ -1,7 +1,7 @@
 """Credentials, region and endpoint of S3.
 
-Explicit keys and those of the environment are used as they are. boto3 finds all others by its public calls: profiles, SSO,
-roles, containers and instances. It also reads regions and endpoints from the configuration files.
+Explicit keys and those of the environment are used as they are. boto3 finds all others by its public calls: profiles,
+SSO, roles, containers and instances. It also reads regions and endpoints from the configuration files.
 """
 
 from __future__ import annotations
@@ -13,13 +13,41 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.storage.boto_client import MissingBoto3, connect
+from smdwidgets.exceptions import SMDebugError, SMDebugValueError
+from smdwidgets.storage.address import scheme_of
 from smdwidgets.storage.credentials import Access, Source
 from smdwidgets.storage.options import client_options, from_environment, yes_or_no
 
 #: Region of endpoints that have none, and of clients without a region.
 _NO_REGION = "us-east-1"
+
+
+class MissingBoto3(SMDebugError, ImportError):
+    """boto3, which finds the credentials of S3, is not installed."""
+
+    def _message(self) -> str:
+        return (
+            "runs on S3 require boto3, which is not installed, unless the credentials are given explicitly; "
+            "run: pip install 'smdwidgets[s3]'"
+        )
+
+
+def connect(*, session: Any = None, endpoint_url: str | None = None) -> Any:
+    """Create an S3 client with boto3's default chain of credentials and configuration.
+
+    >>> client = connect(endpoint_url="http://127.0.0.1:9000")                       # doctest: +SKIP
+    """
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as error:
+        raise MissingBoto3 from error
+
+    if endpoint_url is not None and scheme_of(endpoint_url) not in {"http", "https"}:
+        raise SMDebugValueError(f"endpoint_url must start with http:// or https://, got {endpoint_url!r}")
+    # Some servers send the checksum of the whole object with a range; boto3 would compare it with the range.
+    config = Config(response_checksum_validation="when_required", request_checksum_calculation="when_required")
+    return (session or boto3.Session()).client("s3", endpoint_url=endpoint_url, config=config)
 
 
 def access(bucket: str, given: Mapping[str, Any], session: Any = None) -> Access:
@@ -129,7 +157,7 @@ class _Chain:
             ) from error
         if now is None:
             raise SMDebugValueError(
-                "no usable credentials found: sign in, set AWS_PROFILE, or pass session= or client=; for a public bucket, pass "
+                "no usable credentials found: sign in, set AWS_PROFILE, or pass session=; for a public bucket, pass "
                 "anonymous=True"
             )
         found = {"key_id": now.access_key, "secret": now.secret_key}

@@ -109,7 +109,7 @@ def _credentials(found: Mapping[str, Any]) -> tuple[dict[str, str], Source | Non
 def parse_connection_string(text: str) -> dict[str, Any]:
     """Return the options in a connection string.
 
-    >>> parse_connection_string("DefaultEndpointsProtocol=https;AccountName=data;AccountKey=a2V5==;EndpointSuffix=core.windows.net")
+    >>> parse_connection_string("DefaultEndpointsProtocol=https;AccountName=data;AccountKey=a2V5==")
     {'account_name': 'data', 'account_key': 'a2V5=='}
     """
     parts: dict[str, str] = {}

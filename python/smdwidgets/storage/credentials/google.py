@@ -1,7 +1,7 @@
 """Credentials of Google Cloud Storage: application default credentials.
 
-The core reads files of service accounts and of signed-in users, and asks the metadata server of a machine in Google Cloud.
-google-auth, if it is installed, reads files of all other kinds, such as those of federated identities.
+The core reads files of service accounts and of signed-in users, and asks the metadata server of a machine in Google
+Cloud. google-auth, if it is installed, reads files of all other kinds, such as those of federated identities.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Runs in formats of other programs: tables, stores, checkpoints."""

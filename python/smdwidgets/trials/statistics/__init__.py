@@ -1,0 +1,1 @@
+"""Statistics of tensors over steps: recorded, computed, cached."""

@@ -1,0 +1,83 @@
+"""Statistics files: the rows of a run, or of a cache directory, as columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from smdwidgets import _core
+from smdwidgets.exceptions import RunFileMissing, TruncatedDataError
+from smdwidgets.storage.protocol import Range, Storage, reads_at_once
+from smdwidgets.trials.tables import Table
+
+#: The directory of a run that has the statistics.
+DIRECTORY = "statistics"
+#: File, offset and reason in an error of the core.
+_PLACE = re.compile(r"(.*), byte (\d+): (.*)", re.DOTALL)
+
+
+class StatisticsFile:
+    """The statistics files of a run, read incrementally.
+
+    Args:
+        storage: files of the run.
+        files: event files of a local run; None: statistics are read through ``storage``.
+
+    >>> from smdwidgets.storage import LocalStorage
+    >>> file = StatisticsFile(LocalStorage("."))
+    >>> file.refresh(), file.names()
+    (False, [])
+    """
+
+    def __init__(self, storage: Storage, files: _core.Files | None = None) -> None:
+        self._storage = storage
+        self._source = _core.Fetched(self._fetch, reads_at_once(storage)) if files is None else files
+        self._reader = _core.StatisticsReader()
+
+    def refresh(self) -> bool:
+        """Read what is new; return whether there was anything."""
+        return self._reader.refresh(self._source, list(self._storage.list(f"{DIRECTORY}/")))
+
+    def _fetch(self, key: str, offset: int, length: int) -> bytes:
+        try:
+            [data] = self._storage.read_ranges([Range(key, offset, length)])
+        except (TruncatedDataError, RunFileMissing):  # S3's response to a range beyond the end of an object
+            return b""
+        return bytes(data)
+
+    def names(self) -> list[str]:
+        """Return the names of the tensors, in the order of the file."""
+        return [name for name, *_ in self._reader.names()]
+
+    def workers(self) -> list[str]:
+        """Return the workers, by their names in files."""
+        return self._reader.workers()
+
+    def read(
+        self,
+        names: Sequence[str] | None = None,
+        steps: Sequence[int] | None = None,
+        workers: Sequence[str] | None = None,
+        mode: int | None = None,
+    ) -> Table:
+        """Return rows as columns, sorted by name, step and worker."""
+        files = None if workers is None else [_core.worker_file_name(worker) for worker in workers]
+        return self._reader.read(self._source, names, steps, files, mode)
+
+    def faults(self, ended: bool) -> list[tuple[str, int | None, str]]:
+        """Check all batches; return file, offset and reason of each fault.
+
+        Bytes after the last complete batch are a fault if the segment cannot grow.
+        """
+        faults: list[tuple[str, int | None, str]] = [(key, None, reason) for key, reason in self._reader.problems()]
+        for key, count, superseded in self._reader.dropped(self._source):
+            if ended or superseded:
+                faults.append((key, None, f"{count} bytes dropped: the process that wrote them did not finish"))
+        for error in self._reader.verify(self._source):
+            at = _PLACE.fullmatch(str(error))
+            faults.append((at[1], int(at[2]), at[3]) if at else (DIRECTORY, None, str(error)))
+        return faults
+
+    def size(self) -> tuple[int, int, int]:
+        """Return the numbers of batches, rows and bytes."""
+        return self._reader.size()

@@ -1,0 +1,1 @@
+"""Runs in TensorBoard's format: growing event files."""
