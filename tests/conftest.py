@@ -34,8 +34,8 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_I
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep computed statistics out of the user's cache directory."""
-    if (module := sys.modules.get("smdwidgets.trials.statistics_cache")) is not None:
-        monkeypatch.setattr(module, "user_cache", lambda: tmp_path_factory.getbasetemp() / "statistics-cache")
+    if (module := sys.modules.get("smdwidgets.trials.statistics.cache")) is not None:
+        monkeypatch.setattr(module, "user_cache", lambda name: tmp_path_factory.getbasetemp() / "statistics-cache")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 
     python tests/benchmarks/bench_diagnosis.py
 
-CPU seconds on one core, and their ratio to sorting as many numbers with NumPy, which tells slow machines from slow code.
+CPU seconds on one core, and their ratio to sorting as many numbers with NumPy, which tells slow machines from slow
+code.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy as np
 from clock import once
 
 from smdwidgets import _core, create_trial
+from smdwidgets.anomalies import rises
 from smdwidgets.diagnosis import Diagnoser, diagnose
-from smdwidgets.diagnosis.spikes import SpikeScan
 from smdwidgets.numpy import Hook
 
 ROUNDS = 5
@@ -147,7 +148,7 @@ def main() -> None:
         run = run_of(series, count)
         row(f"diagnose {series} series × {count:,} values", median(lambda run=run: diagnose(run)), series * count, 2.0)
     values = loss(20_000, 0)
-    row("spikes among 20,000 values", median(lambda: SpikeScan().update(values), 21), 20_000, 0.02)
+    row("spikes among 20,000 values", median(lambda: rises(values), 21), 20_000, 0.02)
     for count in (200, 1_000, 10_000):
         least_row(f"live update, 100 series of {count:,} values", live(100, count))
     least_row("live update, log with 100 series of 1,000 values", live_log(100, 1_000))

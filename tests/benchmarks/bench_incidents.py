@@ -2,12 +2,13 @@
 
 Usage: `python tests/benchmarks/bench_incidents.py`. It writes the section in RESULTS.md.
 
-A step: a network of NumPy, whose weights and gradients are 56 MiB, so that 8 of its steps fit the recorder's 512 MiB. A bare
-training, one whose hook has no recorder, and one whose hook has one, alternate at every step. The result is the median of
-the CPU seconds of the training's thread. It includes a step's copy, which the hook makes for statistics anyway.
+A step: a network of NumPy, whose weights and gradients are 56 MiB, so that 8 of its steps fit the recorder's 512 MiB. A
+bare training, one whose hook has no recorder, and one whose hook has one, alternate at every step. The result is the
+median of the CPU seconds of the training's thread. It includes a step's copy, which the hook makes for statistics
+anyway.
 
-A dump: the steps in memory are written with their index files, beside one `write` of the same bytes to the same disk, by
-turns. The result is the least time of each, in CPU seconds, which other processes affect least.
+A dump: the steps in memory are written with their index files, beside one `write` of the same bytes to the same disk,
+by turns. The result is the least time of each, in CPU seconds, which other processes affect least.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from pathlib import Path
 import numpy as np
 from report import table, write_section
 
-from smdwidgets.hooks.arrays import Staging, copy_tensor
-from smdwidgets.hooks.captured import Captured
-from smdwidgets.hooks.flight_recorder import FlightRecorder
-from smdwidgets.hooks.incident_log import IncidentLog
-from smdwidgets.hooks.save_spec import SaveSpec
-from smdwidgets.hooks.step_files import StepFiles
-from smdwidgets.hooks.tensor_kinds import Kinds
+from smdwidgets.hooks.capture.arrays import Staging, copy_tensor
+from smdwidgets.hooks.capture.captured import Captured
+from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.incidents.flight_recorder import FlightRecorder
+from smdwidgets.hooks.incidents.incident_log import IncidentLog
+from smdwidgets.hooks.writing.step_files import StepFiles
 from smdwidgets.modes import ModeKeys
+from smdwidgets.naming.tensors import Kinds
 from smdwidgets.numpy import Hook
 
 TITLE = "Flight recorder"
@@ -85,7 +86,7 @@ def step_cost(steps: int, batch: int, root: Path) -> tuple[list[float], int]:
         for one, seconds in zip(trainings, taken, strict=True):
             seconds.append(one())
     hooks[1].flush()
-    recorder = hooks[1]._flight_recorder
+    recorder = hooks[1].parts.incidents._flight_recorder
     kept = 0 if recorder is None else len(recorder.steps)
     for hook in hooks:
         hook.close()

@@ -1,6 +1,7 @@
 """Read one TensorBoard log of 1 GB with one thread and with two, in turn.
 
-Wall time, because waiting is the subject; the least of some rounds. On a machine that is busy otherwise two threads gain nothing.
+Wall time, because waiting is the subject; the least of some rounds. On a machine that is busy otherwise two threads
+gain nothing.
 
 Usage: python tests/benchmarks/bench_long_log.py [--rounds 5] [--scale 1]
 """

@@ -1,8 +1,8 @@
 """Measure long runs: memory for each step, opening, sliding, refreshing.
 
-Memory is what the allocator has handed out (`mallinfo2` of glibc), over a doubling of the run's length, so that no vector's
-spare capacity counts twice. What has a fixed limit does not count: the cache of values is emptied, that of the rules is small
-and full, and the loss falls, because a rule keeps its latest 1,000 firings. Times are CPU seconds.
+Memory is what the allocator has handed out (`mallinfo2` of glibc), over a doubling of the run's length, so that no
+vector's spare capacity counts twice. What has a fixed limit does not count: the cache of values is emptied, that of the
+rules is small and full, and the loss falls, because a rule keeps its latest 1,000 firings. Times are CPU seconds.
 
 Usage: python tests/benchmarks/bench_long_runs.py [--scale 0.1]
 """
@@ -96,7 +96,7 @@ def memory(steps: int, rules: bool) -> None:
                 trial.steps()
                 runner.catch_up()
             assert all(evaluation.done == end for evaluation in runner), "a rule is behind"
-            trial._run.files.release()
+            trial.reader.run.files.release()
             # A poll of the runner holds a list of all steps for a moment.
             found.append(min(held() for _ in range(50)))
         runner.stop()

@@ -24,7 +24,7 @@ import trials
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from servers import CREDENTIALS, rclone_server, relay
 from smdwidgets import compact, create_trial
-from smdwidgets.trials.local import LocalRun
+from smdwidgets.trials.smdebug.local import LocalRun
 
 STEPS, TENSORS = 100_000, 10
 LATENCY = 0.02
@@ -78,7 +78,7 @@ def opening(url: str, trust: str) -> tuple[float, float, str]:
         assert len(trial.steps()) == STEPS
         opened = time.perf_counter()
         assert len(trial.tensor("layer_3/weight").steps()) == STEPS
-        trial._run.load()
+        trial.reader.run.load()
         return opened - begin, time.perf_counter() - opened, repr(trial.requests)
 
 

@@ -2,7 +2,8 @@
 
 Usage: python tests/benchmarks/bench_many_runs.py [--scale 0.1]
 
-Two directories: 1,000 runs of 10 scalars at 100 steps, and 100 runs of a million scalars in all. Ours verifies every checksum.
+Two directories: 1,000 runs of 10 scalars at 100 steps, and 100 runs of a million scalars in all. Ours verifies every
+checksum.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def runner_of(run: str) -> RuleRunner:
     runner.add("UnchangedTensor", collection_names="weights")
     runner.add("WeightUpdateRatio", large_threshold=2.2)
     runner.add("WeightNormGrowth", threshold=1.5)
-    runner.add("GradientNormSpike", threshold=1.0)
+    runner.add("GradientNormSpike", sensitivity=20.0)
     return runner
 
 

@@ -1,10 +1,11 @@
 """Measure what `smdwidgets run` adds to six unchanged training scripts.
 
-Usage: `python tests/benchmarks/bench_run.py [--pairs N] [--environments DIR]`, after `make test-frameworks`, which creates the
-environments .venv-torch and .venv-xgboost. It writes the section in RESULTS.md.
+Usage: `python tests/benchmarks/bench_run.py [--pairs N] [--environments DIR]`, after `make test-frameworks`, which
+creates the environments .venv-torch and .venv-xgboost. It writes the section in RESULTS.md.
 
-Each script runs as a whole process without and with the launcher, alternately, with its default options. The figure is the
-least wall time of each: other processes only ever add to it. The scripts print bits of their results, which must be the same.
+Each script runs as a whole process without and with the launcher, alternately, with its default options. The figure is
+the least wall time of each: other processes only ever add to it. The scripts print bits of their results, which must be
+the same.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def main() -> None:
         begin = time.perf_counter()
         explorer = smdwidgets.explore(table)
         opened = time.perf_counter() - begin
-        assert explorer._rows is not None
-        size = sum(map(len, RunsPackets(explorer._rows).all()))
+        assert explorer.live_table is not None
+        size = sum(map(len, RunsPackets(explorer.live_table).all()))
         page = Path(folder, "page.html")
         explorer.to_html(page)
         explorer.close()

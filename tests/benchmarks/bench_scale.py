@@ -2,9 +2,9 @@
 
 Usage: `python tests/benchmarks/bench_scale.py [--dry] [--gigabytes 4]`.
 
-The bucket is rclone's S3 server behind a relay that delays every response by 20 ms. Each side reads with the same number of
-connections in each process, few enough that latency binds. The other runs are local: there, the processor binds. The results of
-all sides are compared bit for bit.
+The bucket is rclone's S3 server behind a relay that delays every response by 20 ms. Each side reads with the same
+number of connections in each process, few enough that latency binds. The other runs are local: there, the processor
+binds. The results of all sides are compared bit for bit.
 """
 
 from __future__ import annotations

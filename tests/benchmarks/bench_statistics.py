@@ -1,7 +1,7 @@
 """Measure the statistics of 27 million parameters, and the file of every step.
 
-CPU time of one thread, minima of alternating rounds, beside one pass of the same machine over the same bytes (`copyto` into
-memory that is used again, and `sum`). The file is that of a small training with Adam.
+CPU time of one thread, minima of alternating rounds, beside one pass of the same machine over the same bytes (`copyto`
+into memory that is used again, and `sum`). The file is that of a small training with Adam.
 
 Usage: python tests/benchmarks/bench_statistics.py
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.storage import LocalStorage
-from smdwidgets.trials.statistics_file import StatisticsFile
+from smdwidgets.trials.statistics.file import StatisticsFile
 
 TENSORS, ELEMENTS, STEPS = 100, 270_000, 500
 

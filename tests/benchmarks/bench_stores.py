@@ -2,16 +2,16 @@
 
 Usage: `python tests/benchmarks/bench_stores.py [--before DIRECTORY] [--dry]`.
 
-The server is rclone's S3 server, on loopback, behind a relay that delays every response by 20 ms, both in separate processes.
-For smdebug the server closes each connection after a response: smdebug forks while a connection is open, and its processes
-then receive each other's responses and wait a minute for them (observed: 64 s for opening). Connecting is free here, so
-that this can only help smdebug.
+The server is rclone's S3 server, on loopback, behind a relay that delays every response by 20 ms, both in separate
+processes. For smdebug the server closes each connection after a response: smdebug forks while a connection is open, and
+its processes then receive each other's responses and wait a minute for them (observed: 64 s for opening). Connecting is
+free here, so that this can only help smdebug.
 
-obstore only makes requests (see peer_obstore.py): it parses no index, verifies no record and reads nothing ahead. `--before`
-names a directory with the package of an earlier version.
+obstore only makes requests (see peer_obstore.py): it parses no index, verifies no record and reads nothing ahead.
+`--before` names a directory with the package of an earlier version.
 
-Each figure is the best of several, each in a new process that has imported its modules. The run ended an hour ago. (Ours
-refreshes a run that has just ended once more; smdebug always waits a second and refreshes again.)
+Each figure is the best of several, each in a new process that has imported its modules. The run ended an hour ago.
+(Ours refreshes a run that has just ended once more; smdebug always waits a second and refreshes again.)
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Measure the PyTorch hook beside smdebug's hook and an earlier release.
 
-Usage: `make bench-hooks`, or `make bench-hooks EARLIER=DIRECTORY`, where DIRECTORY contains the package of another release
-(its folder `smdwidgets` with the extension module). It writes the section in RESULTS.md.
+Usage: `make bench-hooks`, or `make bench-hooks EARLIER=DIRECTORY`, where DIRECTORY contains the package of another
+release (its folder `smdwidgets` with the extension module). It writes the section in RESULTS.md.
 
-Two equal trainings, one bare and one with a hook, alternate at every step. The time is CPU time of the training's thread. What
-a hook adds is the least time of a step with it less the least time of a step without: other processes only ever add to both.
-Everything is written before the next step begins.
+Two equal trainings, one bare and one with a hook, alternate at every step. The time is CPU time of the training's
+thread. What a hook adds is the least time of a step with it less the least time of a step without: other processes only
+ever add to both. Everything is written before the next step begins.
 """
 
 from __future__ import annotations

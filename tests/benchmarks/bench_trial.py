@@ -69,7 +69,7 @@ def refresh(folder: Path, made_of: Path) -> list[Row]:
 def value(folder: Path, made_of: Path) -> list[Row]:
     """Compare `Tensor.value` with the call into the core that it makes."""
     trial = create_trial(Growing(folder / "value", made_of, SHORT).root)
-    weight, get, steps = trial.tensor("weight"), trial._run.getter(), trial.steps()
+    weight, get, steps = trial.tensor("weight"), trial.reader.run.getter(), trial.steps()
 
     def through_python() -> None:
         for step in steps:
@@ -141,7 +141,7 @@ def cold(folder: Path) -> list[Row]:
             for name, step in asked:
                 tensors[name].value(step)
 
-        index = trial._run.index
+        index = trial.reader.run.index
         places = []
         for name, step in asked:
             entry = index.find(name, step, None)

@@ -15,6 +15,7 @@ from clock import best, print_result, rounds
 
 from smdwidgets import create_trial
 from smdwidgets._core import Catalog, Files, sweep, verify
+from smdwidgets.trials.run import Selection, SweepOptions
 
 SMALL = 2000
 
@@ -91,7 +92,7 @@ def tensor_statistics(run: str) -> dict[str, float]:
     names = trial.tensor_names()
 
     def once(threads: int) -> None:
-        trial._run.statistics(names, None, [], threads=threads)
+        trial.reader.run.statistics(Selection(names, workers=[]), SweepOptions(threads))
 
     once(1)  # what the result itself takes is in memory
     before = _resident()

@@ -2,8 +2,8 @@
 
 Usage: `python ours_scale.py URL WORKERS CONCURRENCY`. With 0 workers, this process reads the run.
 
-A cluster is started and the run is opened before the clock starts. Each worker, or the process without workers, computes with
-one thread, and reads a bucket with so many connections.
+A cluster is started and the run is opened before the clock starts. Each worker, or the process without workers,
+computes with one thread, and reads a bucket with so many connections.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time smdwidgets on a run in a store.
 
-Usage: `python ours_stores.py open URL [CONCURRENCY]`, or `one URL VALUES`, or `all URL VALUES`. An earlier version runs the
-same program.
+Usage: `python ours_stores.py open URL [CONCURRENCY]`, or `one URL VALUES`, or `all URL VALUES`. An earlier version runs
+the same program.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Usage: `python peer_obstore.py open|one|all BUCKET PREFIX VALUES`.
 
-Requests only: the index is not parsed, records are not verified. obstore refuses the answers of rclone to ranges (status 200
-with a range), so it reads whole event objects of 11 kB: one for each value, or each object once in one call. Runs in
-.venv-peers; the endpoint is in AWS_ENDPOINT_URL.
+Requests only: the index is not parsed, records are not verified. obstore refuses the answers of rclone to ranges
+(status 200 with a range), so it reads whole event objects of 11 kB: one for each value, or each object once in one
+call. Runs in .venv-peers; the endpoint is in AWS_ENDPOINT_URL.
 """
 
 import asyncio

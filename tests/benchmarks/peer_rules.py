@@ -100,11 +100,17 @@ class NormSpike(Each):
                 value = tensor.value(step, worker=worker)
                 total[worker] = total.get(worker, 0.0) + float((value.astype(np.float64) ** 2).sum())
         norm = np.sqrt(max(total.values()))
-        met = len(self.norms) >= 5 and norm > self.limit * np.median(self.norms[-20:])
+        met = len(self.norms) >= 15 and self.is_spike(norm, np.sort(self.norms[-50:]))
         self.norms.append(norm)
         if met:
             self.steps.append(step)
         return met
+
+    def is_spike(self, norm, window):
+        level = window[len(window) // 2]
+        away = np.sort(np.abs(window - level))
+        spread = max(1.4826 * away[len(away) // 2], away[round(0.95 * (len(away) - 1))] / 1.96, 1e-3 * level)
+        return norm - level > max(8 * spread, 0.5 * level) / self.limit
 
 
 def rules(trial):
@@ -118,7 +124,7 @@ def rules(trial):
         "UnchangedTensor": Unchanged(trial, "weights"),
         "WeightUpdateRatio": UpdateRatio(trial, "weights", 2.2),
         "WeightNormGrowth": NormGrowth(trial, "weights", 1.5),
-        "GradientNormSpike": NormSpike(trial, "gradients", 1.0),
+        "GradientNormSpike": NormSpike(trial, "gradients", 20.0),
     }
 
 

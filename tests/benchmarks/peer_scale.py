@@ -2,8 +2,8 @@
 
 Usage: `python peer_scale.py PATH STEPS`.
 
-Runs in .venv-peers with Dask. One task for each step, which opens nothing: the trial is opened once in each process, as a user
-would write it. Each task computes minimum, maximum, mean, standard deviation and norm with NumPy.
+Runs in .venv-peers with Dask. One task for each step, which opens nothing: the trial is opened once in each process, as
+a user would write it. Each task computes minimum, maximum, mean, standard deviation and norm with NumPy.
 """
 
 import logging

@@ -2,12 +2,13 @@
 
 Usage: `python tests/benchmarks/simulate_scale.py [--write]`.
 
-The scheduler submits parts of about one second, some ahead for each worker, and spends some milliseconds on each. A worker
-requests the objects of a part with so many connections; each response has a latency and shares the worker's bandwidth; records
-take CPU time. The bucket answers so many requests a second of the whole run: the next request waits for a token. Small objects
-of one step are one event, so that 10 TB take seconds to simulate.
+The scheduler submits parts of about one second, some ahead for each worker, and spends some milliseconds on each. A
+worker requests the objects of a part with so many connections; each response has a latency and shares the worker's
+bandwidth; records take CPU time. The bucket answers so many requests a second of the whole run: the next request waits
+for a token. Small objects of one step are one event, so that 10 TB take seconds to simulate.
 
-The constants are those of `smdwidgets.trials.plans`, and the prices are list prices of one provider; machine time is not priced.
+The constants are those of `smdwidgets.trials.plans`, and the prices are list prices of one provider; machine time is
+not priced.
 """
 
 from __future__ import annotations

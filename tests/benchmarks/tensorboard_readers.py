@@ -58,7 +58,7 @@ def ours_held(log):
     from smdwidgets.trials import TensorBoardTrial
 
     took = timed(lambda: kept.append(TensorBoardTrial("log", log, live=False, hold=True)))
-    of = kept[-1]._run.log
+    of = kept[-1].reader.run.log
     places = [of.find(name, step) for name in of.names() for step in of.steps_of(name)]
     if not all(place.number is not None or len(of.stored_value(place)) for place in places):
         raise AssertionError("a value is not held")
@@ -72,7 +72,7 @@ def ours_given(log):
     def work():
         trial = TensorBoardTrial("log", log, live=False, hold=True)
         kept.append((trial, trial.histograms()))
-        images = [name for name, _, kind, _, _ in trial._run.log.series() if kind == "image"]
+        images = [name for name, _, kind, _, _ in trial.reader.run.log.series() if kind == "image"]
         kept.extend(trial.events(name) for name in images)
 
     return timed(work)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conformance.conftest import output
 from smdwidgets import compact
-from smdwidgets.trials.manifest import MANIFEST_PREFIX
+from smdwidgets.trials.smdebug.manifest import MANIFEST_PREFIX
 
 
 def test_smdebug_ignores_the_compacted_index(smdebug_python: Path, runs: Path, tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 Usage: `python write_tensorboard.py FOLDER`.
 
-The run `trained` has two losses, Markdown, precision-recall curves and hyperparameters; `restarted` was started twice, the
-second time from step 40.
+The run `trained` has two losses, Markdown, precision-recall curves and hyperparameters; `restarted` was started twice,
+the second time from step 40.
 """
 
 from __future__ import annotations

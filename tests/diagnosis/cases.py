@@ -3,8 +3,8 @@
 There are planted faults, healthy trainings, faults on drawn networks, and doses.
 A case trains one network from a seed. What is drawn (a rate, a number of layers) comes from the same seed.
 
-Seeds below `REPORT_SEEDS` are for tuning limits, those from it on for reporting only. `seeds` is the one place that draws
-the line.
+Seeds below `REPORT_SEEDS` are for tuning limits, those from it on for reporting only. `seeds` is the one place that
+draws the line.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Outcome:
 def said(run, until=None):
     """Diagnose a run."""
     found = smdwidgets.diagnose(run, until=until).findings
-    return Said(tuple(one.kind for one in found), tuple(one.onset for one in found))
+    return Said(tuple(one.kind for one in found), tuple(one.first for one in found))
 
 
 def scalars(trial):

@@ -44,7 +44,7 @@ class Verdict:
         """Distance of the found onset from the label's, as a share of the run."""
         [found] = [one for one in self.whole if one.kind == self.label["kind"]]
         first, last = self.whole.steps
-        return abs((found.onset or 0) - self.label["onset"]) / max(1, last - first)
+        return abs((found.first or 0) - self.label["onset"]) / max(1, last - first)
 
 
 def verdicts(logs: Path, half: str) -> Iterator[Verdict]:
@@ -82,7 +82,7 @@ def report(logs: Path, half: str) -> str:
     for one in every:
         wrong = (one in silent and one.whole) or (one in faults and not one.is_found)
         if wrong:
-            found = ", ".join(f"{each.kind} at {each.onset}" for each in one.whole) or "nothing"
+            found = ", ".join(f"{each.kind} at {each.first}" for each in one.whole) or "nothing"
             lines.append(f"  log {one.label['log']} ({one.label['label']}): {found}")
         early = [f"{share:.0%}: {each.findings[0].kind}" for share, each in zip(CUTS, one.cuts, strict=True) if each]
         if one in judged and early:

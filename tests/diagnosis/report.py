@@ -1,8 +1,8 @@
 """Measure the diagnosis on the proving ground.
 
-Usage: `python tests/diagnosis/report.py [--logs LOGS] [--short] [--write]`.
-Prints recall, false alarms, onset error and cause accuracy by fault beside their targets, on seeds that no limit was tuned
-on. --write also writes docs/diagnosis-figures.md. LOGS is the directory of the public logs: see real.py.
+Usage: `python tests/diagnosis/report.py [--logs LOGS] [--short] [--write]`. Prints recall, false alarms, onset error
+and cause accuracy by fault beside their targets, on seeds that no limit was tuned on. --write also writes
+docs/diagnosis-figures.md. LOGS is the directory of the public logs: see real.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
+#: Figures of programs and logs that were measured apart, with `make exam`.
+OUTSIDE = Path(__file__).with_name("outside.md")
 sys.path.insert(0, str(ROOT / "tests"))
 
 from diagnosis import real  # noqa: E402
@@ -163,11 +165,14 @@ def measure(progress, short=False):
 def document(figures, logs):
     """Return the page of the figures."""
     lines = [
-        "# Figures of the diagnosis",
+        "# How accurate is diagnose?",
         "",
         "`make diagnosis-report` measures them and writes this page. Small networks are trained in NumPy with planted faults and",
         f"without, and `diagnose` reads what the hook saved. Seeds from {REPORT_SEEDS} on are used here only; limits were tuned on others.",
         f"Seeds of each case: {figures.seeds()}.",
+        "",
+        *OUTSIDE.read_text(encoding="utf-8").splitlines(),
+        "## Planted figures",
         "",
         "| measure | measured | target | |",
         "|---|---|---|---|",

@@ -112,5 +112,5 @@ def test_nan_in_a_batch_is_not_blamed_on_the_rate(tmp_path):
             hook.step()
             weight = weight + np.float32(0.03) * rng.normal(size=(8, 8)).astype(np.float32) + 0 * batch.sum()
     (finding, *_) = smdwidgets.diagnose(tmp_path)
-    assert (finding.kind, finding.onset, finding.series[0]) == ("input_not_finite", 60, "x")
-    assert "not_finite" in finding.explains
+    assert (finding.kind, finding.first, finding.subject) == ("input_not_finite", 60, "x")
+    assert "not_finite:loss:60" in finding.explains

@@ -119,7 +119,7 @@ def test_tensors_are_judged_by_written_statistics_alone(tmp_path):
     found = column(read_tensors(trial), "fc1.weight")
     assert found.steps.tolist() == list(range(100))
     diagnosis = smdwidgets.diagnose(trial)
-    assert [(one.kind, one.series) for one in diagnosis] == [("frozen", ("fc2.weight",))]
+    assert [(one.kind, one.names) for one in diagnosis] == [("frozen", ("fc2.weight",))]
 
 
 def test_live_statistics_are_read_once(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ because a promise that never settles has no time limit.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -23,12 +24,22 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 
 TOKEN = "loopback-only"
 MS = 1000
+#: A page is closed after so many tests, which bounds its memory.
+USES = 12
+#: Numbers of the runs of cells, which differ between the notebooks of a page.
+RUNS = itertools.count()
 
-READY = """(cells) => {
+READY = """([path, cells]) => {
   const panel = window.jupyterapp && window.jupyterapp.shell.currentWidget;
   const session = panel && panel.context && panel.context.sessionContext;
   return session && session.isReady && session.session && session.kernelDisplayStatus === "idle"
-    && panel.content.widgets.length === cells;
+    && panel.context.path === path && panel.content.widgets.length === cells;
+}"""
+OPEN = """(path) => { window.jupyterapp.commands.execute("docmanager:open", { path }); }"""
+# Without the question whether to save.
+CLOSE_ALL = """() => {
+  for (const each of [...window.jupyterapp.shell.widgets("main")]) each.dispose();
+  return !document.querySelector(".jp-Dialog, .smdw");
 }"""
 # The command's promise settles after the cell has run and its outputs exist; it is recorded, not awaited.
 RUN = """([index, run]) => {
@@ -46,6 +57,15 @@ CLEAR = """(index) => {
   window.jupyterapp.commands.execute("notebook:clear-cell-output");
 }"""
 CLEARED = "(index) => window.jupyterapp.shell.currentWidget.content.widgets[index].model.outputs.length === 0"
+RESTART = """() => {
+  window.restartedByTest = false;
+  const { kernel } = window.jupyterapp.shell.currentWidget.context.sessionContext.session;
+  kernel.restart().then(() => { window.restartedByTest = true; });
+}"""
+SAVE = """() => {
+  window.savedByTest = false;
+  window.jupyterapp.shell.currentWidget.context.save().then(() => { window.savedByTest = true; });
+}"""
 THEME = """(name) => { window.jupyterapp.commands.execute("apputils:change-theme", { theme: name }); }"""
 
 # Notebook 7 logs this on every page.
@@ -102,12 +122,34 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
         self._process = self._start(root)
         self._context: BrowserContext | None = None
+        self._spare: list[Page] = []
+        self._uses: dict[Page, int] = {}
 
     def context(self, browser: Browser) -> BrowserContext:
         """The browser context of this server's pages, which share a cache."""
         if self._context is None:
             self._context = browser.new_context()
         return self._context
+
+    def take(self, browser: Browser) -> tuple[Page, bool]:
+        """Return a page, and whether it shows JupyterLab without a notebook.
+
+        To load JupyterLab takes longer than most tests, so a page is used for several, as people do.
+        """
+        if self._spare:
+            return self._spare.pop(), True
+        return self.context(browser).new_page(), False
+
+    def give_back(self, page: Page) -> None:
+        """Close the notebooks of a page, and keep it for the next test."""
+        self._uses[page] = self._uses.get(page, 0) + 1
+        if page.is_closed():
+            return
+        page.mouse.move(0, 0)
+        if self.app != "lab" or self._uses[page] >= USES or not page.evaluate(CLOSE_ALL):
+            page.close()
+        else:
+            self._spare.append(page)
 
     def _start(self, root: Path) -> subprocess.Popen[bytes]:
         self.files.mkdir(parents=True)
@@ -173,7 +215,7 @@ class Server:
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        raise RuntimeError(f"the Jupyter server did not come up:\n{self.log.read_text(errors='replace')[-4000:]}")
+        raise RuntimeError(f"the Jupyter server did not start:\n{self.log.read_text(errors='replace')[-4000:]}")
 
     def stop(self) -> None:
         """Stop the server and its kernels, which are its children."""
@@ -205,11 +247,14 @@ class Notebook:
         self.shots = shots
         self.foreign: list[str] = []
         self.errors: list[str] = []
-        self._runs = 0
         # Observed, not routed: routing would disable the browser's cache, and JupyterLab has megabytes of scripts.
-        page.on("request", self._request)
-        page.on("pageerror", lambda error: self._error(str(error)))
-        page.on("console", self._console)
+        self._listeners: dict[str, Callable[[Any], None]] = {
+            "request": self._request,
+            "pageerror": lambda error: self._error(str(error)),
+            "console": self._console,
+        }
+        for event, listener in self._listeners.items():
+            page.on(event, listener)  # type: ignore[call-overload]
 
     def _request(self, request: Request) -> None:
         if not request.url.startswith((self.server.url, "blob:", "data:")):
@@ -223,14 +268,24 @@ class Notebook:
         if not any(noise in text for noise in KNOWN_NOISE):
             self.errors.append(text[:500])
 
-    def open(self, name: str, cells: int, *, dark: bool = False) -> None:
-        """Open a notebook and wait for its kernel."""
-        self.page.goto(self.server.page_of(name), wait_until="domcontentloaded")
-        self.page.wait_for_function(READY, arg=cells, timeout=90 * MS)
-        light = "false" if dark else "true"
-        if self.page.evaluate("() => document.body.dataset.jpThemeLight") != light:
-            self.page.evaluate(THEME, f"JupyterLab {'Dark' if dark else 'Light'}")
-            self.page.wait_for_function("(light) => document.body.dataset.jpThemeLight === light", arg=light)
+    def open(self, name: str, cells: int, *, dark: bool = False, running: bool = False) -> None:
+        """Open a notebook and wait for its kernel.
+
+        With `running`, in the JupyterLab that the page shows.
+        """
+        if running:
+            self.page.evaluate(OPEN, name)
+        else:
+            self.page.goto(self.server.page_of(name), wait_until="domcontentloaded")
+        self.page.wait_for_function(READY, arg=[name, cells], timeout=90 * MS)
+        theme = f"JupyterLab {'Dark' if dark else 'Light'}"
+        if self.page.evaluate("() => document.body.dataset.jpThemeName") != theme:
+            self.theme(theme)
+
+    def leave(self) -> None:
+        """Listen to the page no longer."""
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
 
     def theme(self, name: str) -> None:
         """Change the page's theme in the menu."""
@@ -239,11 +294,21 @@ class Notebook:
 
     def run(self, index: int, *, wait: bool = True, seconds: float = 60) -> Notebook:
         """Run a cell; with `wait`, until it has finished."""
-        self._runs += 1
-        self.page.evaluate(RUN, [index, self._runs])
+        run = next(RUNS)
+        self.page.evaluate(RUN, [index, run])
         if wait:
-            self.page.wait_for_function(RAN, arg=self._runs, timeout=seconds * MS)
+            self.page.wait_for_function(RAN, arg=run, timeout=seconds * MS)
         return self
+
+    def restart(self) -> None:
+        """Restart the kernel, and wait until it has."""
+        self.page.evaluate(RESTART)
+        self.page.wait_for_function("() => window.restartedByTest", timeout=60 * MS)
+
+    def save(self) -> None:
+        """Save the notebook's file, and wait until it is written."""
+        self.page.evaluate(SAVE)
+        self.page.wait_for_function("() => window.savedByTest")
 
     def run_all(self) -> Notebook:
         """Select Run All in the menu, without waiting for the cells."""
@@ -299,7 +364,8 @@ class Jupyter:
         self.app = server.app
         self._browser = browser
         self._shots = shots
-        self._open: list[tuple[Page | BrowserContext, Notebook]] = []
+        #: Notebooks, and what to close after the test: None for a page that later tests use.
+        self._open: list[tuple[Page | BrowserContext | None, Notebook]] = []
         self._count = 0
 
     def open(
@@ -311,11 +377,12 @@ class Jupyter:
         size: tuple[int, int] = (1280, 900),
         kernel: str = "python3",
         prepare: Callable[[Page], None] | None = None,
+        fresh: bool = False,
     ) -> Notebook:
-        """Open a notebook of these cells (or a copy of this .ipynb) in a new tab.
+        """Open a notebook of these cells (or a copy of this .ipynb) in a separate tab.
 
         The kernel's working directory is `folder` below the server's root, a new one by default. `prepare` gets the
-        page before anything is loaded, to add init scripts.
+        page before anything is loaded, to add init scripts. With `fresh`, no earlier test has used the page.
         """
         self._count += 1
         folder = folder or f"test{time.monotonic_ns()}"
@@ -323,28 +390,45 @@ class Jupyter:
         place.mkdir(exist_ok=True)
         content = json.loads(cells.read_text("utf-8")) if isinstance(cells, Path) else notebook_json(cells, kernel)
         (place / "notebook.ipynb").write_text(json.dumps(content), encoding="utf-8")
-        page = self.server.context(self._browser).new_page()
+        own = fresh or prepare is not None
+        page, running = (
+            (self.server.context(self._browser).new_page(), False) if own else self.server.take(self._browser)
+        )
         page.set_viewport_size({"width": size[0], "height": size[1]})
         if prepare:
             prepare(page)
-        return self._show(page, page, folder, len(content["cells"]), dark)
+        return self._show(page, page if own else None, folder, len(content["cells"]), dark, running)
 
     def reopen(self, folder: str, cells: int) -> Notebook:
         """Open a notebook again with its running kernel, as another tab or user does."""
         context = self._browser.new_context(viewport={"width": 1280, "height": 900})
         return self._show(context.new_page(), context, folder, cells, False)
 
-    def _show(self, page: Page, opened: Page | BrowserContext, folder: str, cells: int, dark: bool) -> Notebook:
+    def _show(
+        self,
+        page: Page,
+        opened: Page | BrowserContext | None,
+        folder: str,
+        cells: int,
+        dark: bool,
+        running: bool = False,
+    ) -> Notebook:
         notebook = Notebook(page, self.server, self._shots)
         self._open.append((opened, notebook))
-        notebook.open(f"{folder}/notebook.ipynb", cells, dark=dark)
+        notebook.open(f"{folder}/notebook.ipynb", cells, dark=dark, running=running)
         return notebook
 
     def close(self, *, check: bool) -> None:
         """Close all notebooks and stop their kernels."""
         opened, self._open = self._open, []
-        for each, _ in opened:
-            each.close()
+        for each, notebook in opened:
+            notebook.leave()
+            if each:
+                each.close()
+            elif check:
+                self.server.give_back(notebook.page)
+            else:
+                notebook.page.close()
         self.end_kernels()
         if check:
             for _, notebook in opened:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,14 @@ TABS = {
     "scalars": "Curves",
     "rules": "Rules",
 }
+
+
+def until(condition: Callable[[], bool], what: object) -> None:
+    """Wait for a condition on more than the document, such as colours."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
 
 
 class Looking:
@@ -53,8 +63,13 @@ class Looking:
         for control in (opener, others, tab):
             # One that is there is clicked, without waiting for one that is not.
             control.evaluate_all("(all) => all.filter((el) => !el.disabled).forEach((el) => el.click())")
-            self.drawn()
+            self.loaded()
         return self.el.locator(f".smdw-panel-{name}")
+
+    def loaded(self) -> Looking:
+        """Wait until the code of all that is shown is there."""
+        expect(self.drawn().el.locator(".smdw-deferred:visible")).to_have_count(0)
+        return self.drawn()
 
     def rules(self) -> Locator:
         """Return the rows of the rule panel."""

@@ -15,6 +15,8 @@ from python.widgets.talk import begin, end
 from servers import CREDENTIALS, rclone_server
 from smdwidgets import _core
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed")
 STEPS, TENSORS = 6000, 24
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from playwright.sync_api import expect
 
 import smdwidgets.numpy as smd
 from e2e.jupyter import Notebook
+
+pytestmark = pytest.mark.slow
 
 
 def weight(step: int) -> np.ndarray:

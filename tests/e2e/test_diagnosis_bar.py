@@ -60,9 +60,10 @@ def test_run_without_a_fault_says_so(lab, tmp_path):
     notebook = lab.open([SHOW.format(path=str(runs.write(tmp_path / "run", 6, healthy)))])
     notebook.run(0)
     expect(bar(notebook)).to_contain_text(re.compile("Nothing wrong seen|Cannot tell"))
-    expect(bar(notebook).get_by_role("button")).to_have_count(0)
+    expect(bar(notebook).get_by_role("button", name="Details")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_sentence_follows_a_live_run(lab, tmp_path):
     """A loss that turns NaN while the run is shown; the kernel is busy in between."""
     path = str(tmp_path / "run")

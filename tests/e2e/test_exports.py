@@ -65,6 +65,7 @@ def rows(data: bytes) -> list[list[str]]:
     return list(csv.reader(io.StringIO(data.decode("utf-8"))))
 
 
+@pytest.mark.slow
 def test_csv_export_contains_no_formula(lab, run):
     notebook = lab.open(
         [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='texts', panels=['values', 'scalars'])\nw"]
@@ -109,6 +110,7 @@ TYPE = """([index, text]) => {
 }"""
 
 
+@pytest.mark.slow
 def test_copied_python_line_returns_the_displayed_array(lab, run):
     show = "import smdwidgets\nw = smdwidgets.explore({!r}, tensor='wide', axes=[3, 1], fixed=[2, 0, 1, 0])\nw"
     notebook = lab.open([show.format(str(run)), ""])

@@ -13,6 +13,8 @@ from e2e.looking import Looking
 from faults.hostile import runs
 from faults.hostile.names import LARGE, MARKUP, PWNED, SPREADSHEET, TERMINAL, UNICODE, acting
 
+pytestmark = pytest.mark.slow
+
 #: Records everything that a script of a run could do: set the variable, open a dialog, violate the policy, add an
 #: element.
 WATCH = f"""

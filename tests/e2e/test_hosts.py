@@ -1,8 +1,8 @@
 """The widget in a page that offers only what every notebook host offers.
 
 VS Code, Colab and other hosts load anywidget's module in another page: without JupyterLab's CSS variables, without
-`experimental.invoke`, under a strict Content-Security-Policy, over a connection that may double or reorder messages. This page
-is such a host; its other end is the real widget in this process.
+`experimental.invoke`, under a strict Content-Security-Policy, over a connection that may double or reorder messages.
+This page is such a host; its other end is the real widget in this process.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from e2e.jupyter import Jupyter
-from e2e.looking import Looking
+from e2e.looking import Looking, until
+
+pytestmark = pytest.mark.slow
 
 TRAIN = """
 import numpy as np, smdwidgets
@@ -65,7 +67,7 @@ def test_incident_of_a_live_run_is_marked_and_described(lab: Jupyter, tmp_path: 
 
 def test_incident_is_marked_with_forced_colours(lab: Jupyter, tmp_path: Path) -> None:
     run = str(tmp_path / "run")
-    notebook = lab.open([TRAIN.format(run=run), "train(40, nan_at=17)"])
+    notebook = lab.open([TRAIN.format(run=run), "train(40, nan_at=17)"], fresh=True)
     notebook.page.emulate_media(forced_colors="active")
     notebook.run(0)
     look = Looking.at(notebook)
@@ -73,8 +75,11 @@ def test_incident_is_marked_with_forced_colours(lab: Jupyter, tmp_path: Path) ->
     expect(look.el.get_by_role("list", name="Incidents").locator("li")).to_have_count(1)
     look.at_step(59).go(19)
     x = round(look.place(37))
-    pixels = np.asarray(Image.open(io.BytesIO(look.track.screenshot())).convert("RGB")).astype(int)
-    background = pixels[18, x + 9]
-    # A diamond that is wider in the middle than a tick, in a colour that differs clearly from the background.
-    assert (abs(pixels[4, x - 2 : x + 3] - background).sum(axis=1) > 150).all()
+
+    def is_marked() -> bool:
+        """Whether a diamond, wider than a tick, differs clearly from the background."""
+        pixels = np.asarray(Image.open(io.BytesIO(look.track.screenshot())).convert("RGB")).astype(int)
+        return bool((abs(pixels[4, x - 2 : x + 3] - pixels[18, x + 9]).sum(axis=1) > 150).all())
+
+    until(is_marked, "no diamond at step 37")
     notebook.screenshot("incident-forced-colours")

@@ -11,10 +11,12 @@ from playwright.sync_api import expect
 
 import smdwidgets.numpy as smd
 from e2e import runs
-from e2e.looking import Looking
+from e2e.looking import Looking, until
 from e2e.test_explorer import exact, show
 from e2e.training import saved
 from smdwidgets.modes import ModeKeys
+
+pytestmark = pytest.mark.slow
 
 NAN = (150, 0, 255)
 BREAKS_AT = 20
@@ -51,12 +53,11 @@ def test_the_first_nan_is_marked_over_time(lab, broken, dark):
     look.leave()
     look.drawn()
     for figure in ("history", "statistics", "scalars"):
-        assert has_colour(look, figure, NAN), figure
+        until(lambda figure=figure: has_colour(look, figure, NAN), figure)
     notebook.screenshot(f"nan-over-time-{'dark' if dark else 'light'}")
     look.choose("layers.3.weight")
     expect(look.panel("history").locator(".smdw-readout")).to_have_text("30 steps loaded")
-    look.drawn()
-    assert not has_colour(look, "history", NAN)
+    until(lambda: not has_colour(look, "history", NAN), "history")
 
 
 def test_layers_are_in_natural_order(lab, broken):
@@ -165,7 +166,7 @@ def test_the_table_keeps_up_with_a_training(lab, tmp_path, writer):
     saved(writer, 2)
     cell = (
         "import smdwidgets\n"
-        f"trial = smdwidgets.create_trial({str(tmp_path / 'live')!r})\n"
+        f"trial = smdwidgets.create_trial({str(tmp_path / 'live')!r}, wait=60)\n"
         "trial.wait_for_steps([1])\n"
         "smdwidgets.explore(trial, tensor='net/fc.weight', panels=['statistics', 'values'], stats=['mean'])"
     )

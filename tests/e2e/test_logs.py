@@ -10,7 +10,9 @@ import pytest
 from playwright.sync_api import expect
 from tensorboardX import SummaryWriter
 
-from e2e.looking import Looking
+from e2e.looking import Looking, until
+
+pytestmark = pytest.mark.slow
 
 STEPS = 24
 
@@ -83,8 +85,7 @@ def test_log_in_the_explorer(lab, log):
     # Two curves and their averages: four lines.
     expect(look.figure("scalars").locator("canvas").first).to_have_attribute("aria-label", re.compile("train/loss"))
     notebook.output(2).scroll_into_view_if_needed()
-    look.drawn()
-    assert (np.ptp(look.pixels("scalars").astype(int), axis=-1) > 60).mean() > 0.005
+    until(lambda: (np.ptp(look.pixels("scalars").astype(int), axis=-1) > 60).mean() > 0.005, "curves in colour")
     notebook.screenshot("log-scalars-light")
 
 

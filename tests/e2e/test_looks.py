@@ -9,6 +9,8 @@ from e2e import runs
 from e2e.looking import Looking
 from e2e.test_explorer import shown
 
+pytestmark = pytest.mark.slow
+
 COMPARE = """
 import smdwidgets
 w = smdwidgets.explore([{a!r}, {b!r}], tensor={tensor!r}, compare={{"run": 1}}, panels=[

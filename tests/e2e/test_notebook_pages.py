@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 #: A notebook has it without an import.
 DISPLAY = "from IPython.display import display\n"
@@ -42,12 +44,12 @@ SETTLED = """async () => {
     before = after;
   }
 }"""
-#: Of each row: what distinguishes its class from others, its name, and whether it is a module.
+#: For each row: what distinguishes its class from others, its name, and whether it is a module.
 ROWS = """() => [...document.querySelectorAll(".smdw-map-row")].map(row => [
   (row.querySelector(".smdw-map-mark").textContent.replace(/[\u25b8\u25be]/, "module")) + " "
     + row.classList.contains("smdw-absent") + " " + [...row.querySelectorAll("[class*=badge]")].map(each => each.className),
   row.title.split("\\n")[0], row.classList.contains("smdw-map-module")])"""
-#: Of each visible tab: its name, whether it can be opened, and its hint.
+#: For each visible tab: its name, whether it can be opened, and its hint.
 TABS = """() => [...document.querySelectorAll("[role=tab]")].filter(tab => tab.checkVisibility())
   .map(tab => [tab.textContent, !tab.disabled, tab.title])"""
 

@@ -10,6 +10,8 @@ from e2e.looking import Looking
 from smdwidgets import demo
 from smdwidgets.demo import training
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):

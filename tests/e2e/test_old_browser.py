@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 import smdwidgets
 from e2e import runs
+
+pytestmark = pytest.mark.slow
 
 
 def test_exported_page_without_javascript_shows_its_requirements(browser, tmp_path):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from e2e import runs
 from e2e.looking import Looking
+
+pytestmark = pytest.mark.slow
 
 PANEL = """
 import threading

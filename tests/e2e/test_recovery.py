@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from e2e import runs
@@ -15,10 +16,7 @@ from e2e.looking import Looking
 from e2e.test_explorer import expect_histogram_of
 from e2e.training import saved
 
-RESTART = """() => { window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()
-  .then(() => { window.restarted = true; }); }"""
 RECONNECT = "() => { window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.reconnect(); }"
-SAVE = "() => { window.jupyterapp.shell.currentWidget.context.save().then(() => { window.savedByTest = true; }); }"
 
 
 def live(path: Path) -> list[str]:
@@ -54,6 +52,7 @@ class Cable:
         self.pulled = False
 
 
+@pytest.mark.slow
 def test_lost_connection_is_restored(lab, writer, tmp_path):
     saved(writer, 3)
     cables: list[Cable] = []
@@ -85,8 +84,7 @@ def test_restarted_kernel(lab, tmp_path):
     notebook.run(0)
     look = Looking.at(notebook).at_step(29)
     look.has_steps(30)
-    notebook.page.evaluate(RESTART)
-    notebook.page.wait_for_function("() => window.restarted", timeout=60_000)
+    notebook.restart()
     # Data that was sent is still displayed; parts that need a kernel report that it is missing.
     look.keys("ArrowLeft", "ArrowLeft").at_step(27)
     expect_histogram_of(look, runs.weight(27))
@@ -103,7 +101,7 @@ def test_restarted_kernel(lab, tmp_path):
 def test_notebook_reopened_without_its_kernel_shows_the_still(jupyter, tmp_path):
     run = runs.write(tmp_path / "run")
     cells = [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='net/fc.weight')\nw"]
-    notebook = jupyter.open(cells, folder=f"still-{jupyter.app}")
+    notebook = jupyter.open(cells, folder=f"still-{jupyter.app}", fresh=True)
     notebook.run(0)
     look = Looking.at(notebook).at_step(29)
     still = notebook.output(0).locator(".smdw-still")
@@ -113,8 +111,7 @@ def test_notebook_reopened_without_its_kernel_shows_the_still(jupyter, tmp_path)
     expect(still).to_contain_text("at step 12")  # updated when the slider rests
     expect(still.locator("img")).to_have_attribute("src", re.compile(r"^data:image/svg\+xml"), timeout=60_000)
     expect(still).to_be_hidden()
-    notebook.page.evaluate(SAVE)
-    notebook.page.wait_for_function("() => window.savedByTest")
+    notebook.save()
     notebook.page.close()
     jupyter.end_kernels()
 
@@ -132,14 +129,14 @@ def test_notebook_reopened_without_its_kernel_shows_the_still(jupyter, tmp_path)
     again.errors[:] = [error for error in again.errors if "widget model not found" not in error]
 
 
+@pytest.mark.slow
 def test_closed_reopened_and_duplicate_tabs(lab, writer, tmp_path):
     saved(writer, 3)
-    notebook = lab.open(live(tmp_path / "live"), folder="tabs")
+    notebook = lab.open(live(tmp_path / "live"), folder="tabs", fresh=True)
     notebook.run(0)
     look = Looking.at(notebook).at_step(2)
     look.keys("ArrowLeft").at_step(1)
-    notebook.page.evaluate(SAVE)
-    notebook.page.wait_for_function("() => window.savedByTest")
+    notebook.save()
     notebook.page.close()
     saved(writer, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from e2e.looking import Looking
@@ -53,6 +54,7 @@ def test_frames_appear_while_a_later_cell_trains(jupyter, tmp_path):
     expect(notebook.output(2)).to_contain_text("stopped by the test")
 
 
+@pytest.mark.slow
 def test_kernel_without_subshells_pushes_the_first_view(lab, tmp_path):
     run, stop = str(tmp_path / "run"), tmp_path / "stop"
     cells = [OPEN.format(run=run), SHOW.format(run=run), TRAIN.format(stop=str(stop))]

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 import smdwidgets.numpy as smd
 from e2e.jupyter import Notebook
+from e2e.looking import until
 
 STEPS, STEP = 2000, 1371
 NAN = "layers.1.q_proj.weight"
@@ -72,7 +73,8 @@ class RunMap:
 
 def test_nan_is_violet_at_its_step_and_a_look_around_sends_nothing(lab, run):
     notebook = lab.open(
-        [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r})\nw", "(w.tensor, w.step, w.inspect)"]
+        [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r})\nw", "(w.tensor, w.step, w.inspect)"],
+        fresh=True,
     )
     notebook.run(0)
     seen = RunMap(notebook)
@@ -83,7 +85,7 @@ def test_nan_is_violet_at_its_step_and_a_look_around_sends_nothing(lab, run):
     )
     expect(row).to_be_visible()
     for step in (STEP + 1, STEP + 300, STEPS - 10):
-        assert seen.colour(seen.x(step), seen.y("q_proj.weightNaN")) == VIOLET, step
+        until(lambda step=step: seen.colour(seen.x(step), seen.y("q_proj.weightNaN")) == VIOLET, step)
     assert seen.colour(seen.x(STEP - 20), seen.y("q_proj.weightNaN")) != VIOLET
     notebook.screenshot("run-map")
 
@@ -109,14 +111,18 @@ def test_nan_is_violet_at_its_step_and_a_look_around_sends_nothing(lab, run):
     sent = page.evaluate("() => window.sentWhileLooking")
     assert sent == []
 
-    page.mouse.move(seen.x(STEP), seen.y("q_proj.weightNaN"))
-    page.keyboard.down("Control")
-    for _ in range(6):
+    at, height = seen.x(STEP), seen.y("q_proj.weightNaN")
+
+    def one_step_a_cell() -> bool:
+        page.keyboard.down("Control")
         page.mouse.wheel(0, -120)
-    page.keyboard.up("Control")
-    # Finer bins: each step has a separate cell.
-    page.mouse.move(seen.plot["x"], seen.y("q_proj.weightNaN"))
-    expect(line).not_to_contain_text("\u2013")
+        page.keyboard.up("Control")
+        page.mouse.move(at, height)
+        seen.drawn()
+        return "\u2013" not in line.inner_text()
+
+    page.mouse.move(at, height)
+    until(one_step_a_cell, line.inner_text)
     gap = seen.plot["width"] / 2
     x = seen.plot["x"]
     while gap > 1:

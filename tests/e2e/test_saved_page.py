@@ -76,6 +76,7 @@ def test_finding_of_a_report_opens_the_tensor_that_it_names(run, tmp_path, opene
     expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("median")
 
 
+@pytest.mark.slow
 def test_tensors_without_pictures_are_marked_before_a_click(run, tmp_path, opened, shots):
     explorer = smdwidgets.explore(run, tensor="layers.1.weight")
     explorer.to_html(tmp_path / "page.html", tensors=["layers.1.weight"], limit=1_000_000)
@@ -100,6 +101,7 @@ def test_tensors_without_pictures_are_marked_before_a_click(run, tmp_path, opene
     look.drawn().page.screenshot(path=str(shots / "saved-absent.png"))
 
 
+@pytest.mark.slow
 def test_page_that_is_saved_directly_after_display_has_judged_rules(run, tmp_path, opened):
     explorer = smdwidgets.explore(run, rules=["ExplodingTensor", "VanishingGradient"])
     explorer.to_html(tmp_path / "page.html", limit=3_000_000)
@@ -115,6 +117,7 @@ def test_page_that_is_saved_directly_after_display_has_judged_rules(run, tmp_pat
     expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("median")
 
 
+@pytest.mark.slow
 def test_page_of_a_live_run_shows_no_running_rule(run, tmp_path, opened):
     with smd.Hook(tmp_path / "live") as hook:
         for step in range(5):

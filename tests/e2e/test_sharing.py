@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from e2e import runs
 from e2e.looking import Looking
 from e2e.test_explorer import expect_histogram_of
 
-RESTART = """() => { window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()
-  .then(() => { window.restarted = true; }); }"""
+pytestmark = pytest.mark.slow
+
 # The whole text is the user's input: it is typed into a cell of the notebook.
 TYPE = """([index, text]) => {
   window.jupyterapp.shell.currentWidget.content.widgets[index].model.sharedModel.setSource(text);
@@ -35,8 +36,7 @@ def test_copied_view_opens_in_another_kernel(lab, tmp_path):
     line = notebook.page.evaluate("() => navigator.clipboard.readText()")
     assert re.fullmatch(r'smdwidgets\.explore\("[^"]+", state="smdw2\.[\w-]+"\)', line)
 
-    notebook.page.evaluate(RESTART)
-    notebook.page.wait_for_function("() => window.restarted", timeout=60_000)
+    notebook.restart()
     # The third action, of the colleague: run the line.
     notebook.page.evaluate(TYPE, [0, f"import smdwidgets\nw = {line}\nw"])
     notebook.run(0)

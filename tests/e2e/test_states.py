@@ -15,7 +15,8 @@ from e2e import runs
 from e2e.jupyter import Jupyter, Notebook
 from e2e.looking import Looking
 from e2e.test_explorer import busy_until
-from e2e.test_recovery import RESTART
+
+pytestmark = pytest.mark.slow
 
 #: Every state that a widget can be in.
 STATES = (
@@ -172,8 +173,7 @@ def _(lab: Jupyter, folder: Path) -> Notebook:
 @scene("kernel gone")
 def _(lab: Jupyter, folder: Path) -> Notebook:
     notebook = ended(lab, folder)
-    notebook.page.evaluate(RESTART)
-    notebook.page.wait_for_function("() => window.restarted", timeout=60_000)
+    notebook.restart()
     look = Looking.at(notebook)
     look.choose(runs.GRADIENT).drawn()
     expect(look.el).to_contain_text(re.compile("run the cell again", re.I))
@@ -274,9 +274,9 @@ def test_explorer_of_a_troubled_run(browser, troubled, gallery, width, view):
     look.drawn().drawn()
     page.screenshot(path=str(gallery / f"explorer-{width}-{view}-survey.png"))
     height = explorer.bounding_box()["height"]
-    # The finding is one key away, and its tensor another.
+    # The tensor of the finding is one click away, and its pictures a key.
+    look.el.locator(".smdw-diagnosis .smdw-link").first.click()
     explorer.focus()
-    page.keyboard.press("n")
     expect(look.el.locator(".smdw-name")).not_to_be_empty()
     page.keyboard.press("Enter")
     expect(look.el.locator(".smdw-picture").first).to_be_visible()

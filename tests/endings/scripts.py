@@ -14,10 +14,12 @@ STEPS = 5
 
 NUMPY = """
     import numpy as np
+    from smdwidgets import CapturePlan
     from smdwidgets.numpy import Hook, get_hook
 
     def make_hook(**options):
-        return Hook(RUN, **options)
+        # Scripts that train until they are ended save more than the default budget holds.
+        return Hook(RUN, plan=CapturePlan(budget="10GB"), **options)
 
     def train(hook, steps=5):
         for step in range(steps):
@@ -114,7 +116,8 @@ MXNET = """
             trainer.step(2)
 """
 
-#: How the script holds its hook. ``train`` trains five steps; ``END`` is how the process ends, in the middle of training.
+#: How the script holds its hook. ``train`` trains five steps; ``END`` is how the process ends, in the middle of
+#: training.
 HOLDS = {
     "a global": """
         hook = make_hook()

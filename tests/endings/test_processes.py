@@ -224,7 +224,9 @@ def test_many_threads_on_one_hook(tmp_path):
         """,
         tmp_path,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    # Only one thread ends steps, so others may save a name twice in one of them.
+    assert all("was saved twice in step" in line for line in done.stderr.splitlines())
     steps, end = left(path)
     assert end == "completed"
     assert len(steps) in (200, 201)
@@ -298,7 +300,7 @@ def test_hook_that_is_sent_to_a_spawned_child_is_inactive_there(tmp_path):
         tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "<smdwidgets.hooks.numpy.Hook inactive"
+    assert done.stdout.strip() == "<smdwidgets.hooks.loops.numpy.Hook inactive"
     (line,) = done.stderr.splitlines()
     assert "only that process records" in line
     steps, end = left(path)
@@ -422,7 +424,7 @@ def test_ctrl_c_while_the_hook_closes_loses_nothing(tmp_path):
     """A second Ctrl-C, or one in `close()`: the exit handler completes pending work."""
     done, path = run(
         """
-        from smdwidgets.hooks import step_files
+        from smdwidgets.hooks.writing import step_files
         write = step_files.StepFiles.write
         def slow(self, at, captured):
             time.sleep(0.3)

@@ -66,7 +66,7 @@ def write(root: str, rate: float, beginning: int) -> None:
     Each line of standard input is the next step that must not be saved yet.
     """
     from smdwidgets.config import SaveConfig
-    from smdwidgets.hooks.numpy import Hook
+    from smdwidgets.hooks.loops.numpy import Hook
 
     chance = np.random.default_rng(1)
     weight, began = chance.normal(size=(32, 32)).astype(np.float32), time.monotonic()
@@ -205,7 +205,7 @@ def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
         written = int(writer.stdout.readline())
     runner.wait(timeout=300)
     deadline = time.monotonic() + 300
-    while not explorer._diagnosis.is_current and time.monotonic() < deadline:
+    while not explorer.live_diagnosis.is_current and time.monotonic() < deadline:
         time.sleep(0.1)
     seen = trial.steps()
     rules = {evaluation.name: evaluation.status.name for evaluation in runner}

@@ -1,7 +1,8 @@
 """A writer of statistics that tests kill.
 
-For each line on standard input (`run`, a file that records what was flushed, first step, a seed), a fork of this process
-appends steps until it is killed. A fork starts in milliseconds; this process has no threads, so that forking is safe.
+For each line on standard input (`run`, a file that records what was flushed, first step, a seed), a fork of this
+process appends steps until it is killed. A fork starts in milliseconds; this process has no threads, so that forking is
+safe.
 """
 
 from __future__ import annotations

@@ -102,7 +102,8 @@ def test_files_truncated_and_rewritten_while_they_are_read(tmp_path: Path) -> No
     assert refused
 
 
-# -------------------------------------------------------------------------------------------------------------- disk full
+# -------------------------------------------------------------------------------------------------------------- disk
+# full
 
 #: Saves steps to a disk with space for a few, frees space, and saves more.
 FILL = """
@@ -111,7 +112,7 @@ import numpy as np
 from smdwidgets import create_trial
 from smdwidgets._core import StepWriter
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.hooks.numpy import Hook
+from smdwidgets.hooks.loops.numpy import Hook
 
 root, ballast, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
 messages = []
@@ -189,7 +190,8 @@ def test_full_disk(tmp_path: Path) -> None:
     return None
 
 
-# ------------------------------------------------------------------------------------------------------------ permissions
+# ------------------------------------------------------------------------------------------------------------
+# permissions
 
 #: Root drops its privileges.
 DROP_PRIVILEGES = """
@@ -200,7 +202,7 @@ from smdwidgets.sources.registry import formats
 formats()  # another user may not read the modules of this Python
 from smdwidgets import create_trial
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.hooks.numpy import Hook
+from smdwidgets.hooks.loops.numpy import Hook
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
@@ -350,7 +352,8 @@ def test_deleted_run(tmp_path: Path) -> None:
     every_answer(trial)
 
 
-# ------------------------------------------------------------------------------------------------------------- the clock
+# ------------------------------------------------------------------------------------------------------------- the
+# clock
 
 
 @pytest.mark.parametrize("ago", [3600, 10 * 365 * 86400, -3600])

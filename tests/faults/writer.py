@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 from smdwidgets import modes
-from smdwidgets.hooks.numpy import Hook
+from smdwidgets.hooks.loops.numpy import Hook
 
 MODES = (modes.TRAIN, modes.EVAL)
 

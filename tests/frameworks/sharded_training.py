@@ -1,9 +1,9 @@
 """Sharded trainings in several processes.
 
-Usage: `python sharded_training.py WORLD FOLDER STACK:WORKERS ...`.
-Each training runs twice, without and with a hook, and leaves in a separate folder: the run; `rank_<n>.json` with losses and
-collectives of both; `reference.npz`, the whole weights and gradients of each step, gathered by PyTorch. WORKERS is the hook's
-`include_workers`, or `raising`: all workers save, and the hook of rank 1 fails at every tensor.
+Usage: `python sharded_training.py WORLD FOLDER STACK:WORKERS ...`. Each training runs twice, without and with a hook,
+and leaves in a separate folder: the run; `rank_<n>.json` with losses and collectives of both; `reference.npz`, the
+whole weights and gradients of each step, gathered by PyTorch. WORKERS is the hook's `include_workers`, or `raising`:
+all workers save, and the hook of rank 1 fails at every tensor.
 """
 
 from __future__ import annotations
@@ -180,10 +180,14 @@ def train(stack, rank, world, make_hook):
 
 def hook_of(folder, workers, rank):
     import smdwidgets.pytorch as smd
+    from smdwidgets.hooks.torch.capture import TorchCapture
+
+    class FailingCapture(TorchCapture):
+        def copy(self, name, value):
+            raise ZeroDivisionError(name)
 
     class Failing(smd.Hook):
-        def _copy(self, name, value):
-            raise ZeroDivisionError(name)
+        capture_class = FailingCapture
 
     failing = workers == "raising"
     hook = (Failing if failing and rank == 1 else smd.Hook)(

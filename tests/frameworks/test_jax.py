@@ -136,17 +136,20 @@ def sorted_by_name(leaves, names, library):
 
 
 FAULTS = """
+from smdwidgets.hooks.loops.jax import JaxCapture
 from smdwidgets.jax import Hook, SaveConfig
 
 tree = {"w": jnp.ones((2, 3), jnp.bfloat16), "b": [np.float32(2), None, "text", jnp.ones(3, jnp.int8)], "f": jnp.sin,
         "key": jax.random.key(0)}
 copies = []
-class Counting(Hook):
-    def _copy(self, name, value):
+class Counting(JaxCapture):
+    def copy(self, name, value):
         copies.append(name)
-        return super()._copy(name, value)
+        return super().copy(name, value)
 
-hook = Counting("run", save_config=SaveConfig(save_interval=2))
+Hook.capture_class = Counting
+
+hook = Hook("run", save_config=SaveConfig(save_interval=2))
 gone = jnp.ones(3)
 gone.delete()
 

@@ -2,8 +2,8 @@
 
 Each training is saved by our hook and by smdebug's.
 
-SageMaker's default patterns are made for MXNet's names. Weights are left out of what is compared: smdebug's hook saves them as
-a step leaves them, ours as it finds them, as every other hook does.
+SageMaker's default patterns are made for MXNet's names. Weights are left out of what is compared: smdebug's hook saves
+them as a step leaves them, ours as it finds them, as every other hook does.
 """
 
 from __future__ import annotations

@@ -369,7 +369,7 @@ def test_functional_losses_and_values_of_ones_own(run):
 def test_what_a_run_can_not_hold_never_breaks_the_training(run, caplog):
     class Odd(nn.Module):
         def forward(self, x):
-            return x.to(torch.float8_e4m3fn), torch.empty(0), x.to_sparse(), x.to("meta")
+            return x.to(torch.complex32), torch.empty(0), x.to_sparse(), x.to("meta")
 
     hook = smd.Hook(run, save_all=True, save_config=EVERY)
     net = Odd()
@@ -378,10 +378,34 @@ def test_what_a_run_can_not_hold_never_breaks_the_training(run, caplog):
         for _ in range(3):
             net(torch.eye(2))
     hook.close()
-    assert caplog.text.count("float8_e4m3fn") == 1
+    assert caplog.text.count("complex32") == 1
     assert caplog.text.count("Odd_output_3") == 1  # which has no bytes
     assert names_at(run, 2) == ["Odd_input_0", "Odd_output_1", "Odd_output_2"]
     assert (value(run, "Odd_output_2", 2) == np.eye(2)).all()
+
+
+EIGHT_BITS = [name for name in dir(torch) if name.startswith("float8_e") and getattr(torch, name).itemsize == 1]
+
+
+@pytest.mark.parametrize("name", EIGHT_BITS)
+def test_floats_of_eight_bits_keep_every_value(run, name):
+    class Eight(nn.Module):
+        def __init__(self):
+            super().__init__()
+            every = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(getattr(torch, name))
+            self.register_buffer("every", every)
+
+        def forward(self, x):
+            return x.float() * 2
+
+    net = Eight()
+    with smd.Hook(run) as hook:
+        hook.register_module(net)
+        net(torch.ones(3).to(net.every.dtype) if name != "float8_e8m0fnu" else torch.ones(3))
+    saved = torch.from_numpy(value(run, "Eight_every", 0))
+    torch.testing.assert_close(saved.float(), net.every.float(), rtol=0, atol=0, equal_nan=True)
+    if name != "float8_e8m0fnu":
+        assert value(run, "Eight_input_0", 0).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_wrong_arguments(run, caplog):

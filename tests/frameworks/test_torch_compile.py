@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from smdwidgets import CapturePlan, create_trial
+from smdwidgets.hooks.torch.module_calls import ModuleCalls
 from smdwidgets.pytorch import Hook, SaveConfig
 
 EVERY = SaveConfig(save_interval=1)
@@ -312,7 +313,7 @@ def test_copy_of_a_hooked_model_is_compiled_without_the_hook(tmp_path, copied):
 def test_failing_hook_does_not_stop_a_compiled_training(tmp_path, caplog, monkeypatch):
     bare = train(None, COMPILED["aot_eager"])
     torch._dynamo.reset()
-    monkeypatch.setattr(Hook, "_capture_all", lambda *_: 1 / 0)
+    monkeypatch.setattr(ModuleCalls, "capture_all", lambda *_: 1 / 0)
     assert train(tmp_path, COMPILED["aot_eager"]) == bare
     assert caplog.text.count("ZeroDivisionError") == 1
 
@@ -356,3 +357,97 @@ def test_functional_call_does_not_record_the_values_passed_to_it(tmp_path):
     found = content(tmp_path)
     last = max(step for _, step in found)
     assert torch.equal(found["Net_first.weight", last], model.first.weight.detach())
+
+
+def train_with_compiled_update(folder, what, **options):
+    """Train with a compiled update or step; return the losses."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters(), torch.tensor(1e-2))
+    hook = None if folder is None else Hook(folder, **options)
+    if hook is not None:
+        hook.register_module(model)
+
+    def forward_and_backward(batch):
+        loss = model(batch).square().mean()
+        loss.backward()
+        return loss
+
+    def clipped_update():
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+
+    update = optimizer.step
+    if what == "update":
+        update = torch.compile(optimizer.step, backend="eager")
+    elif what == "clipped update":
+        update = torch.compile(clipped_update, backend="aot_eager")
+    else:
+        forward_and_backward = torch.compile(forward_and_backward, backend="eager")
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        losses.append(forward_and_backward(torch.randn(3, 4)).item())
+        update()
+    if hook is not None:
+        hook.close()
+    return losses
+
+
+@pytest.mark.parametrize("what", ["update", "clipped update", "forward and backward"])
+def test_compiled_update_is_that_without_a_hook(tmp_path, caplog, what):
+    assert train_with_compiled_update(tmp_path, what) == train_with_compiled_update(None, what)
+    with create_trial(tmp_path) as trial:
+        assert trial.steps() == list(range(5))
+        for name in (
+            "loss_output_0",
+            "gradient/Net_inner.linear.weight",
+            "optimizer/AdamW/gradient_norm",
+            "Net_output_0",
+        ):
+            assert trial.tensor(name).steps() == list(range(5))
+        assert not trial.notes()
+    assert not [record for record in caplog.records if record.name.startswith("smdwidgets")]
+
+
+def test_other_compiled_code_stays(tmp_path, caplog):
+    """What else was compiled is not compiled again."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    function = torch.compile(lambda x: x.sin() + 1, backend=backend)
+    other = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend=backend)
+    x = torch.randn(3, 4)
+    function(x), other(x)
+    before = len(graphs)
+    train(tmp_path, None)
+    function(x), other(x)
+    assert len(graphs) == before
+    assert "once more" not in caplog.text
+
+
+def test_only_the_compiled_model_is_compiled_again(tmp_path, caplog):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    function = torch.compile(lambda x: x.sin() + 1, backend=backend)
+    x = torch.randn(3, 4)
+    function(x)
+    model = Net()
+    called = torch.compile(model, backend=backend)
+    called(x)
+    assert len(graphs) == 2
+    with Hook(tmp_path, save_all=True, save_config=EVERY) as hook:
+        hook.register_module(model)  # the wrapper is the script's
+        called(x).sum().backward()
+        function(x)
+    assert len(graphs) == 3
+    assert "once more" in caplog.text
+    assert "inner.relu_input_0" in {name for name, _ in content(tmp_path)}

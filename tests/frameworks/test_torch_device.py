@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from smdwidgets import _core, create_trial
-from smdwidgets.hooks import torch_reduce
-from smdwidgets.hooks.torch_device import DeviceCopies
+from smdwidgets.hooks.torch import reduce as torch_reduce
+from smdwidgets.hooks.torch.device import DeviceCopies
 from smdwidgets.pytorch import Hook, ReductionConfig, SaveConfig
 
 EVERY = SaveConfig(save_interval=1)
@@ -67,7 +67,7 @@ def train(run, accelerator, steps=4, **options):
     if run is not None:
         hook = Hook(run, save_config=EVERY, **options)
         if accelerator is not None:
-            hook._devices = DeviceCopies(accelerator)
+            hook.parts.tensors.devices = DeviceCopies(accelerator)
         hook.register_module(model)
     for step in range(steps):
         optimizer.zero_grad()

@@ -121,4 +121,4 @@ def test_dead_relu_is_found_whatever_its_name(tmp_path):
             model(torch.randn(32, 4)).sum().backward()
     rule = DeadRelu(create_trial(tmp_path))
     rule.invoke_at_step(0)
-    assert [finding.tensor for finding in rule.findings] == ["blocks.1.act_output_0"]
+    assert [finding.subject for finding in rule.findings] == ["blocks.1.act_output_0"]

@@ -116,8 +116,8 @@ FAULTS = [
     ("AllZero", {"scale": 0.0, "bias": 0.0, "steps": 3}, {"tensor_regex": "relu.*output"}, 0),
     ("AllZero", {"change": {7: kill}}, {"tensor_regex": "relu.*output"}, mostly_zero_weights),
     ("LossNotDecreasing", {"steps": 30, "change": {10: stop_learning}}, {}, 20),
-    ("GradientNormSpike", {"spoilt": {13: 100.0}, "clip": None}, {}, 13),
-    ("LossSpike", {"spoilt": {13: 100.0}}, {}, 13),
+    ("GradientNormSpike", {"spoilt": {17: 100.0}, "clip": None}, {}, 17),
+    ("LossSpike", {"spoilt": {17: 100.0}}, {}, 17),
     ("LossSpike", {"rate": 1e18}, {}, lambda tensors: non_finite({"": part(tensors, "Loss_output_0")[0]})),
     (
         "WeightNormGrowth",

@@ -97,7 +97,7 @@ def test_failure_in_a_callback_is_a_warning(run, caplog, monkeypatch):
     hook = Hook(run, save_all=True, save_config=EVERY)
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
     hook.register_module(model)
-    monkeypatch.setattr(hook, "_capture", lambda *_: 1 / 0)
+    monkeypatch.setattr(hook.parts.tensors, "capture", lambda *_: 1 / 0)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             model(torch.ones(2, 4)).sum().backward()

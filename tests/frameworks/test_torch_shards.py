@@ -154,7 +154,7 @@ import sys
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 import smdwidgets.pytorch as smd
-from smdwidgets.hooks import torch_shards
+from smdwidgets.hooks.torch import shards as torch_shards
 
 def missing(*_):
     raise AttributeError("another release of PyTorch")

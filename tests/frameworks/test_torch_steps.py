@@ -5,6 +5,7 @@ Each script notes the values itself; the run must hold the same bits.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from frameworks.torch_scripts import trainings
@@ -799,3 +800,107 @@ for _ in range(2):
     assert not _global_optimizer_pre_hooks and not _global_optimizer_post_hooks
 assert not any(m._forward_hooks or m._forward_pre_hooks or m._forward_hooks_always_called for m in model.modules())
 """)
+
+
+INDICES = """
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+hook = smd.Hook(sys.argv[1])
+hook.register_module(model)
+criterion = nn.CrossEntropyLoss()
+for step in range(30):
+    hook.save_tensor("batch/index", torch.arange(step, step + 4), "batch")
+    hook.save_scalar("batch/number", step)
+    x, y = batch()
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    hook.save_scalar("done", step)
+    if step % 10 == 9:
+        model.eval()
+        with torch.no_grad():
+            for number in range(3):
+                hook.save_tensor("batch/index", torch.arange(100 + number, 104 + number), "batch")
+                model(batch()[0])
+        hook.save_scalar("val_done", step)
+        model.train()
+    if len(sys.argv) > 2 and step == 24:
+        hook.save_tensor("batch/index", torch.arange(25, 29), "batch")
+        try:
+            raise RuntimeError("out of memory")
+        except RuntimeError:
+            hook.close()
+            break
+"""
+
+
+def test_values_before_a_forward_pass_belong_to_its_step(train):
+    trial, done = train(INDICES, values=False)
+    index, number, last = (trial.tensor(name) for name in ("batch/index", "scalar/batch/number", "scalar/done"))
+    assert trial.steps(mode=modes.TRAIN) == list(range(30))
+    for step in range(30):
+        assert index.value(step, mode=modes.TRAIN)[0] == step
+        assert number.value(step, mode=modes.TRAIN) == last.value(step, mode=modes.TRAIN) == step
+    assert [int(index.value(step, mode=modes.EVAL)[0]) for step in index.steps(mode=modes.EVAL)] == [100] * 3
+    assert "include_collections" not in done.stderr
+
+
+def test_batch_of_the_step_that_failed_is_saved(train):
+    trial, _ = train(INDICES, "fail", values=False)
+    assert trial.steps(mode=modes.TRAIN)[-1] == 25
+    assert trial.tensor("batch/index").value(25, mode=modes.TRAIN)[0] == 25
+
+
+DIVIDED = """
+kind, divides = sys.argv[2], int(sys.argv[3])
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+hook = smd.Hook(sys.argv[1])
+hook.register_module(model)
+for update in range(6):
+    own = []
+    micro_batches = divides if update < 5 else 2  # the last batches of an epoch
+    for _ in range(micro_batches):
+        x, y = batch()
+        loss = F.cross_entropy(model(x), y)
+        own.append(loss.detach())
+        (loss / divides if kind == "divided" else loss * (1 / divides) if kind == "multiplied" else loss).backward()
+    note(update, loss_output_mean=np.float32(np.mean([float(each) for each in own])))
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("divides", ["3", "4"])
+@pytest.mark.parametrize("kind", ["divided", "multiplied", "not"])
+def test_loss_of_an_update_does_not_depend_on_the_number_of_micro_batches(train, tmp_path, kind, divides):
+    trial, _ = train(DIVIDED, kind, divides, values=False)
+    with np.load(tmp_path / "seen.npz") as file:
+        noted = [float(file[str(index)]) for index in range(6)]
+    mean = trial.tensor("loss_output_mean")
+    assert [float(mean.value(step)) for step in mean.steps()] == pytest.approx(noted, rel=1e-6)
+    assert "loss_output_mean" in trial.tensor_names(collection="losses")
+
+
+TWO_LOSSES = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+hook = smd.Hook(sys.argv[1])
+hook.register_module(model)
+for update in range(4):
+    x, y = batch()
+    output = model(x)
+    first, second = F.cross_entropy(output, y), output.square().mean()
+    first.backward(retain_graph=True)
+    second.backward()
+    note(update, loss_output_0=first, loss_output_1=second)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_losses_of_several_kinds_have_no_mean(train):
+    trial, _ = train(TWO_LOSSES)
+    assert trial.tensor_names(collection="losses") == ["loss_output_0", "loss_output_1"]
+    assert "loss_output_mean" not in trial.collection("losses").tensor_names

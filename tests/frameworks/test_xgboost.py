@@ -16,7 +16,7 @@ import reading
 
 import smdwidgets
 from smdwidgets.exceptions import SMDebugTypeError
-from smdwidgets.hooks.xgboost import tree_table
+from smdwidgets.hooks.boosting.xgboost import tree_table
 from smdwidgets.stop import request_stop
 from smdwidgets.xgboost import Hook, SaveConfig, create_trial, del_hook, get_hook, modes
 

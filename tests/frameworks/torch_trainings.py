@@ -96,8 +96,9 @@ def train(
 ) -> Path:
     """Classification (or regression) of points by gradient descent.
 
-    `change` does something to model and optimizer before a step, `spoilt` multiplies the inputs of one, `schedule` multiplies the
-    learning rate, which is then saved; every `evaluate` steps there is one of EVAL, on other points of the same kind.
+    `change` does something to model and optimizer before a step, `spoilt` multiplies the inputs of one, `schedule`
+    multiplies the learning rate, which is then saved; every `evaluate` steps there is one of EVAL, on other points of
+    the same kind.
     """
     torch.manual_seed(0)
     model = Net(**net)

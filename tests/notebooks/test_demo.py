@@ -43,13 +43,13 @@ def test_rules_find_the_two_planted_faults_and_no_others(run):
 def test_the_first_screen_names_both_faults(run):
     trial = create_trial(run)
     first, second = diagnose(trial).findings
-    assert first.series[0] == "fc2.weight"
+    assert first.subject == "fc2.weight"
     slip = training.SLIP_AT * 11 // 10
-    assert slip <= second.onset <= slip + 10
+    assert slip <= second.first <= slip + 10
     survey = Survey(trial)
     survey.update()
-    jump, change = survey.findings()[0]
-    assert (jump.kind, jump.tensors) == ("loss_jump", ("loss",))
+    jump, change = sorted(survey.findings(), key=lambda mark: mark.kind)
+    assert (jump.kind, jump.names) == ("spike", ("loss",))
     assert jump.first == change.first == slip + 1
 
 

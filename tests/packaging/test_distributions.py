@@ -132,7 +132,7 @@ def test_wheel_installs_and_runs(wheel, tmp_path):
         archive.extractall(site)
     code = (
         "import importlib.resources as r, smdwidgets;"
-        "assert (r.files('smdwidgets') / 'static' / 'widget.js').is_file(); print(smdwidgets.__file__)"
+        "assert (r.files('smdwidgets') / 'static' / 'parts.json').is_file(); print(smdwidgets.__file__)"
     )
     # numpy and the widget packages come from the test environment.
     import numpy
@@ -174,7 +174,7 @@ def test_errors_of_the_backend_are_one_line(checkout, unpacked, tmp_path):
 
 
 def test_bundle_newer_than_its_sources_is_not_rebuilt(checkout, sdist):
-    built = checkout / "python" / "smdwidgets" / "static" / "widget.js"
+    built = checkout / "python" / "smdwidgets" / "static" / "parts.json"
     before = built.stat().st_mtime_ns
     code = "import sys; sys.path.insert(0, 'packaging'); import frontend; print(frontend.build())"
     done = subprocess.run([sys.executable, "-c", code], cwd=checkout, capture_output=True, text=True, check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,17 @@ def prepared(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("prepared")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+#: Pages of the first hour, which every change must leave right.
+FIRST = ("README.md", "docs/index.md", "docs/tutorial.md")
+#: Pages that work as printed, typed from top to bottom: they have no block that only their source shows.
+AS_PRINTED = (
+    *FIRST,
+    *(f"docs/{name}.md" for name in ("comparison", "guide", "help", "plots", "query", "sharing", "widgets")),
+)
+MARKED = [page if name_of(page) in FIRST else pytest.param(page, marks=pytest.mark.slow) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", MARKED, ids=name_of)
 def test_blocks_of_a_page_run(page, tmp_path, prepared, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
     run_page(page, tmp_path, kept=prepared)
@@ -33,6 +44,22 @@ def test_skipped_blocks_are_listed_here():
         name_of(page): [block.not_run for block in blocks(Document.parse(str(page))) if block.not_run] for page in PAGES
     }
     assert {page: reasons for page, reasons in found.items() if reasons} == NOT_RUN
+
+
+@pytest.mark.parametrize("page", AS_PRINTED)
+def test_pages_of_the_first_hour_hide_nothing(page):
+    assert "invisible-code-block" not in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_the_first_output_of_the_readme_is_that_of_the_demo(tmp_path):
+    from smdwidgets import diagnose
+    from smdwidgets.demo import training
+
+    training.train(tmp_path / "demo")
+    first = (ROOT / "README.md").read_text(encoding="utf-8").partition("```text\n")[2].partition("```")[0]
+    # Each finding is about the same tensor; its words may change before the README does.
+    about = re.compile(r"^\d\. .*?`(.+?)`", re.MULTILINE)
+    assert about.findall(first) == about.findall(str(diagnose(tmp_path / "demo"))) != []
 
 
 def test_framework_blocks_are_run_by_the_framework_tests():

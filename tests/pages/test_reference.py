@@ -1,8 +1,9 @@
-"""docs/reference/ documents every public name, and is current."""
+"""The generated reference documents every public name."""
 
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -33,7 +34,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_pages_are_current_and_complete(reference, capsys):
+def test_every_public_name_has_a_docstring(reference, capsys):
     assert reference.main(["--check"]) == 0, capsys.readouterr().err
 
 
@@ -44,7 +45,7 @@ def test_every_name_that_the_package_exports_has_an_entry(reference):
         names = set(getattr(content, "__all__", ())) - set(BUILTIN)
         # Another name of a class, such as S3Storage, has the entry of the class.
         exported = {name if name in documented else getattr(getattr(content, name), "__name__", name) for name in names}
-        if module != "smdwidgets.hooks.base":
+        if module != "smdwidgets.hooks.core.hook":
             assert exported <= documented, module
 
 
@@ -83,17 +84,15 @@ def test_a_public_module_without_a_page_is_reported(reference, copy):
     assert changed.problems == ["smdwidgets.surprise is in no topic of tools/reference.py"]
 
 
-def test_a_page_that_is_out_of_date_is_reported(reference, tmp_path, monkeypatch, capsys):
-    shutil.copytree(reference.FOLDER, tmp_path / "reference")
-    monkeypatch.setattr(reference, "FOLDER", tmp_path / "reference")
-    assert reference.main(["--check"]) == 0
-    page = tmp_path / "reference" / "stop.md"
-    page.write_text(page.read_text(encoding="utf-8").replace("stop", "go", 1), encoding="utf-8")
-    (tmp_path / "reference" / "old.md").write_text("", encoding="utf-8")
-    assert reference.main(["--check"]) == 1
-    assert capsys.readouterr().err.splitlines() == [
-        f"error: docs/reference/{name} is out of date; run: python tools/reference.py" for name in ("old.md", "stop.md")
-    ]
+def test_links_between_pages_resolve(reference):
+    pages = reference.Reference().pages()
+    headings = {
+        name: {"#" + reference.slug(text).strip("#") for text in re.findall(r"^#+ (.+)$", page, re.M)}
+        for name, page in pages.items()
+    }
+    links = [link for page in pages.values() for link in re.findall(r"\]\(([\w.]+\.md)(#[\w-]+)?\)", page)]
+    assert len(links) > 500
+    assert [link for link in links if link[0] not in pages or (link[1] and link[1] not in headings[link[0]])] == []
 
 
 def test_text_of_docstrings_becomes_markdown(reference):

@@ -24,10 +24,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"\s", "-", heading) for heading in plain}
 
 
-REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
-
-
-@pytest.mark.parametrize("page", [*PAGES, *REFERENCE, ROOT / "CONTRIBUTING.md"], ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
 def test_links_resolve(page):
     for found in LINK.finditer(FENCED.sub("", page.read_text(encoding="utf-8"))):
         target, _, anchor = (found["to"] or found["picture"]).partition("#")
@@ -49,7 +46,10 @@ def test_every_page_is_in_the_navigation():
 
     nav = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
     docs = ROOT / "docs"
-    assert sorted(names(nav)) == sorted(page.relative_to(docs).as_posix() for page in docs.rglob("*.md"))
+    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")}
+    written = {page for page in pages if not page.startswith("reference/")}
+    # `make docs` generates the reference, whose first page links to the others.
+    assert set(names(nav)) == written | {"reference/index.md"}
 
 
 def test_commands_page_equals_their_help():

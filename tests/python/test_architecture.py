@@ -54,3 +54,9 @@ def test_files_of_typical_changes_exist():
     paths = re.findall(r"`((?:python|rust|js|tests|tools|docs|packaging)/[\w./-]+|pyproject\.toml)`", section)
     assert len(paths) > 30
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_only_is_address_tells_stores_from_directories():
+    package = Path(smdwidgets.__file__).parent
+    found = [path.name for path in package.rglob("*.py") if "is_absolute(" in path.read_text(encoding="utf-8")]
+    assert found == []

@@ -57,12 +57,14 @@ def test_a_missing_front_end_is_a_problem_with_a_remedy(monkeypatch, tmp_path):
     from smdwidgets.widgets import bundle
 
     bundle.text.cache_clear()
+    bundle.parts.cache_clear()
     monkeypatch.setattr(bundle, "STATIC", tmp_path)
     try:
         found = named(smdwidgets.doctor(), "front end")
     finally:
         monkeypatch.undo()
         bundle.text.cache_clear()
+        bundle.parts.cache_clear()
     assert found.state == "problem"
     assert "loader.js is missing" in found.text
     assert "make setup" in found.remedy

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from smdwidgets import SaveConfig, create_trial
 from smdwidgets.cli import main
-from smdwidgets.incident import Incident, Trigger, combined
+from smdwidgets.incident import Incident, Jump, Trigger, combined
 from smdwidgets.numpy import Hook
 from smdwidgets.storage import LocalStorage
-from smdwidgets.trials import Trial, smdebug_run
+from smdwidgets.trials import Trial
+from smdwidgets.trials.smdebug import run as smdebug_run
 
 
 def record(**changes: object) -> bytes:
@@ -25,8 +26,9 @@ def record(**changes: object) -> bytes:
 @pytest.mark.parametrize("value", [3.0, float("inf"), float("-inf")])
 def test_record_reads_back(value):
     one = Incident(
-        "worker_2", 7, ("a", "b"), Trigger("w", "mean", value), (5, 6, 7), 15, 2, 3.5, 2, 4, "s3://bucket/run"
-    )
+        "worker_2", 7, ("a", "b"), Trigger("w", "mean", value), (5, 6, 7), 15, 2, 3.5, 2, 4, "s3://bucket/run",
+        place=(3, -7), jumps=(Jump("w", 1.0, value), Jump("v", 0.5, 2.0)),
+    )  # fmt: skip
     assert Incident.parse(one.to_json(), "worker_2") == one
 
 
@@ -50,6 +52,11 @@ def test_nan_of_a_trigger_reads_back():
         {"time": "now"},
         {"trigger": [1]},
         {"trigger": {"value": "many"}},
+        {"place": 3},
+        {"place": [1, 2.5]},
+        {"jumps": {}},
+        {"jumps": [1]},
+        {"jumps": [{"tensor": "w", "before": "much", "value": 1}]},
     ],
 )
 def test_record_with_a_wrong_value_is_invalid(changes):
@@ -91,6 +98,14 @@ def test_records_of_workers_are_joined_by_step_and_never_by_time():
     ]
     assert found[0].why == ("0 at 337", "1 at 338")
     assert (found[0].missed, found[0].dense_until) == (1, 345)
+
+
+def test_worker_with_the_earliest_tensor_in_causal_order_is_named():
+    first = incident(0, 5, place=(3, -7), trigger=Trigger("gradient/w", "nan", 1.0))
+    other = incident(1, 5, place=(1, 2), trigger=Trigger("net_input_0", "nan", 1.0))
+    [joined] = combined([first, other])
+    assert (joined.worker, joined.rank, joined.trigger.tensor) == ("worker_1", 1, "net_input_0")
+    assert str(joined) == "step 5: 1 at 5 of worker_1 (and 1 more); worker_0, worker_1"
 
 
 def test_two_incidents_of_one_worker_stay_apart():

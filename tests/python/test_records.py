@@ -127,6 +127,24 @@ class TestBuffers:
         data.close()
         assert value.tobytes() == self.array.tobytes()
 
+    def test_a_buffer_that_another_thread_writes_is_read_in_one_state(self):
+        states = [record_of(np.full(1 << 18, value, "f4"), 1) for value in (1, 2)]
+        buffer, stop = bytearray(states[0]), threading.Event()
+
+        def write():
+            while not stop.is_set():
+                for state in states:
+                    buffer[:] = state
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            values = [np.unique(_core.decode(buffer)).tolist() for _ in range(100)]
+        finally:
+            stop.set()
+            writer.join()
+        assert all(value in ([1.0], [2.0]) for value in values)
+
     def test_memory_of_an_array_cannot_be_resized(self):
         value = _core.decode(self.record)
         memory = value.base

@@ -73,6 +73,7 @@ def test_a_widget_is_imported_without_what_it_needs_later():
     found = loaded("from smdwidgets import explore")
     assert {name.split(".")[1] for name in found if name.startswith("smdwidgets.")} == {
         *(name.split(".")[1] for name in AT_ONCE if "." in name),
+        "naming",
         "widgets",
     }
     assert not found & {"matplotlib", "pandas", "boto3"}

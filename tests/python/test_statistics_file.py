@@ -16,7 +16,7 @@ import pytest
 from smdwidgets import _core
 from smdwidgets.exceptions import TruncatedDataError
 from smdwidgets.storage import LocalStorage, Range
-from smdwidgets.trials.statistics_file import StatisticsFile
+from smdwidgets.trials.statistics.file import StatisticsFile
 
 
 def reader(run: Path) -> StatisticsFile:

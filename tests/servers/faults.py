@@ -26,9 +26,9 @@ class FaultyProxy(Loopback):
     """A proxy that counts requests and injects seeded faults.
 
     ``share`` of the requests fail while ``faults`` lasts; ``latency`` is added to every response; ``always`` answers
-    every request with one error. While ``hanging`` is set, requests with ``hangs_below`` in their path are never answered. A request that ``refuses``
-    returns true for is answered with the store's error of an expired token. While ``stale`` is set, a listing that was
-    answered before is answered with the same content again.
+    every request with one error. While ``hanging`` is set, requests with ``hangs_below`` in their path are never
+    answered. A request that ``refuses`` returns true for is answered with the store's error of an expired token. While
+    ``stale`` is set, a listing that was answered before is answered with the same content again.
     """
 
     def __init__(

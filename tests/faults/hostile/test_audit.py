@@ -24,8 +24,8 @@ import numpy as np
 import smdwidgets, smdwidgets.cli
 from smdwidgets.cli import inspect, show, verify, check, diagnose, report
 from smdwidgets.rules.report import XgboostReport
-from smdwidgets.hooks.json_config import read
-import smdwidgets.sources, smdwidgets.widgets, smdwidgets.trials.tensorboard, ipywidgets
+from smdwidgets.hooks.core.json_config import read
+import smdwidgets.sources, smdwidgets.widgets, smdwidgets.trials.tensorboard.trial, ipywidgets
 
 # Whatever is loaded at first use is loaded now, over a run with nothing wrong.
 def everything(path, page):
@@ -144,8 +144,8 @@ def test_package_does_not_execute_data(repository: Path) -> None:
         for path in (repository / "python" / "smdwidgets").rglob("*.py")
         if "exec_module" in path.read_text(encoding="utf-8")
     ]
-    # Of the others, one defines smdebug's names as modules of this package, and one calls the loaders of frameworks that a
-    # script imports.
+    # Among the others, one defines smdebug's names as modules of this package, and one calls the loaders of frameworks
+    # that a script imports.
     assert sorted(executing) == ["compat.py", "launch/bootstrap/_smdwidgets_finder.py", "rules/config.py"]
 
 

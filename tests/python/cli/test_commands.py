@@ -67,6 +67,13 @@ def test_inspect_json_output(run, capsys):
     assert result["tensors"] == [{"name": "w", "steps": steps, "dtype": "float32", "shape": [4, 6]}]
 
 
+@pytest.mark.parametrize("command", [["inspect"], ["export", "--to", "csv"], ["report"]])
+def test_pattern_that_matches_no_tensor_is_an_error_with_a_suggestion(run, capsys, command):
+    code, out, err = run_command(capsys, *command, run, "--tensors", "prefix/Ww")
+    assert (code, out) == (2, "")
+    assert "no tensor of run 'run' matches 'prefix/Ww'." in err
+
+
 def test_control_characters_in_names_are_escaped(run, capsys):
     for command in (["inspect", run], ["show", run, HOSTILE]):
         code, out, _ = run_command(capsys, *command)
@@ -277,7 +284,7 @@ def test_closed_pipe_is_not_an_error(run):
 def test_missing_directory(run, capsys, command):
     code, out, err = run_command(capsys, command, run.with_name(run.name + "s"))
     assert (code, out) == (2, "")
-    assert f"no such directory. Did you mean {run.name!r}? A run is the directory that a hook writes to" in err
+    assert f"no such file or directory. Did you mean {run.name!r}?" in err
     assert "wait=" not in err  # the hint at create_trial's argument is for Python only
 
 
@@ -290,9 +297,9 @@ def test_empty_directory_fails_immediately(tmp_path, capsys, command):
 
 def test_file_instead_of_directory(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
-    code, _, err = run_command(capsys, "inspect", tmp_path / "file")
+    code, _, err = run_command(capsys, "inspect", tmp_path / "file" / "below")
     assert code == 2
-    assert "the path is a file, not a directory" in err
+    assert "file' is a file, not a directory" in err
 
 
 def test_follow_waits_for_empty_directory_and_logs_it(tmp_path, capsys, caplog):

@@ -49,7 +49,7 @@ def test_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["note", "-", "-", "-", "-"],
     ]
     assert len({len(row) for row in rows}) == 1  # aligned
-    assert run_command(capsys, run, "nothing")[1] == "0 of 4 tensors; first, last and worst: size\n"
+    assert run_command(capsys, run, "change < 0")[1] == "0 of 4 tensors; first, last and worst: size\n"
 
 
 def test_json_and_csv(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +71,28 @@ def test_an_invalid_query_is_underlined(run: Path, capsys: pytest.CaptureFixture
     ]
     code, _, err = run_command(capsys, run, "重み\x1b | sort by\nlost")
     assert (code, "\x1b" in err, len(err.splitlines())) == (2, False, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("wieght", "No name contains 'wieght'. Did you mean 'weight'?"),
+        ("weight or wieght", "No name contains 'wieght'. Did you mean 'weight'?"),
+        ("not wieght", "No name contains 'wieght'. Did you mean 'weight'?"),
+        ("tpo 12 by change", "Unknown word 'tpo'. Did you mean 'top'?"),
+        ("/nope$/", "No name matches '/nope$/'."),
+        ("@weigths", "Unknown collection 'weigths'. Did you mean 'weights'?"),
+        ("loss > 1", "Unknown key 'loss'."),
+    ],
+)
+def test_an_unknown_name_is_an_error(run: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_command(capsys, run, text)
+    assert (code, out, err.splitlines()[0]) == (2, "", f"error: {message}")
+
+
+def test_conditions_are_combined(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(run_command(capsys, run, "layers and not (10 or change < 2)", "--json")[1])
+    assert [row["name"] for row in rows] == ["layers.2.weight"]
 
 
 def test_other_errors(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from smdwidgets.exceptions import (
     SMDebugValueError,
     StepUnavailable,
 )
+from smdwidgets.trials.reader import Reopening
 
 RNG = np.random.default_rng(11)
 
@@ -149,7 +150,7 @@ def test_texts_and_reductions_are_no_arrays(written, tmp_path):
 
 def test_damage_is_found_unless_only_other_rows_are_read(written):
     tensor = create_trial(written).tensor("w")
-    place = tensor._index.find("w", 10)
+    place = tensor.trial.reader.index.find("w", 10)
     file = written / place.event_key
     content = bytearray(file.read_bytes())
     value = tensor.value(10)
@@ -184,7 +185,7 @@ def test_rows_of_a_large_record_are_verified_in_pieces(tmp_path):
     lazy = tensor.to_dask(chunk_bytes=3 << 20)
     assert lazy.chunks == ((1, 1), (3, 3, 3, 3, 3, 3, 2), (1 << 20,))
     same(lazy.compute(scheduler="synchronous"), np.stack([value, value]))
-    file = tmp_path / tensor._index.find("large", 1).event_key
+    file = tmp_path / tensor.trial.reader.index.find("large", 1).event_key
     content = bytearray(file.read_bytes())
     content[-100] ^= 1
     file.write_bytes(content)
@@ -237,7 +238,7 @@ def test_equal_arrays_have_equal_names(written):
 
 
 def test_columns_of_a_catalog_are_checked(written):
-    catalog = create_trial(written)._run.catalog
+    catalog = create_trial(written).reader.run.catalog
     again = Catalog.from_columns(catalog.to_columns())
     assert (again.names(), again.steps(), again.modes()) == (catalog.names(), catalog.steps(), catalog.modes())
     for wrong in (b"", b"SMDCAT\x01\n", catalog.to_columns()[:-1], catalog.to_columns() + b"\0"):
@@ -247,7 +248,7 @@ def test_columns_of_a_catalog_are_checked(written):
 
 def test_trials_that_cannot_be_sent_say_so(written):
     trial = create_trial(written)
-    trial._reopening = lambda: (lambda: None, (), {})
+    trial.reader.reopening = lambda: Reopening(lambda: None, (), {}, True)
     with pytest.raises(SMDebugError, match="cannot send the trial"):
         trial.tensor("w").to_dask()
-    assert smdwidgets.trials.shipping.pack(create_trial(written)).size < 10_000
+    assert smdwidgets.trials.shipping.pack(create_trial(written).reader).size < 10_000

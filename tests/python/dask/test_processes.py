@@ -19,6 +19,8 @@ from smdwidgets.exceptions import CorruptDataError, VersionMismatch
 from smdwidgets.trials import shipping
 from smdwidgets.trials.shipping import pack, use_storage_options
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(13)
 
 
@@ -96,7 +98,7 @@ def test_a_worker_that_is_lost_changes_nothing(trial, client, tmp_path):
 
 
 def test_other_versions_are_refused_first(trial, client):
-    other = dataclasses.replace(pack(trial), version="0.0.1", _run=b"not read")
+    other = dataclasses.replace(pack(trial.reader), version="0.0.1", reopening=b"not read")
     with pytest.raises(VersionMismatch, match=r"but got a run from smdwidgets '0\.0\.1'; install the same version"):
         pickle.loads(pickle.dumps(other)).open()
     with pytest.raises(VersionMismatch, match=r"0\.0\.1"):
@@ -104,7 +106,7 @@ def test_other_versions_are_refused_first(trial, client):
 
 
 def test_a_shipment_answers_as_the_trial_does(trial):
-    sent = pickle.loads(pickle.dumps(pack(trial))).open()
+    sent = pickle.loads(pickle.dumps(pack(trial.reader))).open()
     assert type(sent) is type(trial)
     assert (sent.name, sent.path, sent.steps(), sent.tensor_names()) == (
         trial.name,
@@ -117,7 +119,7 @@ def test_a_shipment_answers_as_the_trial_does(trial):
     assert sent.tensor("w").value(7).tobytes() == trial.tensor("w").value(7).tobytes()
     assert sent is not trial
     assert sent.run_end() == trial.run_end()
-    part = pack(trial, ["w"], [3, 5]).open()
+    part = pack(trial.reader, ["w"], [3, 5]).open()
     assert (part.tensor_names(), part.steps()) == (["w"], [3, 5])
     assert part.reductions("w", reductions="mean")["step"].tolist() == [3, 5]
 
@@ -125,43 +127,43 @@ def test_a_shipment_answers_as_the_trial_does(trial):
 def test_a_shipment_of_a_growing_run_is_a_snapshot(tmp_path):
     runs.run(tmp_path, range(3), ended=False)
     trial = create_trial(tmp_path)
-    shipment = pack(trial)
+    shipment = pack(trial.reader)
     assert (shipment.last_step, shipment.ended) == (2, False)
     runs.step(tmp_path, 3)
     assert trial.steps() == [0, 1, 2, 3]
     assert shipment.open().steps() == [0, 1, 2]
-    assert pack(trial).run_identity == shipment.run_identity
-    assert pack(trial).identity != shipment.identity
+    assert pack(trial.reader).run_identity == shipment.run_identity
+    assert pack(trial.reader).identity != shipment.identity
 
 
 def test_a_part_is_kept_and_few_are(trial, monkeypatch):
     shipping._opened.forget()
-    first = pack(trial, ["w"], [1])
+    first = pack(trial.reader, ["w"], [1])
     assert first.open() is pickle.loads(pickle.dumps(first)).open()
-    monkeypatch.setattr(shipping, "KEPT_COLUMNS", 3 * first._columns)
+    monkeypatch.setattr(shipping, "KEPT_COLUMNS", 3 * first.columns)
     kept = first.open()
     for step in range(2, 12):
-        pack(trial, ["w"], [step]).open()
+        pack(trial.reader, ["w"], [step]).open()
     assert first.open() is not kept
     assert len(shipping._opened._parts) <= 4
     assert len(shipping._opened._runs) == 1
 
 
 def test_a_damaged_catalog_is_refused(trial):
-    sent = pack(trial)
+    sent = pack(trial.reader)
     for wrong in (
-        sent._catalog[:-9],
-        b"x" + sent._catalog,
-        sent._catalog[:20] + bytes([sent._catalog[20] ^ 1]) + sent._catalog[21:],
+        sent.catalog[:-9],
+        b"x" + sent.catalog,
+        sent.catalog[:20] + bytes([sent.catalog[20] ^ 1]) + sent.catalog[21:],
     ):
         with pytest.raises(CorruptDataError, match="catalog"):
-            dataclasses.replace(sent, _catalog=wrong, identity="wrong").open()
+            dataclasses.replace(sent, catalog=wrong, identity="wrong").open()
     with pytest.raises(CorruptDataError, match="invalid size"):
-        dataclasses.replace(sent, _columns=1 << 40, identity="wrong").open()
+        dataclasses.replace(sent, columns=1 << 40, identity="wrong").open()
 
 
 def test_forked_children_open_the_run_themselves(trial):
-    shipment = pack(trial)
+    shipment = pack(trial.reader)
     parent = shipment.open()
     child = os.fork()
     if not child:
@@ -172,6 +174,6 @@ def test_forked_children_open_the_run_themselves(trial):
 def test_storage_options_are_those_of_a_bucket(trial):
     use_storage_options({"no_such_option": True})
     try:
-        assert pack(trial).open().steps() == trial.steps()
+        assert pack(trial.reader).open().steps() == trial.steps()
     finally:
         use_storage_options(None)

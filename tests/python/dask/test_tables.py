@@ -74,7 +74,7 @@ def test_statistics_that_the_training_wrote(tmp_path):
 
 def test_nothing_is_read_before_it_is_computed(trial, tmp_path):
     lazy = trial.to_dask_dataframe(["layer1"], columns="mean")
-    place = trial._run.catalog.find("layer1", 3)
+    place = trial.reader.run.catalog.find("layer1", 3)
     file = tmp_path / place.event_key
     content = bytearray(file.read_bytes())
     content[place.offset + place.length - 80] ^= 255

@@ -103,7 +103,7 @@ def test_gaps_between_steps_are_no_findings():
     lost = curves.falling()
     lost[250:] = np.nan
     [finding] = diagnose({"train/loss": (steps, lost)}).findings
-    assert (finding.kind, finding.onset) == ("not_finite", steps[250])
+    assert (finding.kind, finding.first) == ("not_finite", steps[250])
 
 
 def test_series_that_ends_early_does_not_change_the_others():
@@ -119,7 +119,7 @@ def test_series_that_ends_early_does_not_change_the_others():
             assert result.steps == (0, 3960 if name == "train/loss" else 3990)
     rising = curves.rising_after(0.2, height=3)[:200]
     [finding] = diagnose({"a/train_loss": (steps[:200], rising), "b/train_loss": (steps, curves.falling())}).findings
-    assert (finding.kind, finding.series) == ("diverged", ("a/train_loss",))
+    assert (finding.kind, finding.names) == ("diverged", ("a/train_loss",))
     assert finding.last <= 1990
 
 
@@ -139,7 +139,7 @@ def test_ten_million_values():
     values += 0.01 * np.random.default_rng(0).normal(size=1000).repeat(count // 1000)
     values[7_000_000:] = np.nan
     [finding] = diagnose({"train/loss": (at, values)}).findings
-    assert (finding.kind, finding.onset) == ("not_finite", 7_000_000)
+    assert (finding.kind, finding.first) == ("not_finite", 7_000_000)
     assert len(finding.evidence[0].curve.steps) < 200
 
 

@@ -7,10 +7,8 @@ import pytest
 
 from python.hooks.flight import Rig
 from smdwidgets import diagnose
-from smdwidgets.diagnosis.causes import explained
 from smdwidgets.diagnosis.inputs import RunData, TensorColumns
 from smdwidgets.diagnosis.tensor_detectors import first_not_finite
-from smdwidgets.diagnosis.words import finding as worded
 from smdwidgets.incident import Incident, Trigger
 
 
@@ -28,8 +26,8 @@ def test_the_tensor_that_an_incident_names_is_the_finding_with_the_incident_as_e
             gradient=np.full(8, np.nan if bad else 1.0),
         )
     with rig.close() as trial:
-        found = next(one for one in diagnose(trial).findings if "net_fc1_output_0" in one.series)
-        assert (found.kind, found.severity, found.onset) == ("not_finite", "problem", 137)
+        found = next(one for one in diagnose(trial).findings if "net_fc1_output_0" in one.names)
+        assert (found.kind, found.level, found.first) == ("not_finite", "problem", 137)
         [text] = [evidence.text for evidence in found.evidence if "incident" in evidence.text]
         assert text == "incident at step 137: NaN in 'net_fc1_output_0'; saved steps 130 to 145"
         assert trial.tensor("net_input_0").value(136).tolist() == [1.0] * 8
@@ -47,16 +45,14 @@ def test_a_tensor_that_only_the_incident_knows_is_named():
     trigger = Trigger("net_fc1_output_0", "nan", 3.0)
     data = RunData([], TensorColumns([]), [Incident("worker_0", 137, ("NaN in 'net_fc1_output_0'",), trigger)])
     [one] = first_not_finite(data)
-    assert (one.kind, one.onset, one.series) == ("not_finite", 137, ("net_fc1_output_0",))
-    [finding] = [finding for each in explained([one], 0, 200) if (finding := worded(each))]
-    assert finding.title == "`net_fc1_output_0` is not finite since step 137"
-    assert "(3 values)" in finding.text
+    assert (one.kind, one.first, one.names) == ("not_finite", 137, ("net_fc1_output_0",))
+    assert one.title == "`net_fc1_output_0` is not finite since step 137"
+    assert "(3 values)" in one.text
+    assert (one.source, one.incident) == ("trigger", 137)
 
 
-@pytest.mark.parametrize(
-    ("why", "severity"), [("look at this", "note"), ("exception RuntimeError: batch 50", "problem")]
-)
-def test_an_exception_is_a_finding_and_a_request_is_a_note(tmp_path, why, severity):
+@pytest.mark.parametrize(("why", "level"), [("look at this", "note"), ("exception RuntimeError: batch 50", "problem")])
+def test_an_exception_is_a_finding_and_a_request_is_a_note(tmp_path, why, level):
     rig = Rig(tmp_path)
     for step in range(60):
         rig.step(step, net_output_0=np.ones(4), loss=2.0 / (1 + step))
@@ -65,6 +61,6 @@ def test_an_exception_is_a_finding_and_a_request_is_a_note(tmp_path, why, severi
     with rig.close() as trial:
         result = diagnose(trial)
     [one] = [one for one in (*result.findings, *result.notes) if one.kind == "incident"]
-    assert (one.severity, one.onset, bool(result.findings)) == (severity, 50, severity == "problem")
+    assert (one.level, one.first, bool(result.findings)) == (level, 50, level == "problem")
     assert why in one.text
     assert "steps 43 to" in one.text

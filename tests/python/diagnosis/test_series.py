@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from python.diagnosis import curves
-from smdwidgets._names import words_of
 from smdwidgets.diagnosis.blocks import MOST, Blocks, block_length, completed
-from smdwidgets.diagnosis.inputs import Kind, Role
+from smdwidgets.diagnosis.inputs import Kind
+from smdwidgets.diagnosis.kinds import checked_kinds, judged_as
 from smdwidgets.diagnosis.series import SeriesBuilder
-from smdwidgets.diagnosis.spikes import SpikeScan
-from smdwidgets.diagnosis.tags import Context, checked_kinds, role_of, stem_of
 from smdwidgets.diagnosis.trends import _running_median, mann_kendall, trends
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.naming.scalars import Role, describe
 
 
 def series_of(*portions):
@@ -66,20 +65,16 @@ def blocks_of(blocks, values):
 
 
 @given(st.integers(1, 700), st.lists(st.integers(1, 120), max_size=12), st.integers(0, 2**32 - 1))
-def test_blocks_and_rises_do_not_depend_on_portions(count, sizes, seed):
+def test_blocks_do_not_depend_on_portions(count, sizes, seed):
     random = np.random.default_rng(seed)
     values = np.exp(random.normal(size=count) * random.uniform(0.1, 1.5)) * random.choice([1, -1])
     length, expected = blocks_of(Blocks(), values)
-    rises = SpikeScan().update(values)
-    blocks, scan = Blocks(), SpikeScan()
+    blocks = Blocks()
     for end in np.minimum(np.cumsum([*sizes, count]), count).tolist():
         found_length, found = blocks_of(blocks, values[:end])
-        found_rises = scan.update(values[:end])
     assert found_length == length == block_length(count)
     np.testing.assert_array_equal(found, expected)
     assert len(expected) <= MOST + 1
-    for attribute in ("at", "height", "least", "level", "spread", "upper"):
-        np.testing.assert_array_equal(getattr(found_rises, attribute), getattr(rises, attribute))
 
 
 def test_blocks_are_medians_of_equally_many_points():
@@ -138,15 +133,15 @@ def test_noise_is_measured_about_the_trend():
         ("Eval_StdReturn", Kind.HOUSEKEEPING),
         ("global_step/sec", Kind.HOUSEKEEPING),
         ("epoch", Kind.HOUSEKEEPING),
-        ("value_loss", Kind.RL),
+        ("value_loss", Kind.UNDIRECTED),
         ("entropy", Kind.RL),
-        ("kl_loss", Kind.UNKNOWN),
+        ("kl_loss", Kind.UNDIRECTED),
         ("损失", Kind.UNKNOWN),
         ("", Kind.UNKNOWN),
     ],
 )
 def test_kind_of_a_name(name, kind):
-    assert Context([name]).kind(name) is kind
+    assert judged_as(describe(name)) is kind
 
 
 def test_roles_and_stems_pair_training_with_validation():
@@ -157,10 +152,9 @@ def test_roles_and_stems_pair_training_with_validation():
         ("Loss/train", "Loss/test"),
         ("train-rmse", "validation-rmse"),
     ]:
-        assert stem_of(words_of(training)) == stem_of(words_of(validation))
-        assert role_of(words_of(validation)) is Role.VALIDATION
-        assert role_of(words_of(training)) is not Role.VALIDATION
-    assert role_of(("loss",), "EVAL") is Role.VALIDATION
+        assert describe(training).stem == describe(validation).stem
+        assert describe(validation).role.is_held_out
+        assert not describe(training).role.is_held_out
 
 
 def test_invalid_kind_names_the_choices():

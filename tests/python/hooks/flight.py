@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from smdwidgets import _core
-from smdwidgets.hooks.arrays import Staging, copy_tensor
-from smdwidgets.hooks.captured import Captured, StepStatistics
-from smdwidgets.hooks.flight_recorder import FlightRecorder
-from smdwidgets.hooks.incident_log import IncidentLog
-from smdwidgets.hooks.save_spec import SaveSpec
-from smdwidgets.hooks.step_files import StepFiles
-from smdwidgets.hooks.tensor_kinds import Kinds
+from smdwidgets.hooks.capture.arrays import Staging, copy_tensor
+from smdwidgets.hooks.capture.captured import Captured, StepStatistics
+from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.incidents.flight_recorder import FlightRecorder
+from smdwidgets.hooks.incidents.incident_log import IncidentLog
+from smdwidgets.hooks.writing.step_files import StepFiles
 from smdwidgets.modes import ModeKeys
+from smdwidgets.naming.tensors import Kinds
 from smdwidgets.trials import create_trial
 
 MIB = 1 << 20

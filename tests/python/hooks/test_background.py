@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from smdwidgets.hooks import background as background_module
-from smdwidgets.hooks.arrays import Staging, copy_tensor
-from smdwidgets.hooks.background import Background
+from smdwidgets.hooks.capture.arrays import Staging, copy_tensor
+from smdwidgets.hooks.writing import background as background_module
+from smdwidgets.hooks.writing.background import Background
 
 
 def test_calls_run_in_order_on_another_thread():

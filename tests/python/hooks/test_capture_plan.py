@@ -13,7 +13,7 @@ import pytest
 from smdwidgets import CapturePlan, create_trial
 from smdwidgets import numpy as smd
 from smdwidgets.exceptions import SMDebugError, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError, StepDeleted
-from smdwidgets.hooks import base
+from smdwidgets.hooks.core import recorder
 from smdwidgets.numpy import Hook, ReductionConfig, SaveConfig
 
 
@@ -88,7 +88,7 @@ def test_configuration_file_in_the_format_of_smdebug_keeps_its_meaning(run, tmp_
 
 
 def test_plan_and_save_config_exclude_each_other(run):
-    with pytest.raises(SMDebugValueError, match=r"plan and save_config .* exclude each other"):
+    with pytest.raises(SMDebugValueError, match=r"plan and save_config .* mutually exclusive"):
         Hook(run, plan=CapturePlan(), save_config=SaveConfig(save_interval=2))
 
 
@@ -104,7 +104,8 @@ def test_collection_with_a_configuration_is_exempt_from_the_plan(run):
         assert len(trial.tensor("w").steps()) <= 40
 
 
-# --------------------------------------------------------------------------------------------------------- the arguments
+# --------------------------------------------------------------------------------------------------------- the
+# arguments
 
 
 def test_every_hook_module_offers_the_plan():
@@ -173,7 +174,8 @@ def test_repr_is_a_paragraph():
         assert part in text
 
 
-# ---------------------------------------------------------------------------------------------------------- what it saves
+# ---------------------------------------------------------------------------------------------------------- what it
+# saves
 
 
 def test_values_are_thinned_and_losses_and_statistics_of_every_step_are_kept(run):
@@ -300,7 +302,8 @@ def test_change_of_weights_is_that_since_the_step_before(run):
     assert np.isnan(reader.read(files, ["x"])["update"]).all()
 
 
-# ------------------------------------------------------------------------------------------------------------------ faults
+# ------------------------------------------------------------------------------------------------------------------
+# faults
 
 
 def test_tensors_larger_than_the_share_have_statistics_only_and_it_is_said_once(run, caplog):
@@ -317,7 +320,7 @@ def test_tensors_larger_than_the_share_have_statistics_only_and_it_is_said_once(
 
 def test_full_disk_pauses_values_and_resumes(run, monkeypatch, caplog):
     free = [10**11]
-    monkeypatch.setattr(base, "free_space", lambda path: (free[0], 10**12))
+    monkeypatch.setattr(recorder, "free_space", lambda path: (free[0], 10**12))
     with caplog.at_level(logging.WARNING), Hook(run, plan={"reserve": "1GB"}) as hook:
         for bytes_free in (10**11, 5 * 10**8, 105 * 10**7, 2 * 10**9):
             free[0] = bytes_free
@@ -366,7 +369,7 @@ def test_clock_that_goes_backwards(run, monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be removed")
 def test_deletion_that_fails_is_logged_once_and_training_goes_on(run, monkeypatch, caplog):
-    from smdwidgets.hooks.thinning import Thinning
+    from smdwidgets.hooks.writing.thinning import Thinning
 
     def fail(*_):
         raise PermissionError(13, "denied")
@@ -375,3 +378,16 @@ def test_deletion_that_fails_is_logged_once_and_training_goes_on(run, monkeypatc
     with caplog.at_level(logging.WARNING), Hook(run, plan={"budget": "1MB"}) as hook:
         train(hook, 60)
     assert len([message for message in caplog.messages if "cannot delete values of step" in message]) == 1
+
+
+def test_the_default_budget_follows_the_model_and_says_when_it_is_reached(run, caplog):
+    with caplog.at_level(logging.WARNING), Hook(run) as hook:
+        for step in range(10):
+            hook.save_tensor("w", np.full(1_500_000, step, "float32"), "weights")
+            hook.step()
+    size = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
+    assert size < 0.45 * 20 * 6_000_000
+    assert (
+        "whole tensors of 7 steps (6.0 MB each) fit the disk budget of 120.0 MB: keeping them at every 2nd step from now on; "
+        "losses and statistics stay complete." in caplog.text
+    )

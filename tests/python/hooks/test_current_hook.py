@@ -10,7 +10,7 @@ import smdwidgets.numpy as smd
 import smdwidgets.pytorch
 import smdwidgets.tensorflow
 from smdwidgets.exceptions import SMDebugNotImplementedError, SMDebugTypeError, SMDebugValueError
-from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.hooks.core.hook import Hook as BaseHook
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smdwidgets.config.capture_plan import CapturePlan
-from smdwidgets.hooks.disk_budget import DiskBudget, Spacing
+from smdwidgets.hooks.capture.disk_budget import DiskBudget, Spacing
 from smdwidgets.modes import ModeKeys
 
 
@@ -165,3 +165,21 @@ def test_full_disk_without_a_reserve_resumes_when_two_steps_fit():
     disk.free = 1600
     assert (budget.check(), budget.paused) == (True, False)
     assert not budget.fill(400)  # the disk has space: another limit
+
+
+@pytest.mark.parametrize(
+    ("model", "workers", "total"),
+    [(0, 1, 10**8), (10**6, 1, 10**8), (10**7, 1, 2 * 10**8), (10**9, 1, 2 * 10**9), (10**7, 4, 2 * 10**8)],
+)
+def test_the_budget_follows_the_size_of_the_model_by_default(model, workers, total):
+    budget = DiskBudget(CapturePlan(), workers)
+    assert budget.total == 10**8 // workers
+    budget.fit(model)
+    assert budget.total == total if workers == 1 else 10**8 // workers < budget.total == total
+    assert budget.values.share == pytest.approx(0.4 * budget.total)
+
+
+def test_a_budget_that_was_asked_for_is_kept():
+    budget = DiskBudget(CapturePlan(budget="3GB"))
+    budget.fit(10**9)
+    assert budget.total == 3 * 10**9

@@ -27,7 +27,8 @@ from smdwidgets.config import (
     SaveConfigMode,
 )
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
-from smdwidgets.hooks.base import Hook, current_hook, set_current_hook
+from smdwidgets.hooks.core.hook import Hook, current_hook, set_current_hook
+from smdwidgets.hooks.core.tensors import TensorCapture
 from smdwidgets.modes import modes
 from smdwidgets.run_end import END_FILE, RunEnd
 
@@ -276,10 +277,10 @@ class Unreadable:
 
 
 def test_framework_errors_do_not_stop_training(written, caplog, monkeypatch):
-    hold = Framework._copy
+    hold = TensorCapture.copy
     monkeypatch.setattr(
-        Framework,
-        "_copy",
+        TensorCapture,
+        "copy",
         lambda self, name, value: hold(self, name, value.detach() if isinstance(value, Unreadable) else value),
     )
     with caplog.at_level(logging.WARNING, "smdwidgets.hooks"), Framework(written.root, save_all=True) as hook:
@@ -421,7 +422,7 @@ def test_settled_step_is_published_and_can_grow(written):
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1), flush_seconds=0.01) as hook:
         hook._begin_step()
         hook._capture("early", np.arange(3))
-        hook._write_queue.settle()
+        hook.parts.recorder.queue.settle()
         wait_for(lambda: written.steps() == [0])
         assert written.names(0) == ["early"]
         hook._capture("late", np.arange(4))
@@ -439,11 +440,11 @@ def test_unsettled_step_stays_invisible(written):
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1), flush_seconds=0.01) as hook:
         hook._begin_step()
         hook._capture("early", np.arange(3))
-        hook._write_queue._background.start()
+        hook.parts.recorder.queue._background.start()
         idle = threading.Event()
-        touch, hook._write_queue._touch = hook._write_queue._touch, idle.set
+        touch, hook.parts.recorder.queue._touch = hook.parts.recorder.queue._touch, idle.set
         assert idle.wait(60)  # the writer thread was idle, but did not publish the step
-        hook._write_queue._touch = touch
+        hook.parts.recorder.queue._touch = touch
         hook.flush()
         assert written.steps() == []
     assert written.steps() == [0]

@@ -59,7 +59,7 @@ TENSORS = [
 
 def train(tmp_path, text, *arguments):
     done = run_script(TRAIN + text, tmp_path, tmp_path / "run", *arguments)
-    assert "failed and is called no more" not in done.stderr, done.stderr
+    assert "failed and was removed" not in done.stderr, done.stderr
     return done
 
 
@@ -91,7 +91,7 @@ for step in range(1000):
         # The step before explains its successor: the weights are those that its gradients update.
         updated = trial.tensor("fc1.weight").value(336) - 0.002 * trial.tensor("gradient/fc1.weight").value(336)
         np.testing.assert_array_equal(trial.tensor("fc1.weight").value(337), updated)
-        assert any("fc1_output_0" in one.series and one.onset == 337 for one in diagnose(trial).findings)
+        assert any("fc1_output_0" in one.names and one.first == 337 for one in diagnose(trial).findings)
     assert size_of(tmp_path / "run") < 2e9
 
 
@@ -118,7 +118,7 @@ for step in range(100):
         assert trial.tensor("net_input_0").value(57).tolist() == [57.0] * 3
         assert str(trial.run_end()).startswith("exception")
         [finding] = [one for one in diagnose(trial).findings if one.kind == "incident"]
-        assert finding.onset == 57
+        assert finding.first == 57
         assert "batch 57 is broken" in finding.text
 
 
@@ -302,7 +302,7 @@ except TrainingStopped as stopped:
 def test_killed_during_a_dump_leaves_whole_steps_or_none(tmp_path):
     text = """
 import threading
-from smdwidgets.hooks import step_files
+from smdwidgets.hooks.writing import step_files
 hook = Hook(sys.argv[1], plan={"every": 0})
 training = Training(hook)
 for step in range(30):

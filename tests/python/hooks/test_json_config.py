@@ -9,9 +9,9 @@ import pytest
 
 from smdwidgets.config import ReductionConfig, SaveConfigMode
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
-from smdwidgets.hooks import json_config
-from smdwidgets.hooks.base import Hook as BaseHook
-from smdwidgets.hooks.numpy import Hook
+from smdwidgets.hooks.core import json_config
+from smdwidgets.hooks.core.hook import Hook as BaseHook
+from smdwidgets.hooks.loops.numpy import Hook
 from smdwidgets.modes import modes
 
 

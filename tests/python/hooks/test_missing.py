@@ -1,4 +1,4 @@
-"""A hook says, and notes in the run, what it was to save and what did not come."""
+"""A hook says, and notes in the run, what it was to save and what is missing."""
 
 from __future__ import annotations
 

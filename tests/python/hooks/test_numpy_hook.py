@@ -14,7 +14,7 @@ from python.hooks.written import Written
 from smdwidgets import _core
 from smdwidgets.config import Collection, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
-from smdwidgets.hooks.numpy import Hook
+from smdwidgets.hooks.loops.numpy import Hook
 from smdwidgets.modes import modes
 from smdwidgets.stop import request_stop
 

@@ -15,7 +15,7 @@ class Keep:
     """Keeps the copies of all steps in their slabs."""
 
     def __init__(self, hook):
-        self.staging = hook._write_queue.staging
+        self.staging = hook.parts.recorder.queue.staging
         self.steps = {}
         self.finished_steps = []
         self.threads = set()
@@ -37,10 +37,10 @@ class Keep:
 class ObservedHook(Hook):
     observer_class = Keep
 
-    def _open(self, *args):
+    def _attach(self):
+        super()._attach()
         self.observer = self.observer_class(self)
-        self._write_queue.observe(self.observer)
-        super()._open(*args)
+        self.parts.recorder.queue.observe(self.observer)
 
 
 def train(hook, steps=20):
@@ -58,7 +58,7 @@ def test_observer_keeps_copies_while_their_memory_is_not_reused(tmp_path):
     assert seen.finished_steps == list(range(20))
     assert [np.unique(seen.steps[step]["w"].array).tolist() for step in range(20)] == [[step] for step in range(20)]
     for step in range(20):
-        hook._write_queue.staging.release(seen.steps[step]["w"].slab)
+        hook.parts.recorder.queue.staging.release(seen.steps[step]["w"].slab)
 
 
 class Fail(Keep):
@@ -76,7 +76,7 @@ def test_observer_that_fails_is_removed_and_steps_are_written(tmp_path, caplog):
     hook = FailingHook(tmp_path / "run")
     with caplog.at_level(logging.ERROR):
         train(hook)
-    assert [record.message for record in caplog.records] == ["Fail failed and is called no more"]
+    assert [record.message for record in caplog.records] == ["observer Fail failed and was removed"]
     assert list(hook.observer.steps) == [0, 1, 2]
     with create_trial(tmp_path / "run") as trial:
         assert trial.tensor("w").steps() == list(range(20))

@@ -19,7 +19,7 @@ from faults import campaign
 from python.hooks.written import Written
 from smdwidgets import create_trial
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError
-from smdwidgets.hooks.numpy import Hook
+from smdwidgets.hooks.loops.numpy import Hook
 from smdwidgets.modes import modes
 from smdwidgets.run_end import END_FILE, RunEnd
 from smdwidgets.stop import request_stop
@@ -150,7 +150,7 @@ def test_claim_of_dead_process_is_ignored(written):
 def test_last_worker_to_close_ends_the_run(written, monkeypatch):
     hooks = []
     for rank in range(2):
-        monkeypatch.setattr(Hook, "_worker", lambda self, rank=rank: (f"worker_{rank}", 2))
+        monkeypatch.setattr(Hook, "current_worker", lambda self, rank=rank: (f"worker_{rank}", 2))
         hooks.append(Hook(written.root, include_workers="all"))
     for hook in hooks:
         hook.save_tensor("x", 1)
@@ -172,7 +172,7 @@ def test_last_worker_to_close_ends_the_run(written, monkeypatch):
 
 
 def test_only_first_worker_writes_by_default(written, monkeypatch):
-    monkeypatch.setattr(Hook, "_worker", lambda self: ("worker_1", 2))
+    monkeypatch.setattr(Hook, "current_worker", lambda self: ("worker_1", 2))
     with Hook(written.root) as hook:
         hook.save_tensor("x", 1)
     assert not written.root.exists()
@@ -381,7 +381,7 @@ def test_disk_is_full_at_close(written, tmp_path):
 
         main(sys.argv[1])
         if sys.argv[3] == "end":
-            from smdwidgets.hooks import process
+            from smdwidgets.hooks.core import process
             process.close_all()  # the interpreter calls this at exit; the disk is unmounted with the process
         shutil.copytree(os.path.join(sys.argv[1], "run"), sys.argv[2])
         print("trained to the end")

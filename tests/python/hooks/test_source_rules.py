@@ -10,8 +10,8 @@ import pytest
 
 from python.hooks.flight import Rig, statistics_of
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
-from smdwidgets.hooks.source_rules import SourceRules, Threshold
-from smdwidgets.hooks.step_columns import StepColumns
+from smdwidgets.hooks.incidents.source_rules import SourceRules, Threshold
+from smdwidgets.hooks.incidents.step_columns import StepColumns
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules import Call
 from smdwidgets.stop import stop_requested
@@ -128,7 +128,7 @@ def test_wrong_rules(rule):
 
 def test_a_rule_that_fires_writes_the_steps_in_memory(tmp_path):
     judged = SourceRules([Threshold("abs_max", above=100, tensors="gradient")], str(tmp_path), lambda *failure: None)
-    rig = Rig(tmp_path / "run", judges=[judged.judge])
+    rig = Rig(tmp_path / "run", rules=judged)
     for step in range(20):
         rig.step(step, loss=1.0, gradient=np.full(10, 500.0 if step == 12 else 1.0))
     trial = rig.close()

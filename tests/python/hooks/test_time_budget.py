@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smdwidgets.hooks.time_budget import LARGEST_INTERVAL, TimeBudget
+from smdwidgets.hooks.capture.time_budget import LARGEST_INTERVAL, TimeBudget
 
 LADDER = ("activations", "gradients", "weights")
 
@@ -112,3 +112,41 @@ def test_clock_that_goes_backwards(back):
     training.now -= back
     training.run(int(back * 20) if back < 100 else 1000)
     assert training.intervals() == [1, 1, 1]
+
+
+class WithFloor(Training):
+    """A training in which a part of the hook's cost is that of every step."""
+
+    floor = 0.0
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.taken += self.floor
+            self.now += self.floor
+            super().run(1)
+        return self
+
+
+@pytest.mark.parametrize("floor", [0.05, 0.2])
+def test_captures_are_not_given_up_for_a_cost_that_no_interval_changes(floor):
+    training = WithFloor(0.1, activations=0.005, gradients=0.003, weights=0.002)
+    training.floor = floor * 0.1 if floor < 0.2 else 0.05
+    training.run(20_000)
+    assert max(training.intervals()) <= (2 if floor == 0.2 else 8)
+    late = [change for change in training.changes if change[0] > 10_000]
+    assert late == []
+
+
+def test_captures_do_not_take_more_than_a_floor_above_the_share():
+    training = WithFloor(0.1, activations=0.005, gradients=0.003, weights=0.002)
+    training.floor = 0.002  # twice the share
+    training.run(50_000)
+    assert max(training.intervals()) <= 32
+    assert training.share() <= 0.05
+
+
+def test_floor_below_the_share_is_counted():
+    training = WithFloor(0.1, activations=0.005, gradients=0.003, weights=0.002)
+    training.floor = 0.0004
+    training.run(50_000)
+    assert training.share() <= 0.0135

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.hooks.torch_steps import Level, Steps
+from smdwidgets.hooks.torch.steps import Level, Steps
 
 
 class Log:
@@ -20,6 +20,7 @@ class Log:
     def __init__(self, optimizers=False):
         self.events = ""
         self.messages = []
+        self.forgotten = 0
         self.optimizers = optimizers
 
     def begin(self, training):
@@ -36,6 +37,9 @@ class Log:
 
     def resume(self):
         self.events += ")"
+
+    def forget_next_pass(self):
+        self.forgotten += 1
 
     def updates_expected(self):
         self.events += "?"
@@ -319,3 +323,37 @@ def test_fixed_optimizer_level_waits_without_end(log):
         backward(steps)
     assert log.events == "T"
     assert not log.messages
+
+
+def test_value_that_is_saved_before_the_first_pass_precedes_each_pass(log):
+    steps = Steps(log)
+    assert not steps.precedes("batch")  # no step has begun: it waits for the first one anyway
+    for _ in range(3):
+        forward(steps)
+        assert not steps.precedes("batch")  # of two micro-batches, both belong to the step
+        backward(steps)
+        update(steps, "Adam")
+        assert steps.precedes("batch")
+        assert not steps.precedes("accuracy")
+
+
+def test_value_before_evaluation_passes_precedes_each_of_them(log):
+    steps = Steps(log)
+    steps.precedes("batch")
+    forward(steps)
+    backward(steps)
+    update(steps, "Adam")
+    for _ in range(3):
+        assert steps.precedes("batch")
+        forward(steps, training=False)
+        assert not steps.precedes("accuracy")
+    assert log.forgotten == 2  # passes that are no steps
+
+
+def test_value_before_the_first_step_of_a_manual_loop_belongs_to_the_open_step(log):
+    steps = Steps(log, "manual")
+    steps.precedes("batch")
+    forward(steps)
+    assert not steps.precedes("batch")
+    steps.step()
+    assert not steps.precedes("batch")  # nothing is open, so it waits

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from python.hooks.flight import statistics_of
-from smdwidgets.hooks.step_columns import StepColumns
-from smdwidgets.hooks.tensor_kinds import Kind, Kinds
-from smdwidgets.hooks.triggers import Triggers
+from smdwidgets.hooks.incidents.step_columns import StepColumns
+from smdwidgets.hooks.incidents.triggers import Triggers
 from smdwidgets.modes import ModeKeys
+from smdwidgets.naming.tensors import Kind, Kinds
 
 TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
 MEMBERS = {"losses": ("loss", "val_loss"), "gradients": ("gradient/w", "gradient/b"), "weights": ("w",)}
@@ -27,16 +27,16 @@ def judge(triggers, step, mode=TRAIN, **tensors):
     return triggers.judge((step, mode, step), StepColumns([statistics_of(named)]))
 
 
-def test_spike_needs_64_values_and_ten_spreads_above_the_median(triggers):
+def test_spike_needs_15_values_and_eight_deviations_above_the_median(triggers):
     noise = np.random.default_rng(0).normal(0, 0.01, 400)
-    for step in range(63):
+    for step in range(15):
         assert judge(triggers, step, loss=[5 * (step % 2) + 1.0]) == []  # no spike without a window
     fresh = Triggers(Kinds(lambda collection, name: name in MEMBERS.get(collection, ())))
     for step in range(200):
         assert judge(fresh, step, loss=[1 + noise[step]]) == []
-    assert judge(fresh, 200, loss=[1.4]) == []  # 10 times 5 % of the median is 0.5
+    assert judge(fresh, 200, loss=[1.4]) == []  # half of the median is 0.5
     [cause] = judge(fresh, 201, loss=[1.6])
-    assert cause.why.startswith("loss 1.6 is far above the last 64 (limit 1.")
+    assert cause.why.startswith("loss 1.6 is far above the last 50 (limit 1.")
     assert (cause.trigger.tensor, cause.trigger.column, cause.trigger.value) == ("loss", "mean", 1.6)
 
 
@@ -83,6 +83,30 @@ def test_infinities_of_a_gradient_are_never_a_mask(triggers):
     assert len(judge(triggers, 0, gradient__w=[math.inf])) == 1
 
 
+@pytest.mark.parametrize(
+    ("bad", "first"),
+    [
+        ({"loss", "gradient/w", "gradient/b"}, "loss"),
+        ({"gradient/w", "gradient/b"}, "gradient/b"),
+        ({"net_output_0", "loss", "gradient/w"}, "net_output_0"),
+        ({"w", "net_output_0", "loss", "gradient/w"}, "w"),
+    ],
+)
+def test_first_tensor_in_causal_order_is_named(triggers, bad, first):
+    """An observed loss is captured after the gradients."""
+    names = ["w", "net_input_0", "net_output_0", "gradient/w", "gradient/b", "loss"]
+    for step in range(20):
+        assert judge(triggers, step, **{name.replace("/", "__"): [1.0] for name in names}) == []
+    values = {name.replace("/", "__"): [math.inf if name in bad else 1.0] for name in names}
+    cause = judge(triggers, 20, **values)[0]
+    assert cause.trigger.tensor == first
+
+
+def test_input_that_is_not_finite_is_the_cause(triggers):
+    values = {"w": [1.0], "net_input_0": [math.nan], "net_output_0": [math.nan], "loss": [math.nan]}
+    assert judge(triggers, 0, **values)[0].trigger.tensor == "net_input_0"
+
+
 def test_tensors_of_the_script_may_have_values_that_are_not_finite_from_the_beginning(triggers):
     for step in range(50):
         assert judge(triggers, step, missing=[1.0, math.nan]) == []
@@ -102,7 +126,7 @@ def test_overflow_of_a_grad_scaler_is_no_incident_unless_five_in_a_row(triggers)
     assert found == ["GradScaler skipped 5 updates in a row"]
 
 
-def test_a_condition_counts_again_after_eight_steps_without_it(triggers):
+def test_a_condition_counts_again_after_ten_steps_without_it(triggers):
     found = [step for step in range(60) for _ in judge(triggers, step, loss=[math.nan if step in (5, 9, 30) else 1.0])]
     assert found == [5, 30]
 

@@ -13,6 +13,8 @@ import pytest
 from python.launch.launching import FAKES, Place
 from smdwidgets import create_trial
 
+pytestmark = pytest.mark.slow
+
 FIT = "import keras\nprint(keras.Model().fit())\n"
 LOOK = "import sys\nprint([name for name in sys.modules if 'smdwidgets' in name], len(sys.meta_path))\n"
 

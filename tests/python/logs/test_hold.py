@@ -120,7 +120,7 @@ def test_cache_stores_only_scalars(tmp_path: Path) -> None:
         for run, trial in trials.items():
             assert isinstance(trial, TensorBoardTrial)
             assert trial.tensor("loss").value(39_999).item() == 39_999
-            read[run] = trial._run.log.cached_bytes()
+            read[run] = trial.reader.run.log.cached_bytes()
         assert read == {"more": 0, "scalars": len(many) if again else 0}
         assert trials["more"].tensor("t").value(1).tolist() == list(range(9))
         for trial in trials.values():

@@ -122,21 +122,21 @@ def test_scanned_logs_are_cached(tmp_path: Path) -> None:
     run, cache = log(tmp_path / "run", content), tmp_path / "kept"
     with create_trial(run, cache=cache) as first:
         expected = first.scalars()
-        assert first._run.log.cached_bytes() == 0
+        assert first.reader.run.log.cached_bytes() == 0
     [kept] = cache.iterdir()
     assert kept.stat().st_size < len(content) / 2
     with create_trial(run, cache=cache) as second:
-        assert second._run.log.cached_bytes() == len(content)
+        assert second.reader.run.log.cached_bytes() == len(content)
         for name, column in second.scalars().items():
             assert column.tolist() == expected[name].tolist()
     log(run, scalars({"tag0": [-1.0]}, first=3000))
     with create_trial(run, cache=cache) as grown:
-        assert grown._run.log.cached_bytes() == len(content)
+        assert grown.reader.run.log.cached_bytes() == len(content)
         assert grown.tensor("tag0").value(3000).item() == -1
     for damage in (b"", b"smdlog\0\1" + b"\xff" * 100, kept.read_bytes()[:-9]):
         kept.write_bytes(damage)
         with create_trial(run, cache=cache) as trial:
-            assert trial._run.log.cached_bytes() == 0
+            assert trial.reader.run.log.cached_bytes() == 0
             assert len(trial.steps()) == 3001
     shutil.rmtree(cache)
     with create_trial(run, cache=cache) as trial:
@@ -144,7 +144,7 @@ def test_scanned_logs_are_cached(tmp_path: Path) -> None:
     # A cache file of another directory is ignored, even with equal content.
     copied = shutil.copytree(run, tmp_path / "copy")
     with create_trial(copied, cache=cache) as trial:
-        assert trial._run.log.cached_bytes() == 0
+        assert trial.reader.run.log.cached_bytes() == 0
 
 
 def test_default_cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_default_cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert len(trial.steps()) == 30_000
     assert len(list((tmp_path / "cache" / "smdwidgets" / "logs").iterdir())) == 1
     with create_trial(run, cache=True) as trial:
-        assert trial._run.log.cached_bytes() > 0
+        assert trial.reader.run.log.cached_bytes() > 0
 
 
 def test_many_files_are_merged_by_time(tmp_path: Path) -> None:

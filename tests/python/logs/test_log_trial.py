@@ -22,8 +22,9 @@ from smdwidgets.exceptions import CorruptDataError, RunNotFound, SeveralRuns, Un
 from smdwidgets.pictures.overview import status_of
 from smdwidgets.storage import LocalStorage
 from smdwidgets.trials import LocalTrial, TensorBoardTrial
-from smdwidgets.trials.tensorboard_run import TensorBoardRun
-from smdwidgets.trials.tensorboard_values import image
+from smdwidgets.trials.run import SweepOptions
+from smdwidgets.trials.tensorboard.run import TensorBoardRun
+from smdwidgets.trials.tensorboard.values import image
 
 
 def steps_and_values(trial: TensorBoardTrial, name: str) -> dict[int, float]:
@@ -172,9 +173,9 @@ def test_reductions_use_the_given_threads(tmp_path: Path, monkeypatch: pytest.Mo
     given = []
     values = TensorBoardRun.values
 
-    def recorded(run: TensorBoardRun, *args: Any, **options: Any) -> Any:
-        given.append(options.get("threads"))
-        return values(run, *args, **options)
+    def recorded(run: TensorBoardRun, rows: Any, options: SweepOptions) -> Any:
+        given.append(options.threads)
+        return values(run, rows, options)
 
     monkeypatch.setattr(TensorBoardRun, "values", recorded)
     with create_trial(tmp_path) as trial:

@@ -11,7 +11,7 @@ from python.logs.logs import log, scalars
 from smdwidgets import create_trial
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.trials import TensorBoardTrial
-from smdwidgets.trials.tensorboard_layout import segments_of
+from smdwidgets.trials.tensorboard.layout import segments_of
 
 NAME = "events.out.tfevents.{}.host"
 

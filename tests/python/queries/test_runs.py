@@ -19,8 +19,8 @@ from python.trials.runs import end as mark_end
 from python.trials.test_shards import slabs, write
 from python.widgets.talk import begin, end, save
 from smdwidgets.exceptions import InvalidWorker, QueryError
+from smdwidgets.naming.tensors import model_order
 from smdwidgets.numpy import Hook
-from smdwidgets.queries.model_order import model_order
 from smdwidgets.survey import Survey
 
 STEPS = 12
@@ -172,10 +172,10 @@ def test_the_result_is_shown_as_text_and_html(run: Path) -> None:
     assert repr(found).splitlines()[1].split() == found.columns
     assert found._repr_html_().count("<tr>") == 2
     assert (found.view, found.statistic, found.total) == ("curves", "l2", 7)
-    assert repr(smdwidgets.query(run, "nothing")) == "0 of 7 tensors, size: nothing"
+    assert repr(smdwidgets.query(run, "change < 0")) == "0 of 7 tensors, size: change < 0"
     frame = found.to_pandas()
     assert (frame["name"].tolist(), list(frame)) == (found.names, found.columns)
-    hostile = smdwidgets.query(run, "<b>\u202e")
+    hostile = smdwidgets.query(run, 'name != "<b>\u202e"')
     assert "<b>" not in hostile._repr_html_()
     assert "\u202e" not in hostile._repr_html_() + repr(hostile)
 

@@ -16,7 +16,8 @@ def classify(
 ) -> None:
     """Train softmax regression on small images of three classes.
 
-    `rare` is the share of class 2. From step `swapped` on, labels 1 and 2 are exchanged, as in a wrongly joined data set.
+    `rare` is the share of class 2. From step `swapped` on, labels 1 and 2 are exchanged, as in a wrongly joined data
+    set.
     """
     random = np.random.default_rng(1)
     prototypes = random.normal(size=(3, 48))

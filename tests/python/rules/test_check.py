@@ -14,9 +14,11 @@ from xml.etree import ElementTree
 import pytest
 
 from python.rules.trainings import History
+from smdwidgets import create_trial
 from smdwidgets.cli import main
+from smdwidgets.finding import Finding
 from smdwidgets.numpy import Hook
-from smdwidgets.rules import VanishingGradient
+from smdwidgets.rules import RuleRunner, VanishingGradient
 
 Trained = Callable[..., History]
 
@@ -138,10 +140,28 @@ def test_parameters(healthy: str, capsys: pytest.CaptureFixture[str]) -> None:
         30,
         "IssuesFound",
     )
-    assert {finding["tensor"] for finding in rule["findings"]} == {
-        f"gradient/fc{i}.{k}" for i in range(3) for k in ("weight", "bias")
-    }
-    assert rule["findings"][0]["limit"] == 1000.0
+    finding = Finding.from_json(rule["finding"])
+    assert (finding.id, finding.source, finding.first, finding.last) == (
+        "rule:VanishingGradient:0",
+        "rule",
+        0,
+        29,
+    )
+    assert {one.subject for one in finding.evidence} == set(finding.names[1:])
+    assert set(finding.names[1:]) == {f"gradient/fc{i}.{k}" for i in range(3) for k in ("weight", "bias")}
+    assert finding.evidence[0].limit == 1000.0
+
+
+def test_one_finding_for_each_rule_that_fired(healthy: str) -> None:
+    with create_trial(healthy) as trial:
+        runner = RuleRunner(trial, ["ExplodingTensor"])
+        runner.add("VanishingGradient", threshold=1e3)
+        runner.start()
+        runner.wait()
+    [finding] = runner.findings
+    assert finding == runner["VanishingGradient"].finding
+    assert runner["ExplodingTensor"].finding is None
+    assert str(finding) == "`VanishingGradient` fires for `gradient/fc0.bias` and 5 more tensors (30 steps)"
 
 
 def test_json_and_junit_files(healthy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,8 @@ from smdwidgets import modes
 from smdwidgets.rules import BUILTIN, RuleRunner
 from smdwidgets.rules.builtin import SelectingRule, SimilarAcrossRuns
 
-#: LossNotDecreasing compares at most every num_steps steps, counted from its first step, so its result depends on the order.
+#: LossNotDecreasing compares at most every num_steps steps, counted from its first step, so its result depends on the
+#: order.
 ORDER_DEPENDENT = {"LossNotDecreasing"}
 #: One writes files, the other checks the clock; neither judges steps.
 NO_RESULTS = {"CreateXgboostReport", "StalledTrainingRule"}
@@ -22,8 +23,8 @@ OPTIONS = {
     "WeightUpdateRatio": {"num_steps": 20},
     "UnchangedTensor": {"num_steps": 2, "tensor_regex": "."},
     "TensorVariance": {"tensor_regex": ".", "max_threshold": 1},
-    "GradientNormSpike": {"min_steps": 1, "threshold": 1.5},
-    "LossSpike": {"min_steps": 2, "threshold": 1},
+    "GradientNormSpike": {"sensitivity": 50},
+    "LossSpike": {"sensitivity": 50},
     "LearningRateSchedule": {"shape": "warmup"},
     "ClassImbalance": {"samples": 3},
     "CheckInputImages": {"threshold_samples": 3},

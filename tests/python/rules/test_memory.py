@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from python.rules.memory_trial import MemoryTrial
 from python.trials import runs
 from smdwidgets import create_trial
 from smdwidgets.rules import RuleRunner
 from smdwidgets.rules.measurements import Measurements, measurements_of
-from smdwidgets.rules.selector import ALL
+from smdwidgets.rules.selector import ALL, Selector
 from smdwidgets.rules.tables import Need
 
 STEPS = 1500
@@ -47,6 +48,15 @@ def test_cache_size_includes_the_overhead_of_small_entries(tmp_path: Path) -> No
     assert full - half < 0.3 * KEPT
     assert cached.table(ALL, 3, columns)["max"].tolist() == [0.25, 3.0]
     trial.close()
+
+
+def test_columns_of_a_step_without_tensors() -> None:
+    trial = MemoryTrial()
+    trial.put(0, "w", np.ones(2))
+    measurements = Measurements(trial)  # type: ignore[arg-type]
+    gradients = Selector(("gradients",))
+    for column in ("abs_mean", "l2"):
+        assert len(measurements.table(gradients, 0, (column,))[column]) == 0
 
 
 def test_rerun_after_eviction_has_the_same_outcomes(tmp_path: Path) -> None:

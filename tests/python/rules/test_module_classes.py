@@ -29,7 +29,7 @@ def trial_of(root, tensors, modules):
 
 def names(rule):
     rule.invoke_at_step(0)
-    return sorted(finding.tensor for finding in rule.findings)
+    return sorted(finding.subject for finding in rule.findings)
 
 
 def test_relu_is_found_by_its_class(tmp_path):

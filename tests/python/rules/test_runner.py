@@ -249,7 +249,7 @@ def test_runner_follows_a_live_run_to_its_end(tmp_path: Path) -> None:
     }
     fired = [event for event in events if event.kind == "fired"]
     assert [event.step for event in fired] == [10, 11]
-    assert fired[0].findings[0].tensor == "loss"
+    assert fired[0].findings[0].subject == "loss"
     assert str(fired[0]) == "LossSpike fired at step 10: loss: the loss is NaN"
     assert runner["DeadRelu"].judged == 0
     assert "judged no step" in runner["DeadRelu"].message

@@ -207,8 +207,8 @@ def test_similar_across_runs(trained: Trained) -> None:
 
 
 def test_gradient_norm_spike(trained: Trained) -> None:
-    sick = trained(at={13: {"label_scale": 60.0}, 14: {"label_scale": 1.0}}, rate=0.01, clip=0.05)
-    assert first_firing("GradientNormSpike", sick.path) == 13
+    sick = trained(at={21: {"label_scale": 60.0}, 22: {"label_scale": 1.0}}, rate=0.01, clip=0.05)
+    assert first_firing("GradientNormSpike", sick.path) == 21
     assert first_firing("GradientNormSpike", trained().path) is None
 
 

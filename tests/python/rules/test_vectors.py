@@ -70,13 +70,13 @@ def test_loss_vector_1(options: dict[str, Any]) -> None:
 
 
 def test_loss_vector_2() -> None:
-    # The published vector has no firing at 12, where the loss is flat: it uses diff_percent as a tolerance. The documentation
-    # defines it as the minimum fall, so here the rule fires (see the rule's docstring).
+    # The published vector has no firing at 12, where the loss is flat: it uses diff_percent as a tolerance. The
+    # documentation defines it as the minimum fall, so here the rule fires (see the rule's docstring).
     trial = series("loss", V2, losses=["loss"])
     assert fired(LossNotDecreasing(trial, num_steps=10, diff_percent=20)) == [12, 24]
     rule = LossNotDecreasing(trial, num_steps=10, diff_percent=20)
     rule.evaluate(24)
-    assert "rose by 40 %, from 0.3 at step 12 to 0.42" in rule.findings[0].message
+    assert "rose by 40 %, from 0.3 at step 12 to 0.42" in rule.findings[0].text
 
 
 def test_loss_vector_3() -> None:
@@ -102,7 +102,7 @@ def test_loss_pairing_of_the_documentation() -> None:
     judged = [step for step in range(21, 60, 3) if rule.evaluate(step)]
     assert judged == [21, 33, 45, 57]
     rule.evaluate(21)
-    assert "at step 9 " in rule.findings[0].message
+    assert "at step 9 " in rule.findings[0].text
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_confusion_vectors() -> None:
 def test_confusion_names_the_classes() -> None:
     rule = Confusion(confusion(TEN, WRONG))
     rule.evaluate(0)
-    assert [finding.message for finding in rule.findings] == [
+    assert [finding.text for finding in rule.findings] == [
         "class 4 has 1 labels and is never predicted",
         "50 % of predictions of class 7 are correct, minimum 90 %",
         "50 % of predictions of class 7 are of class 4, limit 10 %",
@@ -257,7 +257,7 @@ def test_images_channel_last() -> None:
     assert fired(CheckInputImages(series("sequential/inputs", {0: large}), threshold_samples=8)) == [0]
     rule = CheckInputImages(trial, threshold_samples=8, channel=3)
     rule.evaluate(0)
-    assert rule.findings[0].message.startswith("mean 1 of channel 2 over 8 images")
+    assert rule.findings[0].text.startswith("mean 1 of channel 2 over 8 images")
 
 
 @pytest.mark.parametrize(("padding", "fires"), [(50, False), (51, True)])
@@ -456,7 +456,7 @@ def test_update_ratio_window_and_modes() -> None:
     assert fired(WeightUpdateRatio(trial, num_steps=3, large_threshold=6.9)) == [4, 6, 7, 9, 10]
     rule = WeightUpdateRatio(trial, num_steps=3, large_threshold=1)
     rule.evaluate(7)
-    assert "since step 3 " in rule.findings[0].message
+    assert "since step 3 " in rule.findings[0].text
 
 
 def test_update_ratio_without_values() -> None:
@@ -646,14 +646,19 @@ def test_tree_depth_of_nodes_numbered_by_creation() -> None:
 
 
 def test_norms_and_spikes_in_limits() -> None:
-    steady = {step: np.array([3.0, 4.0]) for step in range(10)}
-    trial = series("g", {**steady, 10: np.array([30.0, 40.0]), 11: np.array([30.0, 40.1])}, gradients=["g"])
-    assert fired(GradientNormSpike(trial)) == [11]
-    trial = series("g", {**steady, 10: {"l2": 51.0}, 11: {"l2": np.nan}}, gradients=["g"])
-    assert fired(GradientNormSpike(trial)) == [10, 11]
-    loss = {step: 1.0 + 0.01 * (step % 2) for step in range(10)}
-    assert fired(LossSpike(series("loss", {**loss, 10: 1.5}, losses=["loss"]))) == []
-    assert fired(LossSpike(series("loss", {**loss, 10: 1.52}, losses=["loss"]))) == [10]
+    steady = {step: np.array([3.0, 4.0]) for step in range(20)}
+    trial = series("g", {**steady, 20: np.array([4.5, 6.0]), 21: np.array([4.5, 6.1])}, gradients=["g"])
+    assert fired(GradientNormSpike(trial)) == [21]
+    trial = series("g", {**steady, 20: {"l2": 7.6}, 21: {"l2": np.nan}}, gradients=["g"])
+    assert fired(GradientNormSpike(trial)) == [20, 21]
+    trial = series("g", {**{step: np.zeros(2) for step in range(20)}, 20: np.ones(2)}, gradients=["g"])
+    assert fired(GradientNormSpike(trial)) == []
+    rule = GradientNormSpike(series("g", {**steady, 20: {"max": 1.0}}, gradients=["g"]))
+    assert not rule.evaluate(20)
+    assert rule.skipped == "no gradient at this step has a norm"
+    loss = {step: 1.0 + 0.01 * (step % 2) for step in range(20)}
+    assert fired(LossSpike(series("loss", {**loss, 20: 1.51}, losses=["loss"]))) == []
+    assert fired(LossSpike(series("loss", {**loss, 20: 1.53}, losses=["loss"]))) == [20]
     assert fired(LossSpike(series("loss", {0: np.nan, 1: np.inf, 2: 1.0}, losses=["loss"]))) == [0, 1]
     weights = {0: np.zeros(4), 1: np.full(4, 0.2), 2: np.full(4, 2.0), 3: np.full(4, 2.01), 4: np.full(4, np.nan)}
     assert fired(WeightNormGrowth(series("w", weights, weights=["w"]))) == [3]

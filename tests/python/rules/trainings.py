@@ -127,8 +127,8 @@ def train_and_validate(
 ) -> dict[int, tuple[modes, float]]:
     """Train least squares and return mode and loss by step.
 
-    Each epoch has four TRAIN steps and two EVAL steps. With noisy labels and as many features as samples, the training loss
-    converges to zero and the validation loss does not.
+    Each epoch has four TRAIN steps and two EVAL steps. With noisy labels and as many features as samples, the training
+    loss converges to zero and the validation loss does not.
     """
     random = np.random.default_rng(seed)
     features = random.normal(size=(24, 20))

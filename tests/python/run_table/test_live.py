@@ -175,7 +175,7 @@ def test_the_first_run_of_an_empty_directory_is_added(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     explorer = smdwidgets.explore(smdwidgets.runs(tmp_path / "logs", cache=False))
     try:
-        rows = explorer._rows
+        rows = explorer.live_table
         assert rows is not None
         packets = RunsPackets(rows)
         packets.all()
@@ -265,7 +265,7 @@ def test_packets_are_small_and_best_first(tmp_path: Path) -> None:
         write(
             root / f"run_{number}", [1.0 / (number + step + 1) for step in range(30)], lr=number / 7, seed=float(number)
         )
-    packets = RunsPackets(smdwidgets.explore(smdwidgets.runs(root, cache=False))._rows).all()  # type: ignore[arg-type]
+    packets = RunsPackets(smdwidgets.explore(smdwidgets.runs(root, cache=False)).live_table).all()  # type: ignore[arg-type]
     assert [len(head["numbers"]) for head in heads(packets)] == [100, 100, 50]
     best = [value for head in heads(packets) for value in head["best"]]
     assert best == sorted(best)
@@ -276,7 +276,7 @@ def test_long_and_odd_names_are_escaped_and_cut(tmp_path: Path) -> None:
     names = ["x" * 200 + "/" + "y" * 200, "<b>run</b>", "a\u202eb", "\u05e9\u05dc\u05d5\u05dd"]
     for name in names:
         write(tmp_path / "logs" / name, [1.0])
-    table = smdwidgets.explore(smdwidgets.runs(tmp_path / "logs", cache=False))._rows
+    table = smdwidgets.explore(smdwidgets.runs(tmp_path / "logs", cache=False)).live_table
     assert table is not None
     [head] = heads(RunsPackets(table).all())
     assert sorted(map(len, head["name"])) == [4, 8, 10, 300]
@@ -313,15 +313,15 @@ def test_explore_of_a_list(root: Path, tmp_path: Path) -> None:
     paths = sorted(root.glob("*/*"))
     few = smdwidgets.explore(paths[:4])
     assert not few.table
-    assert few._rows is None
+    assert few.live_table is None
     few.close()
     given = [{"lr": 9.0, "seed": at} for at in range(6)]
     many = smdwidgets.explore(paths, hparams=given)
     try:
         assert many.table
-        assert many._rows is not None
-        wait(lambda: many._rows is not None and (many._rows.check() or many._rows.is_current))
-        row = many._rows.run(3)
+        assert many.live_table is not None
+        wait(lambda: many.live_table is not None and (many.live_table.check() or many.live_table.is_current))
+        row = many.live_table.run(3)
         assert row is not None
         assert row.hparams == {"lr": 9.0, "seed": 3}
     finally:

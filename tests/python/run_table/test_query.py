@@ -55,7 +55,48 @@ def test_selection_and_order(table: RunTable, text: str, expected: list[str] | N
 
 def test_the_table_keeps_its_columns(table: RunTable) -> None:
     assert table.query("lr < 0.05").columns == table.columns
-    assert len(table.query("nothing").query("top 1 by lr")) == 0
+    assert len(table.query("lr > 9").query("top 1 by lr")) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("loss < 0.015", 3),
+        ("train < 0.015", 3),
+        ("hparams.lr < 0.05 and loss < 0.015", 3),
+        ("lr < 0.05 or val/acc > 0.55", 6),
+        ("not state = ended", 6),
+        ("not lr < 0.05 and not (seed_0 or state = ended)", 1),
+        ("state ~ /^run/ | top 2 by lr", 2),
+        ("min(`loss/train`) < 0.005", 1),
+    ],
+)
+def test_a_filter_is_a_query(table: RunTable, text: str, runs: int) -> None:
+    assert [row.name for row in table.filter(text)] == [row.name for row in table.query(text)]
+    assert len(table.filter(text)) == runs
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lss < 1", "Unknown key 'lss'. Did you mean 'loss'?"),
+        ("loss < 1 and stat = ended", "Unknown key 'stat'. Did you mean 'state'?"),
+        ("sede_0", "No name contains 'sede_0'. Did you mean 'seed_0'?"),
+        ("not sede_0", "No name contains 'sede_0'. Did you mean 'seed_0'?"),
+        ("tpo 2 by loss", "Unknown word 'tpo'. Did you mean 'top'?"),
+        ("name = lr_0.1/sede_0", "No name is 'lr_0.1/sede_0'. Did you mean 'lr_0.1/seed_0'?"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--filter", "--query"])
+def test_an_unknown_name_is_an_error(
+    root: Path, table: RunTable, text: str, message: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        table.filter(text)
+    assert str(caught.value).splitlines()[0] == message
+    assert cli.main(["runs", str(root), "--no-cache", option, text]) == 2
+    output = capsys.readouterr()
+    assert (output.out, output.err.splitlines()[0]) == ("", f"error: {message}")
 
 
 def test_a_misspelt_key_is_named(table: RunTable) -> None:
@@ -68,7 +109,8 @@ def test_command(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["runs", str(root), "--no-cache", "--query", "lr<0.05 | top 2 by loss", "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(",")[0] for line in lines] == ["name", "lr_0.001/seed_0", "lr_0.01/seed_0"]
-    assert cli.main(["runs", str(root), "--no-cache", "--query", "tpo 2 by loss"]) == 0
+    assert cli.main(["runs", str(root), "--no-cache", "--query", "seed_7"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == "error: No name contains 'seed_7'. Did you mean 'seed_0'?"
     assert cli.main(["runs", str(root), "--no-cache", "--query", "| tpo 2 by loss"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "error: Unknown word 'tpo'. Did you mean 'top'?",

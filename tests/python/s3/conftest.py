@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from servers import CREDENTIALS, moto_server, rclone_server
-from smdwidgets.storage.s3 import connect
+from smdwidgets.storage.credentials.aws import connect
 
 _numbers = itertools.count()
 
@@ -72,27 +70,3 @@ def upload(raw: Any) -> Callable[[Path, str, str], None]:
                 raw.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(run).as_posix()}")
 
     return copy
-
-
-@pytest.fixture
-def hasty_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
-    """Clients like those of the package, with much shorter waits between retries.
-
-    A thousand faults then take seconds. The clients retry in boto3's standard mode, because the rate limit of the
-    adaptive mode cannot be shortened.
-    """
-    import boto3
-    import botocore.endpoint
-    from botocore.config import Config
-
-    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 100)))
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": 8},
-        max_pool_connections=32,
-        response_checksum_validation="when_required",
-        request_checksum_calculation="when_required",
-    )
-    with contextlib.ExitStack() as made:
-        yield lambda endpoint: made.enter_context(
-            contextlib.closing(boto3.client("s3", endpoint_url=endpoint, config=config))
-        )

@@ -16,6 +16,8 @@ from smdwidgets.exceptions import CorruptDataError, RunFileMissing, RunIOError, 
 from smdwidgets.trials import plans
 from smdwidgets.trials.shipping import pack
 
+pytestmark = pytest.mark.slow
+
 STEPS = 12
 
 
@@ -192,7 +194,7 @@ def errors_of(shipment):
 
 
 def test_another_process_that_opens_the_run(run, trial, change, raw, bucket):
-    shipment = pack(trial)
+    shipment = pack(trial.reader)
     for how, step in (("longer", 3), ("another step", 7)):
         change(how, step)
     # Index objects are not read again.

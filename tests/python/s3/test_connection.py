@@ -21,8 +21,8 @@ import pytest
 from servers import CREDENTIALS, FaultyProxy
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.storage import Connection, RemoteStorage, StoreError
-from smdwidgets.storage.boto_client import MissingBoto3, connect
 from smdwidgets.storage.credentials import aws
+from smdwidgets.storage.credentials.aws import MissingBoto3, connect
 from smdwidgets.storage.protocol import Range
 
 CONTENTS = {f"run/events/{n:03}": random.Random(n).randbytes(3000 + n) for n in range(30)}
@@ -56,17 +56,6 @@ def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     return tmp_path
-
-
-def test_client_of_the_caller_is_used_unchanged(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
-    client = connect(endpoint_url=endpoint)
-    asked: list[str] = []
-    client.meta.events.register("before-call.s3.GetObject", lambda params, **_: asked.append(params["url_path"]))
-    with opened(bucket, client=client) as store:
-        read_all(store)
-    assert len(asked) == 60
-    assert client.list_objects_v2(Bucket=bucket)["KeyCount"] == 30, "and stays open"
-    client.close()
 
 
 def test_keys_by_option_need_no_boto3(

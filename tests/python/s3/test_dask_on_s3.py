@@ -16,6 +16,8 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.trials import shipping
 from smdwidgets.trials.shipping import pack, use_storage_options
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(17)
 
 
@@ -63,14 +65,14 @@ def test_processes(url, endpoint):
 def test_credentials_are_not_sent(url, endpoint):
     with smdwidgets.create_trial(url, endpoint_url=endpoint) as trial:
         assert trial.tensor("loss").value(3) == 3
-        sent = pickle.dumps([pack(trial), trial.tensor("w").to_dask(), trial.to_xarray()])
+        sent = pickle.dumps([pack(trial.reader), trial.tensor("w").to_dask(), trial.to_xarray()])
     for secret in (CREDENTIALS["AWS_ACCESS_KEY_ID"] + "/", CREDENTIALS["AWS_SECRET_ACCESS_KEY"]):
         assert secret.encode() not in sent
 
 
 def test_other_processes_take_the_options_that_they_are_given(url, endpoint):
     with smdwidgets.create_trial(url, endpoint_url=endpoint) as trial:
-        shipment = pack(trial)
+        shipment = pack(trial.reader)
     asked = []
 
     def options(path):
@@ -80,18 +82,16 @@ def test_other_processes_take_the_options_that_they_are_given(url, endpoint):
     use_storage_options(options)
     opened = shipment.open()
     assert asked == [f"{url}/debug-output"]
-    assert opened._run.storage.concurrency == 3
+    assert opened.reader.run.storage.concurrency == 3
     assert opened.tensor("loss").value(3) == 3
     use_storage_options({"endpoint_url": "http://127.0.0.1:9"})
     with pytest.raises(SMDebugError):
         shipment.open().tensor("loss").value(3)
 
 
-def test_a_client_cannot_be_sent(url, endpoint):
-    client = boto3.client("s3", endpoint_url=endpoint)
+def test_a_session_cannot_be_sent(url, endpoint):
     with (
-        smdwidgets.create_trial(url, client=client) as trial,
-        pytest.raises(SMDebugError, match="cannot pickle a trial opened with client="),
+        smdwidgets.create_trial(url, session=boto3.Session(), endpoint_url=endpoint) as trial,
+        pytest.raises(SMDebugError, match="cannot pickle a trial opened with session="),
     ):
         trial.tensor("w").to_dask()
-    client.close()

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from servers import relay
+from smdwidgets.storage import Connection, RemoteStorage
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.s3 import Connection, S3Storage
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system"),
@@ -54,7 +54,7 @@ def store(endpoint: str, bucket: str, raw: Any) -> Any:
         yield opened
 
 
-def use(store: S3Storage, folder: str) -> list[int]:
+def use(store: RemoteStorage, folder: str) -> list[int]:
     """Make all kinds of requests in a few rounds.
 
     Return wrong results and their number.
@@ -73,7 +73,7 @@ def use(store: S3Storage, folder: str) -> list[int]:
     return found
 
 
-def test_no_response_goes_to_the_other_process(store: S3Storage) -> None:
+def test_no_response_goes_to_the_other_process(store: RemoteStorage) -> None:
     use(store, "a")
     # Open boto3 connections for several threads, some of them in use.
     with ThreadPoolExecutor(4) as pool:

@@ -47,15 +47,15 @@ def test_run_written_to_a_bucket_is_readable(bucket: str, tmp_path: Path) -> Non
 def test_events_are_uploaded_before_their_index(
     endpoint: str, bucket: str, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from smdwidgets.storage.s3 import S3Storage
+    from smdwidgets.storage import RemoteStorage
 
-    put, order = S3Storage.put, []
+    put, order = RemoteStorage.put, []
 
-    def noted(self: S3Storage, key: str, data: Any) -> None:
+    def noted(self: RemoteStorage, key: str, data: Any) -> None:
         put(self, key, data)
         order.append(key)
 
-    monkeypatch.setattr(S3Storage, "put", noted)
+    monkeypatch.setattr(RemoteStorage, "put", noted)
     train(f"s3://{bucket}/run", steps=2)
     steps = [key for key in order if key.startswith(("events/", "index/"))]
     assert [key.partition("/")[0] for key in steps] == ["events", "index"] * (len(steps) // 2)
@@ -116,10 +116,11 @@ def test_other_url_schemes_are_rejected() -> None:
 SCRIPT = """
 import os, signal, sys, time
 import numpy as np
+from smdwidgets import CapturePlan
 from smdwidgets.numpy import Hook
 
 def main():
-    hook = Hook(sys.argv[1])
+    hook = Hook(sys.argv[1], plan=CapturePlan(budget="10GB"))
     for step in range(5):
         hook.save_tensor("w", np.full(3, step), "weights")
         hook.save_tensor("large", np.zeros(3_000_000), "weights")

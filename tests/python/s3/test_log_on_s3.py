@@ -52,7 +52,7 @@ def test_runs_below_a_prefix_and_the_cache(
         for at, trial in enumerate(trials.values()):
             assert isinstance(trial, TensorBoardTrial)
             assert trial.tensor("loss").value(29_999).item() == at + 29_999
-            assert (trial._run.log.cached_bytes() > 0) == (expected > 0)
+            assert (trial.reader.run.log.cached_bytes() > 0) == (expected > 0)
         for trial in trials.values():
             trial.close()
 

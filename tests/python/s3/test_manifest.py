@@ -13,8 +13,8 @@ from smdwidgets.exceptions import CompactionSuperseded
 from smdwidgets.numpy import Hook
 from smdwidgets.run_end import END_FILE
 from smdwidgets.storage import Connection
-from smdwidgets.trials.manifest import MANIFEST_PREFIX, ROOT
-from smdwidgets.trials.s3 import S3Run
+from smdwidgets.trials.smdebug.manifest import MANIFEST_PREFIX, ROOT
+from smdwidgets.trials.smdebug.remote import RemoteRun
 
 PREFIX = "jobs/run"
 STEPS = range(0, 3000, 100)
@@ -23,13 +23,13 @@ STEPS = range(0, 3000, 100)
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
     """Look for a compacted index of runs with a few index files, too."""
-    monkeypatch.setattr(sys.modules[S3Run.__module__], "WORTHWHILE", len(STEPS))
+    monkeypatch.setattr(sys.modules[RemoteRun.__module__], "WORTHWHILE", len(STEPS))
 
 
 @pytest.fixture
-def storage(raw, bucket, client_for, endpoint):
+def storage(raw, bucket, endpoint):
     """A storage that counts its requests."""
-    return Connection(client=client_for(endpoint)).storage(f"s3://{bucket}/{PREFIX}")
+    return Connection(endpoint_url=endpoint).storage(f"s3://{bucket}/{PREFIX}")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def address(endpoint, bucket, run, monkeypatch):
 def opened(storage, trust="listing"):
     """Load the index of a run; return the catalog, and the number of GETs and LISTs."""
     before = storage.requests
-    run = S3Run(storage, trust=trust)
+    run = RemoteRun(storage, trust=trust)
     run.check()
     run.refresh()
     run.load()
@@ -123,11 +123,9 @@ def test_a_locally_compacted_run_can_be_uploaded(storage, address, run, raw, buc
     assert opened(storage)[1] <= 5
 
 
-def test_conditions_of_a_client_of_the_caller(storage, address, raw):
-    with pytest.raises(CompactionSuperseded, match="another compaction was faster"):
-        smdwidgets.compact(
-            address, client=raw, progress=lambda done, of: done or smdwidgets.compact(address, client=raw)
-        )
+def test_concurrent_compactions_are_detected(storage, address):
+    with pytest.raises(CompactionSuperseded, match="another compaction finished first"):
+        smdwidgets.compact(address, progress=lambda done, of: done or smdwidgets.compact(address))
     assert opened(storage, "root")[1] <= 5
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import boto3
 import numpy as np
 import pytest
 
@@ -103,7 +104,7 @@ def test_number_of_requests_for_opening_and_reading(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("smdwidgets.trials.remote.UPLOADS_SETTLE", -1.0)
+    monkeypatch.setattr("smdwidgets.trials.smdebug.remote.UPLOADS_SETTLE", -1.0)
     upload(write_run(tmp_path / "run", range(120), tensors=5), bucket, "run")
     with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial:
         assert len(trial.tensor_names()) == 5
@@ -189,7 +190,7 @@ def test_index_without_events_waits_and_then_fails(
         with pytest.raises(TensorUnavailableForStep, match="t0"):
             trial.tensor("t0").value(1)
         arriving = threading.Timer(
-            0.3, lambda: trial._run.storage.put("events/000000000001/000000000001_worker_0.tfevents", content)
+            0.3, lambda: trial.reader.run.storage.put("events/000000000001/000000000001_worker_0.tfevents", content)
         )
         arriving.start()
         assert float(trial.tensor("t0").value(1)[0]) == 100
@@ -199,20 +200,19 @@ def test_index_without_events_waits_and_then_fails(
 def test_reading_steps_in_order_prefetches(
     endpoint: str,
     bucket: str,
-    client_for: Callable[[str], Any],
     upload: Callable[[Path, str, str], None],
     tmp_path: Path,
 ) -> None:
     upload(write_run(tmp_path / "run", range(30)), bucket, "run")
     with (
         FaultyProxy(endpoint, latency=0.02) as proxy,
-        opened(f"s3://{bucket}/run", client=client_for(proxy.endpoint)) as trial,
+        opened(f"s3://{bucket}/run", endpoint_url=proxy.endpoint) as trial,
     ):
         tensor = trial.tensor("t2")
         for step in range(30):
             assert float(tensor.value(step)[0]) == step * 100 + 2
             deadline = time.monotonic() + 5
-            while step and step < 29 and trial._run.storage._in_flight and time.monotonic() < deadline:
+            while step and step < 29 and trial.reader.run.storage._in_flight and time.monotonic() < deadline:
                 time.sleep(0.005)
         assert trial.cache_info().hits >= 25, "later steps were there before they were asked for"
 
@@ -247,7 +247,6 @@ def test_cache_directory_is_shared_between_processes(
 def test_faults_lose_no_step_and_change_no_value(
     endpoint: str,
     bucket: str,
-    hasty_client: Callable[[str], Any],
     upload: Callable[[Path, str, str], None],
     tmp_path: Path,
 ) -> None:
@@ -260,7 +259,7 @@ def test_faults_lose_no_step_and_change_no_value(
         rounds = 0
         while proxy.faults_left and rounds < 60:
             rounds += 1
-            with opened(f"s3://{bucket}/run", client=hasty_client(proxy.endpoint), cache_bytes=0) as trial:
+            with opened(f"s3://{bucket}/run", endpoint_url=proxy.endpoint, cache_bytes=0) as trial:
                 assert everything(trial) == truth
         assert sum(proxy.played.values()) == faults
 
@@ -292,8 +291,8 @@ def test_pickled_trial_reopens_the_run(
             assert float(again.tensor("t0").value(2)[0]) == 200
         assert float(pickle.loads(pickle.dumps(trial.tensor("t1"))).value(2)[0]) == 201
     with (
-        opened(f"s3://{bucket}/job", client=raw) as trial,
-        pytest.raises(SMDebugError, match="cannot pickle a trial opened with client="),
+        opened(f"s3://{bucket}/job", session=boto3.Session(), endpoint_url=endpoint) as trial,
+        pytest.raises(SMDebugError, match="cannot pickle a trial opened with session="),
     ):
         pickle.dumps(trial)
 
@@ -346,7 +345,7 @@ def test_writing_to_a_value_does_not_change_the_cache(
 def test_run_that_is_overwritten_in_a_bucket_is_a_restart(
     endpoint: str, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smdwidgets.trials.remote._CHECK_REPLACED_EVERY", 0.0)
+    monkeypatch.setattr("smdwidgets.trials.smdebug.remote._CHECK_REPLACED_EVERY", 0.0)
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     url = f"s3://{bucket}/run"
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from distributed import Client
 
-#: A cluster looks for a lost worker's successor 15 seconds later. If that one was killed, too, and is being restarted at this
-#: moment, the cluster ends its nanny, and has one worker less from then on.
+#: A cluster looks for a lost worker's successor 15 seconds later. If that one was killed, too, and is being restarted
+#: at this moment, the cluster ends its nanny, and has one worker less from then on.
 KEEP_NANNIES = {"distributed.deploy.lost-worker-timeout": "1 day"}
 #: Preloaded modules of a process: smdwidgets cannot be imported, or has another version.
 WITHOUT = "import sys; sys.modules['smdwidgets'] = None"
@@ -62,7 +62,8 @@ def worker(client: Client, *options: str) -> Iterator[str]:
         yield new.pop()
 
 
-# ------------------------------------------------------------------------------------------- what tasks of the tests call
+# ------------------------------------------------------------------------------------------- what tasks of the tests
+# call
 
 
 def pid(number: int, *, cancel: Any) -> int:

@@ -21,6 +21,7 @@ from smdwidgets.exceptions import ExecutorError, VersionMismatch
 from smdwidgets.executors import ProcessExecutor, Task, dask_sweep, executor_of
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("many_parts"),
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="requires SIGKILL"),
 ]
@@ -198,3 +199,11 @@ def test_scheduler_without_the_package(trial, tmp_path):
         clusters.worker(client),
     ):
         assert_same(trial.statistics(cache=False, client=client), trial.statistics(cache=False))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_number_of_processes_is_that_which_was_asked_for(monkeypatch, known):
+    if not known:  # on macOS and Windows
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert ProcessExecutor(1).slots == ProcessExecutor(1).workers == 1
+    assert 1 <= ProcessExecutor().slots <= os.cpu_count()

@@ -1,7 +1,7 @@
 """Ctrl-C while a cluster sweeps.
 
-The script ends, the workers stop, and the cluster can be used again. Each script is a separate process and the leader of its
-group, as one that was started in a terminal.
+The script ends, the workers stop, and the cluster can be used again. Each script is a separate process and the leader
+of its group, as one that was started in a terminal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import smdwidgets
 from python.scale import clusters, runs
 from python.scale.same import assert_same
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="requires process groups")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "killpg"), reason="requires process groups")]
 
 
 @pytest.fixture(scope="module")

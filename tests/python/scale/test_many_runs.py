@@ -16,6 +16,8 @@ from smdwidgets.executors import ProcessExecutor, executor_of
 from smdwidgets.rules import Rule, RuleRunner
 from smdwidgets.survey import Survey
 
+pytestmark = pytest.mark.slow
+
 RULES = {"AllZero": {"tensor_regex": ".*"}, "ExplodingTensor": {"tensor_regex": ".*"}}
 
 
@@ -90,7 +92,7 @@ def test_rules_and_diagnosis_of_one_run_are_equal(folder, client):
 @pytest.mark.usefixtures("many_parts")
 def test_survey_by_a_cluster_is_equal(folder, client):
     here, there = (Survey(smdwidgets.create_trial(folder / "good")) for _ in range(2))
-    here.trial._run._caches["every"] = there.trial._run._caches["every"] = None
+    here.trial.reader.run._caches["every"] = there.trial.reader.run._caches["every"] = None
     here.update()
     calls = []
     with smdwidgets.use(client):

@@ -17,7 +17,7 @@ from python.scale.same import assert_same
 from smdwidgets.exceptions import ExecutorError, VersionMismatch
 from smdwidgets.executors import ProcessExecutor, Task, current, executor_of
 
-pytestmark = pytest.mark.usefixtures("many_parts")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("many_parts")]
 
 
 @pytest.fixture(scope="module")

@@ -138,20 +138,20 @@ def test_diagnosis_of_weights(tmp_path):
         save(tmp_path / f"checkpoint-{step}" / "model.safetensors", **values)
     found = smdwidgets.diagnose(tmp_path)
     text = str(found)
-    assert "#not-finite" in text
+    assert "explain not_finite" in text
     assert "`fc2.weight` never change" in text
 
 
 def test_reductions_read_bounded_portions(tmp_path, monkeypatch):
-    from smdwidgets.trials import source_run
+    from smdwidgets.trials.sources import run as source_run
 
     monkeypatch.setattr(source_run, "_BATCH", 3000)
     for step in range(1, 5):
         save(tmp_path / f"checkpoint-{step}" / "model.safetensors", w=np.full(500, step, np.float32))
     trial = smdwidgets.create_trial(tmp_path)
     sizes = []
-    read = trial._run.values
-    monkeypatch.setattr(trial._run, "values", lambda rows, **given: sizes.append(len(rows)) or read(rows, **given))
+    read = trial.reader.run.values
+    monkeypatch.setattr(trial.reader.run, "values", lambda rows, *given: sizes.append(len(rows)) or read(rows, *given))
     assert trial.reductions("w", reductions=["mean"])["mean"].tolist() == [1, 2, 3, 4]
     assert sizes == [1, 1, 1, 1]
 

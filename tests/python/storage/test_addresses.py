@@ -112,7 +112,7 @@ def test_wrong_options_of_the_core_are_explained() -> None:
     with pytest.raises(SMDebugValueError, match="belong together"):
         Connection(storage_options={"key": "only"}).storage("s3://bucket/run")
     with pytest.raises(SMDebugValueError, match="for S3 only"):
-        Connection(client=object()).storage("gs://bucket/run")
+        Connection(session=object()).storage("gs://bucket/run")
 
 
 @pytest.mark.parametrize(

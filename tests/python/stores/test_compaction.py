@@ -17,8 +17,8 @@ from smdwidgets import _core
 from smdwidgets.exceptions import CompactionSuperseded
 from smdwidgets.numpy import Hook
 from smdwidgets.storage import Connection, RemoteStorage
-from smdwidgets.trials.manifest import MANIFEST_PREFIX, PLACEHOLDER, ROOT
-from smdwidgets.trials.remote import RemoteRun
+from smdwidgets.trials.smdebug.manifest import MANIFEST_PREFIX, PLACEHOLDER, ROOT
+from smdwidgets.trials.smdebug.remote import RemoteRun
 
 STEPS = range(0, 3000, 100)
 
@@ -70,7 +70,9 @@ def test_the_later_of_two_compactions_says_so_and_leaves_nothing(bucket: Place, 
         change(bucket, run, 500, 4)
         assert smdwidgets.compact(address).folders == 3
 
-    with pytest.raises(CompactionSuperseded, match="another compaction was faster, and its result is kept") as raised:
+    with pytest.raises(
+        CompactionSuperseded, match="another compaction finished first, and its result is kept"
+    ) as raised:
         while_compacting(address, other)
     assert (raised.value.run, raised.value.by_compaction) == (address, True)
     assert len(compacted_files(address)) == 4
@@ -80,7 +82,7 @@ def test_the_later_of_two_compactions_says_so_and_leaves_nothing(bucket: Place, 
         change(bucket, run, 1500, 4)
         assert smdwidgets.compact(address).written == 2
 
-    with pytest.raises(CompactionSuperseded, match="another compaction was faster"):
+    with pytest.raises(CompactionSuperseded, match="another compaction finished first"):
         while_compacting(address, again)
     assert len(compacted_files(address)) == 4
     for trust in ("root", "listing", "none"):
@@ -130,7 +132,7 @@ def test_a_store_that_refuses_conditions(
     assert smdwidgets.compact(address).written == 3
     assert refused == [ROOT, ROOT]
     change(bucket, run, 500, 4)
-    with pytest.raises(CompactionSuperseded, match="another compaction was faster"):
+    with pytest.raises(CompactionSuperseded, match="another compaction finished first"):
         while_compacting(address, lambda: smdwidgets.compact(address))
     assert steps_of(address, "w3", "root") == [500]
 

@@ -23,6 +23,8 @@ from smdwidgets import SaveConfig
 from smdwidgets._core import ObjectStore, StoreError
 from smdwidgets.numpy import Hook
 
+pytestmark = pytest.mark.slow
+
 REQUESTS = 64
 
 #: Reads from a server that never answers, and says how it ended.

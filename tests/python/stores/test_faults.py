@@ -16,6 +16,8 @@ from python.stores.places import Place, Places
 from servers import FAULTS, FaultyProxy
 from smdwidgets._core import ObjectStore, StoreError
 
+pytestmark = pytest.mark.slow
+
 OBJECTS, SIZE = 40, 3000
 LIMIT = 1 << 20
 

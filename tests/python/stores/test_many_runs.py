@@ -22,6 +22,8 @@ from smdwidgets.storage import Connection
 from smdwidgets.trials import remote_discovery
 from smdwidgets.trials.remote_discovery import runs_below, walk
 
+pytestmark = pytest.mark.slow
+
 Written = dict[str, bytes]
 
 

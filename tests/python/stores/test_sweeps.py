@@ -12,7 +12,8 @@ import smdwidgets
 from python.stores.places import Place
 from smdwidgets import SaveConfig
 from smdwidgets.numpy import Hook
-from smdwidgets.trials.remote import RemoteRun
+from smdwidgets.trials.run import Reductions, Selection
+from smdwidgets.trials.smdebug.remote import RemoteRun
 
 STEPS = 30
 
@@ -34,7 +35,8 @@ DAMAGED = f"events/{7:012d}/{7:012d}_worker_0.tfevents"
 
 def sweeps(run: Any) -> list[Any]:
     names, steps = ["loss", "weight"], list(range(STEPS))
-    statistics, reductions = run.statistics(names, steps, None), run.reductions(names, steps, None, ["mean", "std"])
+    selection = Selection(names, steps)
+    statistics, reductions = run.statistics(selection), run.reductions(selection, Reductions(["mean", "std"]))
     return [
         {key: column.tolist() for key, column in table.items() if key != "error"}
         | {"error": [(*error[:-1], type(error[-1])) for error in table["error"]]}
@@ -57,7 +59,7 @@ def test_sweeps_past_the_cache_are_equal(
         monkeypatch.setenv(name, value)
     with smdwidgets.create_trial(place.address("run")) as trial:
         trial.tensor_names()
-        run: RemoteRun = trial._run
+        run: RemoteRun = trial.reader.run
         before = trial.requests
         direct = sweeps(run.reading_once())
         assert (trial.requests - before).gets >= 2 * (STEPS - 1)

@@ -10,11 +10,11 @@ import pytest
 import smdwidgets
 from python.survey import runs
 from python.widgets.talk import begin, end, save
+from smdwidgets.anomalies.sizes import surprise
 from smdwidgets.modes import ModeKeys
 from smdwidgets.survey import Survey
 from smdwidgets.survey import survey as survey_module
 from smdwidgets.survey.bins import DOMAINS, NAN, UNREAD, Bins, codes, level_of
-from smdwidgets.survey.surprise import surprise
 from smdwidgets.trials import Trial
 
 STATISTICS = {

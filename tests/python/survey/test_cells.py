@@ -18,7 +18,7 @@ from smdwidgets.survey import Survey, spans, table
 from smdwidgets.survey import survey as survey_module
 from smdwidgets.survey.bins import DOMAINS
 from smdwidgets.survey.spans import Span, Spans
-from smdwidgets.trials import statistics_feed
+from smdwidgets.trials.statistics import feed as statistics_feed
 
 #: Records that a small table holds.
 FEW = 4000
@@ -134,8 +134,8 @@ def test_what_stands_out_is_thinned_if_it_is_too_much(
 ) -> None:
     monkeypatch.setattr(table, "_MOST_KEPT", 50)
     merged, exact = pair(runs.written(tmp_path / "run", runs.nan, 600), monkeypatch)
-    mine, its = (each.findings()[0][0] for each in (merged, exact))
-    assert (mine.kind, mine.tensors, mine.first, mine.last) == (its.kind, its.tensors, its.first, its.last)
+    mine, its = (each.findings()[0] for each in (merged, exact))
+    assert (mine.id, mine.names, mine.last) == (its.id, its.names, its.last)
     # Those of the current level, whose cells become fewer.
     assert len(merged.table._kept["row"]) < len(exact.table) / 4
 

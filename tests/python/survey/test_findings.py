@@ -12,7 +12,7 @@ import smdwidgets
 from python.survey import runs
 from smdwidgets.rules import RuleRunner
 from smdwidgets.survey import RuleFirings, Survey
-from smdwidgets.survey.sentence import LONGEST, text
+from smdwidgets.survey.sentence import text
 
 Plant = Callable[[int, runs.Tensors], None]
 
@@ -24,12 +24,13 @@ def survey_of(root: Path, fault: Plant) -> Survey:
 
 
 def said(survey: Survey, rules: tuple[RuleFirings, ...] = ()) -> str:
-    return text(survey.findings(rules)[1])
+    return text(survey.sentence(survey.findings(rules)))
 
 
 def test_healthy(tmp_path: Path) -> None:
-    found, parts = survey_of(tmp_path, runs.healthy).findings()
-    assert found == []
+    survey = survey_of(tmp_path, runs.healthy)
+    assert survey.findings() == []
+    parts = survey.sentence([])
     assert text(parts[:1]) == "Nothing stands out in 13 tensors and 200 steps."
     assert " Largest change: `" in text(parts)
     assert [part.tensor != "" for part in parts] == [False, False, True, False]
@@ -37,25 +38,19 @@ def test_healthy(tmp_path: Path) -> None:
 
 def test_nan(tmp_path: Path) -> None:
     survey = survey_of(tmp_path, runs.nan)
-    found, parts = survey.findings()
-    assert [(one.kind, one.first, one.last) for one in found] == [
-        ("not_finite", 120, 199),
-        ("surprise", found[1].first, found[1].last),
-    ]
-    assert 110 <= found[1].first <= 116
-    assert found[1].last <= 119
-    assert found[0].tensors == ("layers.2.weight", "loss")
-    assert found[0].text == (
-        "`layers.2.weight` turns NaN (8 of 144 values) at step 120, until step 199; 1 more tensor follows."
+    nan, change = survey.findings()
+    assert (nan.kind, nan.level, nan.confidence, nan.source) == ("not_finite", "problem", "proof", "survey")
+    assert (nan.first, nan.last, nan.names) == (120, 199, ("layers.2.weight", "loss"))
+    assert nan.text.startswith(
+        "`layers.2.weight` is NaN from step 120 to 199 (8 of 144 values; 1 more tensor follows). "
     )
-    assert text(parts).startswith(
-        "Trouble starts at step 120: `layers.2.weight` turns NaN (8 of 144 values). "
-        f"Before that, at step {found[1].first}: `gradient/layers.2.weight` grows to "
-    )
-    assert [(part.tensor, part.step) for part in parts if part.tensor] == [
-        ("layers.2.weight", 120),
-        ("gradient/layers.2.weight", found[1].first),
-    ]
+    assert (change.kind, change.level, change.subject) == ("stands_out", "note", "gradient/layers.2.weight")
+    assert 110 <= change.first <= 116
+    assert change.last <= 119
+    assert change.title.startswith("`gradient/layers.2.weight` grows to ")
+    parts = survey.sentence([nan, change])
+    assert text(parts) == "`layers.2.weight` is NaN from step 120 to 199. 1 more."
+    assert [(part.tensor, part.step) for part in parts if part.tensor] == [("layers.2.weight", 120)]
 
 
 def test_vanishing(tmp_path: Path) -> None:
@@ -69,23 +64,22 @@ def test_vanishing(tmp_path: Path) -> None:
     steps = tuple(event.step for event in rule.firings if event.step is not None)
     assert steps
     firings = (RuleFirings("VanishingGradient", steps, {"gradient/layers.0.weight": steps[:1]}),)
-    assert said(survey, firings) == (
-        f"Trouble starts at step {steps[0]}: `VanishingGradient` fires for `gradient/layers.0.weight` "
-        f"({len(steps)} steps)."
-    )
+    [finding] = survey.findings(firings)
+    assert finding.title == f"`VanishingGradient` fires for `gradient/layers.0.weight` ({len(steps)} steps)"
+    assert (finding.kind, finding.source, finding.subject) == ("rule", "rule", "VanishingGradient")
+    assert finding.names[1:] == ("gradient/layers.0.weight",)
 
 
 def test_dead(tmp_path: Path) -> None:
     survey = survey_of(tmp_path, runs.dead)
-    assert said(survey) == "A change stands out at step 90: `relu_1` falls to 0."
-    assert survey.findings()[0][0].severity == "warning"
+    assert said(survey) == "`relu_1` falls to 0 at step 90."
+    assert survey.findings()[0].level == "warning"
 
 
 def test_loss_spike(tmp_path: Path) -> None:
-    survey = survey_of(tmp_path, runs.spike)
-    [found] = survey.findings()[0]
-    assert (found.kind, found.first, found.last, found.count) == ("loss_jump", 140, 142, 3)
-    assert said(survey).startswith("Trouble starts at step 140: `loss` jumps from 0.")
+    [finding] = survey_of(tmp_path, runs.spike).findings()
+    assert (finding.kind, finding.level, finding.first, finding.last) == ("spike", "note", 140, 142)
+    assert finding.text.startswith("`loss` jumps at step 140 (0.")
 
 
 def test_partial(tmp_path: Path) -> None:
@@ -99,11 +93,7 @@ def test_partial(tmp_path: Path) -> None:
             survey.table.add(survey._feed.read(part, 1))
     survey._blocks = blocks
     survey._report("sampled")
-    _, parts = survey.findings()
-    assert text(parts) == (
-        "In the 12 % read so far: trouble starts between steps 112 and 120: "
-        "`layers.2.weight` turns NaN (8 of 144 values)."
-    )
+    assert said(survey) == "In the 12 % read so far: `layers.2.weight` is NaN since a step between 112 and 120."
 
 
 def test_two_causes_far_apart_are_two_findings(tmp_path: Path) -> None:
@@ -112,18 +102,18 @@ def test_two_causes_far_apart_are_two_findings(tmp_path: Path) -> None:
             saved["layers.0.weight" if step == 20 else "layers.3.weight"][0, 0] = np.inf
 
     survey = survey_of(tmp_path, fault)
-    found, parts = survey.findings()
-    assert [(one.kind, one.first, one.count) for one in found] == [("not_finite", 20, 1), ("not_finite", 150, 1)]
-    assert (
-        text(parts) == "Trouble starts at step 20: `layers.0.weight` turns infinite (1 of 144 values). 1 more finding."
-    )
+    assert [(one.kind, one.first, one.last) for one in survey.findings()] == [
+        ("not_finite", 20, 20),
+        ("not_finite", 150, 150),
+    ]
+    assert said(survey) == "`layers.0.weight` is infinite at step 20. 1 more."
 
 
 def test_the_infinities_of_a_mask_are_no_finding(tmp_path: Path) -> None:
     def fault(step: int, saved: runs.Tensors) -> None:
         saved["mask"] = np.where(np.tri(4) == 0, -np.inf, 0)
 
-    assert survey_of(tmp_path, fault).findings()[0] == []
+    assert survey_of(tmp_path, fault).findings() == []
 
 
 @pytest.mark.parametrize("name", ["w" * 3000, "a`b\x1b`c", "model." * 60 + "weight"])
@@ -132,8 +122,8 @@ def test_long_and_hostile_names(tmp_path: Path, name: str) -> None:
         saved[name] = np.array([np.nan if step > 50 else 1.0])
 
     survey = survey_of(tmp_path, fault)
-    found, parts = survey.findings()
-    assert found[0].tensors == (name,)
-    assert text(parts).count("`") == 2
-    assert len(text(parts)) <= LONGEST
-    assert text(parts).isprintable()
+    [finding] = survey.findings()
+    assert finding.names == (name,)
+    assert said(survey).count("`") == 2
+    assert len(said(survey)) <= 200
+    assert said(survey).isprintable()

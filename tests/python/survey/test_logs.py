@@ -35,9 +35,9 @@ def test_logs(survey: Survey) -> None:
     loss = survey.bins(["train/loss"], "", 0, "size", 0, 0, 60)
     assert np.flatnonzero(loss.flag[0] & NAN).tolist() == list(range(40, 60))
     np.testing.assert_allclose(loss.hi[0, :40], np.log10(2 / (1 + np.arange(40))), rtol=1e-3, atol=1e-6)
-    found, parts = survey.findings()
-    assert [(one.kind, one.tensors, one.first) for one in found] == [("not_finite", ("train/loss",), 40)]
-    assert text(parts) == "Trouble starts at step 40: `train/loss` turns NaN."
+    found = survey.findings()
+    assert [(one.kind, one.names, one.first) for one in found] == [("not_finite", ("train/loss",), 40)]
+    assert text(survey.sentence(found)).startswith("`train/loss` is NaN from step 40")
 
 
 def test_logged_histograms_have_statistics_without_values(survey: Survey) -> None:

@@ -22,7 +22,7 @@ from smdwidgets.pictures import TensorView, pack, unpack
 from smdwidgets.rules import Rule, invoke_rule
 from smdwidgets.storage import LocalStorage, Range
 from smdwidgets.trials import TensorBoardTrial
-from smdwidgets.trials.smdebug_run import StorageRun
+from smdwidgets.trials.smdebug.run import StorageRun
 
 #: Bytes of a value: in the first and the second cache class, at their limits, and never cached.
 SIZES = {"tiny": 4, "small": 256, "4 KiB": 4096, "64 KiB": 65536, "100 kB": 100_000, "1 MB": 1 << 20, "8 MB": 8 << 20}

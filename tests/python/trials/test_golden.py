@@ -19,7 +19,7 @@ from python.trials import golden
 from smdwidgets import Trial, create_trial, modes
 from smdwidgets.config import Collection
 from smdwidgets.trials import Tensor
-from smdwidgets.trials.tensor import REDUCTIONS
+from smdwidgets.trials.run import REDUCTIONS
 
 MODES = [mode.name for mode in modes]
 #: smdebug fails with these; the correct results are asserted below or in separate tests.
@@ -238,8 +238,8 @@ def check_reductions(run: str, tensor: Tensor, step: int, oracle: dict[str, Any]
             there = oracle["reduction_value"][("abs_" if absolute else "") + reduction]
             computed = ("abs_" if absolute else "") + reduction not in named
             got = outcome(lambda r=reduction, a=absolute: tensor.reduction_value(step, r, abs=a))
-            # Computed norms are over all elements; smdebug takes matrix norms of two dimensions and none of other ranks.
-            # Means of integers are exact here.
+            # Computed norms are over all elements; smdebug takes matrix norms of two dimensions and none of other
+            # ranks. Means of integers are exact here.
             if computed and (reduction in ("l1", "l2") or (run == "core_special_values" and tensor.name == "i")):
                 continue
             if "raises" in there:

@@ -9,7 +9,8 @@ import pytest
 from python.trials import runs
 from smdwidgets import create_trial, modes
 from smdwidgets.exceptions import IndexReaderException, StepUnavailable, TensorUnavailable, TensorUnavailableForStep
-from smdwidgets.trials import Trial, smdebug_run
+from smdwidgets.trials import Trial
+from smdwidgets.trials.smdebug import run as smdebug_run
 
 STEPS = range(0, 500, 10)
 
@@ -24,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def unread(trial: Trial) -> int:
-    return len(trial._run.catalog.unread())
+    return len(trial.reader.run.catalog.unread())
 
 
 def test_one_value_reads_one_index_file(path: Path) -> None:

@@ -23,9 +23,9 @@ from smdwidgets.exceptions import (
 )
 from smdwidgets.numpy import Hook
 from smdwidgets.run_end import END_FILE
-from smdwidgets.trials.compaction import compacted
-from smdwidgets.trials.local import LocalRun
-from smdwidgets.trials.manifest import LARGEST_ROOT, MANIFEST_PREFIX, PLACEHOLDER, ROOT, FolderEntry
+from smdwidgets.trials.smdebug.compaction import compacted
+from smdwidgets.trials.smdebug.local import LocalRun
+from smdwidgets.trials.smdebug.manifest import LARGEST_ROOT, MANIFEST_PREFIX, PLACEHOLDER, ROOT, FolderEntry
 
 STEPS = range(0, 3000, 10)
 
@@ -315,7 +315,7 @@ def test_values_are_checked_against_their_records(tmp_path):
 def test_options_and_pickles(run, tmp_path):
     smdwidgets.compact(run)
     trial = pickle.loads(pickle.dumps(smdwidgets.create_trial(run, trust="root")))
-    assert trial._run._trust == "root"
+    assert trial.reader.run._trust == "root"
     with pytest.raises(SMDebugValueError, match="invalid trust 'all'; choose from listing, root, none"):
         smdwidgets.create_trial(run, trust="all")
     with pytest.raises(RunNotFound):
@@ -369,7 +369,7 @@ def test_the_later_of_two_compactions_says_so_and_leaves_nothing(run):
         write_index(run, 5, tensors=4)
         assert smdwidgets.compact(run).files == 301
 
-    with pytest.raises(CompactionSuperseded, match="another compaction was faster, and its result is kept"):
+    with pytest.raises(CompactionSuperseded, match="another compaction finished first, and its result is kept"):
         while_compacting(run, other)
     assert len(names_of(run)) == 4
     assert read(run, "root") == read(run)
@@ -439,7 +439,7 @@ def test_command_of_the_later_compaction(run, capsys, monkeypatch):
     assert cli.main(["compact", str(run), "--json"]) == 3
     out, err = capsys.readouterr()
     assert json.loads(out) == []
-    assert err == f"superseded: {run}: another compaction was faster, and its result is kept\n"
+    assert err == f"superseded: {run}: another compaction finished first, and its result is kept\n"
 
 
 def test_command(run, tmp_path, capsys):

@@ -14,7 +14,7 @@ from smdwidgets import Trial, create_trial, modes
 from smdwidgets._core import reduction_name
 from smdwidgets.exceptions import DataError, TensorUnavailable
 from smdwidgets.trials import Columns
-from smdwidgets.trials.tensor import REDUCTIONS
+from smdwidgets.trials.run import REDUCTIONS
 
 
 @pytest.fixture
@@ -124,10 +124,11 @@ def test_pandas(trial: Trial) -> None:
 
 
 def test_arrow(trial: Trial) -> None:
-    table = pyarrow.table(trial.values({"w": [0, 4]}))  # through the PyCapsule interface
+    # Through the PyCapsule interface: `pyarrow.table` takes a dictionary by its columns, which must be flat.
+    table = pyarrow.RecordBatchReader.from_stream(trial.values({"w": [0, 4]})).read_all()
     assert table.column("value").to_pylist() == [[0, 0, 0, 0], [0, 1, 2]]
     assert table.column("value_shape").to_pylist() == [[2, 2], [3]]
-    alike = pyarrow.table(trial.values({"w": [0, 1]}))
+    alike = trial.values({"w": [0, 1]}).to_arrow()
     assert alike.column("value").to_pylist() == [[[0, 0], [0, 0]], [[1, 1], [1, 1]]]
     reductions = pyarrow.table(trial.reductions(reductions=["mean", "l2"]))
     assert reductions.column_names == ["name", "step", "mode", "mode_step", "worker", "mean", "l2"]

@@ -162,7 +162,7 @@ def test_replicas_are_read_once(cut):
     trial = cut([*copies, *slabs(whole, [4, 4])])
     np.testing.assert_array_equal(trial.tensor("w").value(0), whole)
     # A replica is used if the first copy is missing, and only then.
-    two = trial.tensor("w").trial._run.sharded("w", 0)
+    two = trial.tensor("w").trial.reader.run.sharded("w", 0)
     assert list(two.select(lambda worker: True)) == ["worker_2", "worker_3"]
     assert list(two.select(lambda worker: worker != "worker_2")) == ["worker_0", "worker_3"]
     with pytest.raises(

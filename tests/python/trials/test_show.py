@@ -27,7 +27,7 @@ def test_display_reads_and_waits_for_nothing(tmp_path: Path) -> None:
     assert "running" in repr(trial)
     assert "2 steps" in repr(trial)
     assert "not read yet" in repr(trial)
-    assert len(trial._run.catalog.unread()) == 2
+    assert len(trial.reader.run.catalog.unread()) == 2
 
 
 @pytest.mark.parametrize("show", ["__repr__", "_repr_html_"])

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 import smdwidgets
 from smdwidgets import _core
 from smdwidgets.exceptions import TensorUnavailable
-from smdwidgets.trials.run import Run
-from smdwidgets.trials.statistics import STATISTICS
-from smdwidgets.trials.statistics_cache import StatisticsCache
+from smdwidgets.trials.run import Run, Selection
+from smdwidgets.trials.statistics.cache import StatisticsCache
+from smdwidgets.trials.statistics.table import STATISTICS
 
 SHAPE = (16, 8)
 
@@ -68,13 +68,13 @@ def run(tmp_path: Path) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The steps of each sweep."""
     made: list[list[int]] = []
-    from smdwidgets.trials.local import LocalRun
+    from smdwidgets.trials.smdebug.local import LocalRun
 
     original = LocalRun.statistics
 
-    def statistics(self: Run, names: Any, steps: Any, *args: Any, **options: Any) -> Any:
-        made.append(list(steps))
-        return original(self, names, steps, *args, **options)  # type: ignore[arg-type]
+    def statistics(self: Run, selection: Selection, *options: Any) -> Any:
+        made.append(list(selection.steps or ()))
+        return original(self, selection, *options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LocalRun, "statistics", statistics)
     return made
@@ -174,8 +174,8 @@ def test_damaged_cache_is_computed_again(run: Path, tmp_path: Path, reads: list[
 
 
 def test_unwritable_cache_is_no_error(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("smdwidgets.trials.statistics_cache")
-    monkeypatch.setattr(module, "user_cache", lambda: Path("/dev/null/cache"))
+    module = importlib.import_module("smdwidgets.trials.statistics.cache")
+    monkeypatch.setattr(module, "user_cache", lambda name: Path("/dev/null/cache"))
     with smdwidgets.create_trial(run) as trial:
         check(trial.statistics(), "weight", list(range(0, 100, 10)))
 

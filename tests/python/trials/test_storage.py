@@ -11,7 +11,7 @@ from python.trials import golden, runs
 from smdwidgets import Trial, create_trial
 from smdwidgets.exceptions import OutsideRunError, RunIOError, SMDebugError
 from smdwidgets.storage import LocalStorage, Range, Storage
-from smdwidgets.trials.smdebug_run import StorageRun
+from smdwidgets.trials.smdebug.run import StorageRun
 
 
 def test_listing_and_reading(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from smdwidgets.exceptions import (
     TrialClosed,
 )
 from smdwidgets.numpy import Hook
-from smdwidgets.trials import LocalTrial, StepState
+from smdwidgets.trials import LocalTrial, RemoteTrial, SourceTrial, StepState, Tensor, TensorBoardTrial
 from smdwidgets.trials.resolver import StepResolver
 
 
@@ -64,10 +64,11 @@ def test_all_forms_of_a_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"path": "/no/such/run"}, RunNotFound, "no such directory"),
+        ({"path": "/no/such/run"}, RunNotFound, "no such file or directory"),
         ({"path": "  "}, SMDebugValueError, "empty"),
         ({"path": "gopher://x/y"}, SMDebugValueError, "gopher://"),
-        ({"path": __file__}, RunNotFound, "a file, not a directory"),
+        ({"path": __file__}, RunNotFound, r"files that end in '.py' are not read; read are CSV"),
+        ({"path": f"{__file__}/below"}, RunNotFound, "is a file, not a directory"),
         ({"path": Path(__file__).parent}, RunNotFound, "none of collections/"),
         ({"path": "x", "range_step": (1, 2)}, TypeError, "'range_steps'"),
         ({"path": "x", "profiler": True}, SMDebugNotImplementedError, "profiler"),
@@ -175,10 +176,17 @@ def test_unknown_collection_is_created_empty_and_can_be_filled(trial: Trial, cap
     assert caplog.messages == []
 
 
+def test_tensor_names_of_an_unknown_collection_is_an_error(trial: Trial) -> None:
+    with pytest.raises(SMDebugValueError, match=r"has no collection 'weihgts'\. Did you mean 'weights'\?"):
+        trial.tensor_names(collection="weihgts")
+    with pytest.raises(SMDebugValueError, match=r"has no collection 'x'\. Choose from default, empty, weights\."):
+        trial.tensor_names(collection="x")
+    assert "weihgts" not in trial.collections()
+
+
 def test_misspelt_collection_is_a_warning(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
-    assert trial.tensor_names(collection="weihgts") == []
     assert trial.collection("weihgts").tensor_names == set()
-    with pytest.raises(TypeError, match="coll_name must be a string, got int"):
+    with pytest.raises(TypeError, match="coll_name must be a string, got 3"):
         trial.collection(3)  # type: ignore[arg-type]
     assert ["no collection 'weihgts'. Did you mean 'weights'?" in message for message in caplog.messages] == [True]
 
@@ -415,3 +423,9 @@ def test_hostile_index_reads_nothing_outside_the_run(tmp_path: Path) -> None:
     index.write_text(index.read_text().replace("events/000000000001/000000000001_worker_0.tfevents", "../secret"))
     with pytest.raises((OutsideRunError, SMDebugError)):
         create_trial(run).tensor("x").value(1)
+
+
+@pytest.mark.parametrize("kind", [LocalTrial, RemoteTrial, TensorBoardTrial, SourceTrial, Tensor])
+def test_classes_have_few_base_classes(kind: type) -> None:
+    bases = kind.__mro__[:-1]
+    assert len(bases) <= 3, bases

@@ -102,7 +102,7 @@ def test_run_that_starts_later(tmp_path: Path) -> None:
     timer.join()
     with pytest.raises(WaitTimeout, match="a run to start at"):
         create_trial(tmp_path / "never", wait=0.1)
-    with pytest.raises(RunNotFound, match="no such directory"):  # not "timed out after 0 s"
+    with pytest.raises(RunNotFound, match="no such file or directory"):  # not "timed out after 0 s"
         create_trial(tmp_path / "never", wait=0)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from python.widgets.protocol_checks import check_packet, check_reply
 from smdwidgets import _core
 from smdwidgets.incident import Incident
 from smdwidgets.pictures import unpack
-from smdwidgets.widgets.protocol import check_packet, check_reply
 
 Packet = tuple[dict[str, Any], dict[str, Any]]
 
@@ -33,7 +33,7 @@ class Page:
         self.faults: list[str] = []
         self.updates: list[Packet] = []
         self.sizes: list[int] = []
-        widget._request_handler._queue._send = self._receive
+        widget.request_handler._queue._send = self._receive
 
     def _receive(self, message: dict[str, Any], buffers: Any) -> None:
         packets = [unpack(buffer) for buffer in buffers]
@@ -59,7 +59,7 @@ class Page:
         with self._lock:
             self._replies.setdefault(number, queue.Queue())
             self._whats[number] = what
-        self._widget._request_handler.handle_message({"kind": "ask", "id": number, "what": what, **arguments})
+        self._widget.request_handler.handle_message({"kind": "ask", "id": number, "what": what, **arguments})
         return number
 
     def known(self, number: str) -> bool:
@@ -67,7 +67,7 @@ class Page:
         return number in self._replies
 
     def cancel(self, number: str) -> None:
-        self._widget._request_handler.handle_message({"kind": "cancel", "id": number})
+        self._widget.request_handler.handle_message({"kind": "cancel", "id": number})
 
     def wait(self, number: str, seconds: float = 30.0) -> tuple[dict[str, Any], list[Packet]]:
         """Wait for the reply; return its last message, and all its packets."""

@@ -97,7 +97,7 @@ def record(runs: list[Path], gate: threading.Event) -> Iterator[Callable[[], Rec
         runner.add("VanishingGradient", threshold=1e-5)
         widget = smdwidgets.explore(trials, tensor="fc1.weight", rules=runner)
         widgets.append(widget)
-        widget._survey.complete()
+        widget.live_survey.complete()
         evaluation = runner["VanishingGradient"]
         wait_until(lambda: evaluation.done == 74)
         recorder = Recorder(widget)
@@ -153,7 +153,7 @@ def test_demo_with_many_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     names = [f"encoder/layer.{i // 40}/block{i // 8 % 5}/{parts[i % 8]}" for i in range(10_000)]
     save(root, 10, dict.fromkeys(names, np.float32(0)))
     widget = smdwidgets.explore(root, tensor="fc1.weight")
-    widget._survey.complete()
+    widget.live_survey.complete()
     page = Recorder(widget)
     page.exchange("hello", protocol=1, again=False)
     for request in MANY_REQUESTS:

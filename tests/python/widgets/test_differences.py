@@ -11,11 +11,12 @@ import pytest
 
 import smdwidgets
 from python.trials import runs
+from python.widgets.protocol_checks import check_packet
 from python.widgets.talk import Page
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.pictures.differences import STATISTICS
-from smdwidgets.widgets.protocol import SCHEMA, check_packet, check_request
+from smdwidgets.widgets.protocol import SCHEMA, check_request
 
 IMAGE = {"axes": [0, 1], "fixed": [0, 0], "cells": 4096}
 WANT = {"bins": 16, "changed": 12, "image": IMAGE}

@@ -63,15 +63,15 @@ def test_new_incident_is_pushed_once_and_dropped_with_its_run(tmp_path: Path) ->
     widget, page, packets = open_page(root)
     assert incidents(packets) == []
     save_incident(root, 1, "NaN in 'w'", range(2))
-    widget._request_handler.poll()
+    widget.request_handler.poll()
     assert incidents(page.updates) == [[{"step": 1, "text": text(1, 0, 1)}]]
     save(root, 1, {"w": np.ones(3)})
-    widget._request_handler.poll()
+    widget.request_handler.poll()
     assert len(incidents(page.updates)) == 1
     page.updates.clear()
     shutil.rmtree(root)
     save(begin(root), 0, {"w": np.zeros(3)})
-    widget._request_handler.poll()
+    widget.request_handler.poll()
     catalogs = [head for head, _ in page.updates if head["kind"] == "catalog"]
     assert [head["append"] for head in catalogs] == [False]  # the page drops what it has of the earlier run
     assert incidents(page.updates) == []
@@ -93,7 +93,7 @@ def test_incidents_that_cannot_be_read_leave_the_widget_as_it_was(
     monkeypatch.setattr(Trial, "incidents", fail)
     save(root, 1, {"w": np.ones(3)})
     with caplog.at_level(logging.WARNING):
-        widget._request_handler.poll()
+        widget.request_handler.poll()
     (head,) = [head for head, _ in page.updates if head["kind"] == "catalog"]
     assert (head["status"], head["message"]) == ("running", "")
     assert "incidents" not in head

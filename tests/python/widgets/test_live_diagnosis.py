@@ -12,13 +12,13 @@ import time
 import numpy as np
 import pytest
 
+from python.widgets.protocol_checks import check_packet
 from smdwidgets import create_trial, explore
 from smdwidgets.diagnosis import Diagnoser
 from smdwidgets.numpy import Hook
 from smdwidgets.pictures.packet import unpack
 from smdwidgets.widgets import live_diagnosis
 from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
-from smdwidgets.widgets.protocol import check_packet
 
 
 def save(hook, steps, values=lambda step: 2 / (1 + step)):
@@ -70,7 +70,7 @@ def test_finding_is_sent_once(run):
     assert [head["state"] for head in heads(live.packets())] == ["reading"]
     head = updated(live)
     (finding,) = head["findings"]
-    assert (head["state"], finding["kind"], finding["onset"], finding["tensor"]) == (
+    assert (head["state"], finding["kind"], finding["first"], finding["tensor"]) == (
         "found",
         "not_finite",
         30,
@@ -202,7 +202,7 @@ def test_explorer_has_a_diagnosis(run):
         assert widget.diagnosis is None
         end = time.monotonic() + 60
         while widget.diagnosis is None and time.monotonic() < end:
-            widget._request_handler.poll()
+            widget.request_handler.poll()
             time.sleep(0.005)
         assert [finding.kind for finding in widget.diagnosis] == ["not_finite"]
     finally:

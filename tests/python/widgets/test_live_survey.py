@@ -20,7 +20,7 @@ from smdwidgets.rules import Rule
 from smdwidgets.survey import Survey
 from smdwidgets.survey import survey as survey_module
 from smdwidgets.survey.bins import FIRED, NAN, SAMPLED, UNREAD
-from smdwidgets.trials.statistics_feed import StatisticsFeed
+from smdwidgets.trials.statistics.feed import StatisticsFeed
 from smdwidgets.widgets import live_survey
 from smdwidgets.widgets.page_content import page_content
 
@@ -111,7 +111,7 @@ def test_a_page_gets_the_whole_run_and_what_stands_out(tmp_path: Path, explore: 
     assert {place for (_, _, tensor, place), (_, flag) in held.cells.items() if tensor == bad and flag & NAN} == set(
         range(120, 200)
     )
-    assert text(held.findings).startswith("Trouble starts at step 120: `layers.2.weight` turns NaN")
+    assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
     first = held.findings["findings"][0]
     assert (first["kind"], first["tensors"][0], first["first"], first["last"]) == ("not_finite", bad, 120, 199)
 
@@ -122,7 +122,7 @@ def test_a_second_widget_has_everything_in_its_state(tmp_path: Path, explore: An
     held = Held().add([unpack(packet) for packet in explore(root)._boot])
     assert held.reading["state"] == "complete"
     assert sum(bool(values[-1] & NAN) for values in held.cells.values()) == 80 + 79
-    assert text(held.findings).startswith("Trouble starts at step 120")
+    assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
 
 
 @pytest.mark.parametrize("tensors", [[], [2, 5]])
@@ -130,7 +130,7 @@ def test_questions_are_answered_from_the_table(tmp_path: Path, explore: Any, ten
     widget = explore(runs.written(tmp_path / "run", runs.dead))
     page = Page(widget)
     page.ask("hello", protocol=1, again=False)
-    widget._survey.complete()
+    widget.live_survey.complete()
     wanted = {**ALL, "run": 0, "stat": "size", "tensors": tensors, "from": 40.0, "to": 103.0, "bins": 16}
     message, packets = page.ask("survey", **wanted)
     assert message["kind"] == "answer"
@@ -171,7 +171,7 @@ def test_new_steps_are_appended(tmp_path: Path, explore: Any) -> None:
     appended = [arrays["flag"].shape[1] for head, arrays in page.updates if head["kind"] == "survey"]
     assert max(appended) <= 30
     fresh = explore(root)
-    fresh._survey.complete()
+    fresh.live_survey.complete()
     page = Page(fresh)
     again = Held().add(page.ask("hello", protocol=1, again=False)[1])
     again.add(page.ask("survey", **ALL, run=0)[1])
@@ -196,13 +196,14 @@ def test_a_large_run_is_sampled_until_all_is_asked_for(
     assert text(held.findings).startswith("In the ")
     assert page.ask("read_all", do="start", run=0)[1][0][0]["kind"] == "reading"
     until(lambda: held.add(page.updates).reading["state"] == "complete")
-    until(lambda: held.add(page.updates) and text(held.findings).startswith("Trouble starts at step 120"))
+    until(lambda: held.add(page.updates) and text(held.findings).startswith("`layers.2.weight` is NaN from step 120"))
     assert not any(flag & (UNREAD | SAMPLED) for *_, flag in held.cells.values())
     whole = Survey(smdwidgets.create_trial(tmp_path / "run"))
     whole.update()
     for stat in ("size", "update"):
         mine, its = (
-            each.bins(whole.names(), "", 0, stat, 0, 0, runs.STEPS) for each in (widget._survey._runs[0].survey, whole)
+            each.bins(whole.names(), "", 0, stat, 0, 0, runs.STEPS)
+            for each in (widget.live_survey._runs[0].survey, whole)
         )
         np.testing.assert_allclose(mine.hi, its.hi, atol=1e-4)
 
@@ -222,7 +223,7 @@ def test_reading_stops_when_the_widget_is_closed(tmp_path: Path, explore: Any, m
     widget.close()
     gate.set()
     until(lambda: not any(thread.name == "smdwidgets-survey" for thread in threading.enumerate()))
-    assert widget._survey._runs[0].survey.reading.state == "stopped"
+    assert widget.live_survey._runs[0].survey.reading.state == "stopped"
 
 
 def test_a_run_that_is_trained_again_has_another_edition(tmp_path: Path, explore: Any) -> None:
@@ -251,7 +252,7 @@ def test_a_run_that_is_trained_again_has_another_edition(tmp_path: Path, explore
 def test_tensors_that_rules_name_are_marked(tmp_path: Path, explore: Any) -> None:
     widget = explore(runs.written(tmp_path / "run", runs.dead), rules=[Zero])
     assert widget.rules.wait(60)
-    widget._survey.complete()
+    widget.live_survey.complete()
     page, held = Page(widget), Held()
     held.add(page.ask("hello", protocol=1, again=False)[1])
     fired = {(tensor, place) for (_, _, tensor, place), (_, flag) in held.cells.items() if flag & FIRED}
@@ -259,7 +260,7 @@ def test_tensors_that_rules_name_are_marked(tmp_path: Path, explore: Any) -> Non
     steps = {event.step for event in widget.rules["Zero"].firings}
     assert fired == {(relu, step) for step in steps}
     assert steps == set(range(90, 200))
-    assert [one["kind"] for one in held.findings["findings"]] == ["rule", "surprise"]
+    assert [one["kind"] for one in held.findings["findings"]] == ["rule", "stands_out"]
 
 
 def test_exported_pages_have_the_survey(tmp_path: Path, explore: Any) -> None:
@@ -267,7 +268,7 @@ def test_exported_pages_have_the_survey(tmp_path: Path, explore: Any) -> None:
     packets = [unpack(packet) for packet in page_content(widget, [], 20_000_000).packets]
     held = Held().add(packets)
     assert held.reading["state"] == "complete"
-    assert text(held.findings).startswith("Trouble starts at step 120")
+    assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
     stats = [head["stat"] for head, _ in packets if head["kind"] == "survey"]
     assert sorted(stats) == ["l2", "not_finite", "size", "surprise", "update", "zeros"]
     small = [unpack(packet) for packet in page_content(widget, [], 200_000).packets]
@@ -311,7 +312,7 @@ def test_a_run_that_cannot_be_read_for_a_while_is_read_afterwards(tmp_path: Path
             return super().steps(*args, **kwargs)
 
     trial = Failing("failing", str(root))
-    survey = explore(trial, tensor="w")._survey
+    survey = explore(trial, tensor="w").live_survey
     until(lambda: survey.check() or survey.is_current)
     trial.fails = True
     save(root, 1, {"w": np.ones((4, 4), np.float32)})

@@ -11,7 +11,7 @@ import pytest
 import smdwidgets
 from python.widgets.talk import Page, begin, end, save
 from smdwidgets.cli import main
-from smdwidgets.trials.tensorboard_layout import runs_of
+from smdwidgets.trials.tensorboard.layout import runs_of
 
 LAYERS = [f"layers.{i}.weight" for i in range(12)]
 
@@ -50,7 +50,7 @@ def test_findings_name_the_first_layer_first(run: Path) -> None:
     runner = smdwidgets.rules.RuleRunner(smdwidgets.create_trial(run), [])
     runner.add("AllZero", tensor_regex="layers")
     runner.start().wait(60)
-    assert [finding.tensor for finding in runner["AllZero"].firings[0].findings] == LAYERS
+    assert [finding.subject for finding in runner["AllZero"].firings[0].findings] == LAYERS
 
 
 def test_command_line_and_reprs(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,22 +44,23 @@ def test_suspicious_tensors_come_first(run):
 
 def test_order_of_a_page(run):
     widget = smdwidgets.explore(run, tensor="layers.7.weight", step=5)
-    assert widget._survey is not None
-    widget._survey.complete()
+    assert widget.live_survey is not None
+    assert widget.live_diagnosis is not None
+    diagnosis = widget.live_diagnosis.completed(0)
     widget.bookmarks = [
         {"step": 11, "tensor": "layers.6.weight", "note": ""},
         {"step": 12, "tensor": "gone", "note": ""},
     ]
     widget.compare = {"step": 13}
-    first, others = in_order(widget, None)
+    first, others = in_order(widget, diagnosis)
     assert first == [BAD, JUMPS, "layers.7.weight", "layers.6.weight"]
     assert others[0] == "loss"
     assert len({*first, *others}) == len(first) + len(others) == 9
-    assert {5, 11, 12, 13, 20, 30} <= telling_steps(widget, None)
+    assert {5, 11, 12, 13, 20, 30} <= telling_steps(widget, diagnosis)
     widget.query = "layers | sort by name desc"
-    assert in_order(widget, None)[1][:4] == [f"layers.{number}.weight" for number in (4, 2, 1, 0)]
+    assert in_order(widget, diagnosis)[1][:4] == [f"layers.{number}.weight" for number in (4, 2, 1, 0)]
     widget.query = "@nothing | tpo"
-    assert in_order(widget, None)[1][0] == "loss"
+    assert in_order(widget, diagnosis)[1][0] == "loss"
     widget.close()
 
 

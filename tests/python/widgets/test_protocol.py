@@ -13,12 +13,13 @@ import pytest
 import traitlets
 
 import smdwidgets
+from python.widgets.protocol_checks import check_packet, check_reply
 from python.widgets.talk import Page, begin, end, save, weights
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures import frames, packet, unpack
 from smdwidgets.rules.evaluation import Outcome, Status
 from smdwidgets.widgets import protocol
-from smdwidgets.widgets.protocol import PROTOCOL, SCHEMA, check_packet, check_reply, check_request, trait_fault
+from smdwidgets.widgets.protocol import PROTOCOL, SCHEMA, check_request, trait_fault
 from smdwidgets.widgets.traits import STATE, ViewState
 
 FRAMES = {
@@ -70,12 +71,12 @@ def literals(name: str) -> list[str]:
 
 
 def test_every_request_has_a_handler(explorer: Any) -> None:
-    assert explorer._request_handler._handlers.keys() == SCHEMA["requests"].keys()
+    assert explorer.request_handler._handlers.keys() == SCHEMA["requests"].keys()
 
 
 def test_traits_are_those_of_the_widgets(explorer: Any) -> None:
     synced = {name for name in explorer.traits(sync=True) if not hasattr(anywidget.AnyWidget, name)}
-    synced = {name for name in synced if not name.startswith("_anywidget")} - {"_esm", "_css"}
+    synced = {name for name in synced if not name.startswith("_anywidget")} - {"_esm"}
     assert synced == SCHEMA["traits"].keys()
     state = ViewState()
     for name in STATE:

@@ -34,7 +34,7 @@ def explore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(request_handler.poller, "add", lambda widget: None)
     root = runs.written(tmp_path / "run", runs.nan)
     widget = smdwidgets.explore(root)
-    widget._survey.complete()
+    widget.live_survey.complete()
     yield widget
     widget.close()
 
@@ -44,7 +44,7 @@ def test_rows_are_those_of_python(explore: Any, text: str) -> None:
     page = Page(explore)
     page.ask("hello", protocol=1, again=False)
     answer, _ = page.ask("query", **PLACE, text=text)
-    names = [explore._request_handler._sent[0].names[at] for at in answer["rows"]]
+    names = [explore.request_handler._sent[0].names[at] for at in answer["rows"]]
     assert names == smdwidgets.query(explore.trial, text).names
 
 
@@ -57,7 +57,7 @@ def test_modes_and_workers(explore: Any) -> None:
     assert page.ask("query", **{**PLACE, "mode": "PREDICT"}, text="| change != nan")[0]["rows"] == []
     text = "| top 4 by l2"
     rows = page.ask("query", **{**PLACE, "mode": "EVAL"}, text=text)[0]["rows"]
-    names = [explore._request_handler._sent[0].names[at] for at in rows]
+    names = [explore.request_handler._sent[0].names[at] for at in rows]
     assert names == smdwidgets.query(explore.trial, text, mode="EVAL").names
     assert page.ask("query", **{**PLACE, "worker": "no"}, text="")[0]["error"]["type"] == "InvalidWorker"
     assert page.ask("query", **{**PLACE, "run": 3}, text="")[0]["kind"] == "error"

@@ -179,7 +179,7 @@ def test_commands_are_executed_in_order_and_none_is_dropped(
 def test_a_command_does_not_wait_for_requests(panel: tuple[Any, Page], monkeypatch: pytest.MonkeyPatch) -> None:
     widget, page = panel
     busy = threading.Event()
-    monkeypatch.setitem(widget._request_handler._handlers, "classes", lambda request, reply: busy.wait(60))
+    monkeypatch.setitem(widget.request_handler._handlers, "classes", lambda request, reply: busy.wait(60))
     for _ in range(8):  # more than there are threads
         page.start("classes")
     try:
@@ -287,12 +287,12 @@ def test_an_export_does_not_hide_outcomes_from_the_page(
     widget, page = panel
     page.ask("hello", protocol=1, again=False)
     page.updates.clear()
-    widget._request_handler._closed.set()  # nothing is pushed meanwhile
+    widget.request_handler._closed.set()  # nothing is pushed meanwhile
     for gate in gates.values():
         gate.set()
     assert widget.rules.wait(60)
     widget.to_html(tmp_path / "page.html")
-    widget._request_handler._closed.clear()
-    widget._request_handler.poll()
+    widget.request_handler._closed.clear()
+    widget.request_handler.poll()
     steps = [arrays["0.step"].tolist() for head, arrays in page.updates if head["kind"] == "rules"]
     assert sorted(step for each in steps for step in each) == list(range(20))

@@ -16,7 +16,7 @@ from PIL import Image
 import smdwidgets
 import smdwidgets.numpy as smd
 from smdwidgets.survey import RuleFirings, Survey
-from smdwidgets.widgets import palette_png, run_picture, still
+from smdwidgets.widgets import run_picture, still
 from smdwidgets.widgets.run_picture import Marks
 
 STEPS, BAD, BAD_AT = 60, "layers.3.weight", 40
@@ -56,12 +56,15 @@ def violet(svg: str) -> list[tuple[float, float, float]]:
     ]  # the last is the legend's
 
 
-def test_palette_png_has_the_colours():
-    indices = np.array([[0, 1, 2], [2, 1, 0]], np.uint8)
-    palette = np.array([[255, 0, 0], [0, 255, 0], [1, 2, 3]], np.uint8)
-    image = Image.open(io.BytesIO(palette_png.encode(indices, palette)))
-    assert image.mode == "P"
-    assert np.array_equal(np.asarray(image.convert("RGB")), palette[indices])
+def test_map_has_the_colours_of_the_page(survey):
+    svg = run_picture.draw(survey, title="run", stat="size")
+    assert svg is not None
+    encoded = re.search(r"data:image/png;base64,([^\"]+)", svg)
+    assert encoded is not None
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded[1]))).convert("RGB")).reshape(-1, 3)
+    cividis = {tuple(colour) for colour in run_picture.colour_map("cividis").tolist()}
+    drawn = {tuple(colour) for colour in pixels.tolist()}
+    assert {(0, 32, 77), (255, 234, 70)} <= drawn <= {*cividis, (247, 247, 247)}
 
 
 def test_map_marks_where_values_begin_to_be_nan(survey):
@@ -131,13 +134,13 @@ def test_picture_of_many_tensors_is_small(tmp_path):
 
 def test_still_has_the_sentence_and_the_map(tmp_path):
     widget = smdwidgets.explore(write(tmp_path / "run"), tensor=BAD, step=45)
-    assert widget._survey is not None
-    widget._survey.complete()
+    assert widget.live_diagnosis is not None
+    widget.live_diagnosis.completed(0)
     html = widget._still._data()["text/html"]
     picture = re.findall(r'<img alt="" src="data:image/svg\+xml;base64,([^"]+)">', html)
     assert len(picture) == 1
     assert "step 45" in texts(base64.b64decode(picture[0]).decode("utf-8"))
-    assert html.index(f"{BAD} turns NaN") < html.index("<img") < html.index("Explorer: run")
+    assert html.index(widget.diagnosis.findings[0].title) < html.index("<img") < html.index("Explorer: run")
     widget.close()
 
 

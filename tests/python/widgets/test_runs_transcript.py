@@ -48,7 +48,7 @@ def test_runs_transcript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(request_handler, "HEARTBEAT", 1e9)
     monkeypatch.setattr(live.LiveTable, "check", lambda table: None)  # the test does the work of the thread
     widget = smdwidgets.explore(smdwidgets.runs(root, cache=False), table=True)
-    table: Any = widget._rows
+    table: Any = widget.live_table
     recorder = Recorder(widget)
     try:
         recorder.exchange("hello", protocol=1, again=False)

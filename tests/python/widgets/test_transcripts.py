@@ -70,7 +70,7 @@ def truth(widget: Any) -> dict[str, Any]:
             "judged": each.judged > 0,
             "outcomes": {str(step): int(outcome) for step, outcome in each.outcomes.items()},
         }
-        for number, runner in widget._rule_controller.runners.items()
+        for number, runner in widget.rule_controller.runners.items()
         for each in runner
     }
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from python.widgets.protocol_checks import check_packet, check_reply
 from python.widgets.transcripts import TRANSCRIPTS, packet_of
 from smdwidgets.pictures import unpack
-from smdwidgets.widgets.protocol import SCHEMA, check_packet, check_reply, check_request
+from smdwidgets.widgets.protocol import SCHEMA, check_request
 
 
 def exchanges(recorded: Any) -> Iterator[dict[str, Any]]:

@@ -41,7 +41,8 @@ WANT = {
 }
 
 
-# Measures how much memory a kernel keeps after it sent all frames of a 4 MB tensor. A separate process isolates its memory.
+# Measures how much memory a kernel keeps after it sent all frames of a 4 MB tensor. A separate process isolates its
+# memory.
 MEASURE = """
 import gc, re, sys
 from pathlib import Path
@@ -383,7 +384,7 @@ def test_steps_are_pushed_after_a_request_that_needed_none(tmp_path: Path, monke
     page.ask("hello", protocol=1, again=False)
     assert page.frames("w", want=WANT, after=0) == {}
     save(root, 1, {"w": weights(1)})
-    widget._request_handler.poll()
+    widget.request_handler.poll()
     assert set(by_step(page.updates)) == {1}
     widget.close()
 
@@ -589,7 +590,7 @@ def test_widget_without_a_page_gets_its_first_view(explorer: Any, monkeypatch: A
     explorer.series = [{"tensor": "loss", "stat": "value", "run": -1}]
     page = Page(explorer)
     explorer._repr_mimebundle_()
-    assert explorer._request_handler.poll()
+    assert explorer.request_handler.poll()
     replies = [{head["kind"] for head, _ in page.wait(number)[1]} for number in ("pushed-0", "pushed-1")]
     assert replies == [{"plan", "frames"}, {"series"}]
 
@@ -599,7 +600,7 @@ def test_widget_with_a_page_gets_no_second_first_view(explorer: Any, monkeypatch
     page = Page(explorer)
     page.ask("hello", protocol=1, again=False)
     explorer._repr_mimebundle_()
-    explorer._request_handler.poll()
+    explorer.request_handler.poll()
     page.ask("classes")
     assert not page.known("pushed-0")
 
@@ -607,7 +608,7 @@ def test_widget_with_a_page_gets_no_second_first_view(explorer: Any, monkeypatch
 def test_closed_widget_is_freed_and_stops_replying(run: Path) -> None:
     before = threading.active_count()
     widget = smdwidgets.explore(run)
-    handler = widget._request_handler
+    handler = widget.request_handler
     page = Page(widget)
     page.ask("hello", protocol=1, again=False)
     gone = weakref.ref(widget)
@@ -738,7 +739,7 @@ def test_compared_tensors_share_bins(run: Path, tmp_path: Path) -> None:
     deadline = time.monotonic() + 30
     while not (len(newest()) == 2 and {edition for edition, _ in newest().values()} == {2}):
         assert time.monotonic() < deadline, newest()
-        widget._request_handler.poll()
+        widget.request_handler.poll()
     (_, first), (_, second) = newest().values()
     assert np.array_equal(first, second)
     assert first[-1] >= 4000 * weights(10).max()

@@ -1,6 +1,7 @@
 """Record conversations between a page and the kernel in tests/transcripts/.
 
-The front end's tests replay them. The kernel must still say what the files contain. After an intended change, write them with::
+The front end's tests replay them. The kernel must still say what the files contain. After an intended change, write
+them with::
 
     WRITE_TRANSCRIPTS=1 python -m pytest tests/python/widgets -k "transcripts or demo"
 """
@@ -48,7 +49,7 @@ class Recorder(Page):
 
     def news(self) -> None:
         """Record what the kernel pushes."""
-        self._widget._request_handler.poll()
+        self._widget.request_handler.poll()
         self._record(None)
 
     def _record(self, sent: dict[str, Any] | None) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smdwidgets._patterns import Patterns, compile_pattern
 from smdwidgets.exceptions import RegexTooSlow
-from smdwidgets.trials.patterns import Patterns, compile_pattern
 
 #: Pattern parts for which `re` and `regex` may differ, and common ones.
 PIECES = [
@@ -127,7 +127,7 @@ def test_results_are_cached_for_known_names() -> None:
     assert patterns.matching(["w9", "w1$"], [*names, "w9x"]) == {name for name in names if "w9" in name} | {"w1", "w9x"}
     for n in range(200):
         patterns.matching([f"^w{n}$"], names[:3])
-    assert len(patterns._known) <= 64
+    assert len(patterns._cache) <= 64
 
 
 def test_invalid_patterns() -> None:

@@ -1,0 +1,184 @@
+"""Every display of a run lists the same findings, with the same texts and steps.
+
+There is one run for every kind of the table of kinds.
+"""
+
+import base64
+import json
+import re
+from html import unescape
+
+import numpy as np
+import pytest
+
+import smdwidgets
+from diagnosis.cases import PLANTED
+from python.diagnosis import curves
+from python.hooks.flight import Rig
+from smdwidgets.checks.file import CheckFile
+from smdwidgets.checks.record import CheckRecord
+from smdwidgets.cli import main
+from smdwidgets.finding import CHECKS, KINDS
+from smdwidgets.numpy import Hook
+from smdwidgets.pictures.packet import unpack
+from smdwidgets.run_table.summary import findings_of
+
+
+def scalars(series):
+    """Return a function that writes a run of scalars."""
+
+    def write(directory):
+        with Hook(directory) as hook:
+            for values in zip(*series.values(), strict=True):
+                for name, value in zip(series, values, strict=True):
+                    hook.save_scalar(name, float(value))
+                hook.step()
+
+    return write
+
+
+def tensors(make, count=200):
+    """Return a function that writes a run of tensors, with a loss that falls."""
+
+    def write(directory):
+        rng = np.random.default_rng(0)
+        with Hook(directory) as hook:
+            for step in range(count):
+                for name, (value, collection) in make(step, rng).items():
+                    hook.save_tensor(name, np.asarray(value, np.float32), collection)
+                hook.save_scalar("loss", 0.3 + 2 * np.exp(-step / 60) * (1 + 0.01 * rng.normal()))
+                hook.step()
+
+    return write
+
+
+def with_incident(directory):
+    rig = Rig(directory)
+    for step in range(60):
+        rig.step(step, net_output_0=np.ones(4), loss=2.0 / (1 + step))
+        if step == 50:
+            rig.flight.dump("exception RuntimeError: batch 50", step)
+    rig.close().close()
+
+
+def bad_input(step, rng):
+    batch = rng.normal(size=(32, 8))
+    batch[3, 5] = np.nan if step >= 60 else 1
+    return {"x": (batch, "inputs"), "fc.weight": (np.ones((8, 8)) + step / 1e4, "weights")}
+
+
+def saturated(step, rng):
+    return {"fc1.tanh_output": (np.sign(rng.normal(size=(32, 8))) * 0.9999, "activations")}
+
+
+def constant(step, rng):
+    return {"net_output": (np.ones((32, 1)), "outputs"), "fc.weight": (np.eye(8) + step / 1e4, "weights")}
+
+
+def symmetric(step, rng):
+    return {"fc.weight": (np.full((8, 8), 0.1 + step / 1e4), "weights")}
+
+
+def grows(step, rng):
+    return {"odd": (rng.normal(size=(32, 8)) * (1000 if 100 <= step < 103 else 1), "other")}
+
+
+def with_check(id):
+    """Return a function that writes a run in which a check has fired."""
+    row = next(one for one in CHECKS if one.id == id)
+    record = CheckRecord(id, row.level, 3, 9, 4, ("fc1.weight",), {"count": 4}, row.name.capitalize(), "Look.")
+
+    def write(directory):
+        scalars({"loss": curves.falling()})(directory)
+        CheckFile(directory, "worker_0").append(record.to_line())
+
+    return write
+
+
+LASTING = np.where(np.arange(400) < 200, curves.falling(), curves.falling() + 3)
+#: What writes a run in which a kind is listed, by kind.
+RUNS = {
+    "input_not_finite": tensors(bad_input),
+    "spike": scalars({"loss": LASTING}),
+    "saturated": tensors(saturated),
+    "diverged": scalars({"loss": curves.rising_after(0.6, height=3)}),
+    "collapsed": scalars({"episode_reward": np.where(np.arange(400) < 200, curves.reward(), 20.0)}),
+    "not_learning": scalars({"loss": np.log(10) * (1 + 1e-3 * np.random.default_rng(0).normal(size=400))}),
+    "constant": scalars({"loss": np.full(100, 0.5)}),
+    "incident": with_incident,
+    "rule": scalars({"loss": LASTING}),
+    "stands_out": tensors(grows),
+    "output_constant": tensors(constant),
+    "symmetric_units": tensors(symmetric),
+}
+RUNS |= {one.id: with_check(one.id) for one in CHECKS if KINDS[one.id] is one}
+for case in PLANTED:
+    RUNS.setdefault(case.expected[0], lambda directory, case=case: case.train(directory, 0))
+
+
+#: Kinds that need another run to compare with, which only `diagnose` takes.
+WITH_REFERENCE = {"differs_from_reference"}
+
+
+def identity(finding):
+    return finding["id"], finding["title"], finding["first"]
+
+
+def packets_of(page):
+    return [unpack(base64.b64decode(part))[0] for part in re.findall(r'class="smdw-packet">([^<]*)<', page)]
+
+
+def joined(text):
+    return " ".join(text.split())
+
+
+def test_every_kind_has_a_run():
+    assert set(RUNS) == set(KINDS) - WITH_REFERENCE
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_every_display_has_the_same_list(kind, tmp_path, capsys):
+    run, page = tmp_path / "run", tmp_path / "page.html"
+    RUNS[kind](run)
+    rules = ["--rules", "LossSpike"] if kind == "rule" else ["--no-rules"]
+    trial = smdwidgets.create_trial(run)
+    explorer = smdwidgets.explore(trial, rules=rules[1:] if kind == "rule" else None)
+    explorer.rule_controller.evaluate_saved_steps()
+    shown = explorer.live_diagnosis.completed(0)
+    diagnosis = shown if kind == "rule" else smdwidgets.diagnose(trial)
+    assert kind in {one.kind for one in diagnosis.listed}
+    ids = [one.id for one in diagnosis.listed]
+    assert len(set(ids)) == len(ids)
+    expected = [(one.id, one.title, one.first) for one in diagnosis.listed]
+
+    # The explorer, its packet, and the story.
+    assert [(one.id, one.title, one.first) for one in shown.listed] == expected
+    parts = [f"finding {n}" for n in range(1, 1 + len(diagnosis.findings))]
+    parts += [f"note {n}" for n in range(1, 1 + len(diagnosis.notes))]
+    assert [part.title for part in explorer.story(parts).parts] == [title for _, title, _ in expected]
+    explorer.close()
+
+    # The report: the list above the widget, and the packet of the widget's bar.
+    assert main(["report", str(run), "-o", str(page), *rules]) == 0
+    text = page.read_text(encoding="utf-8")
+    [head] = [head for head in packets_of(text) if head["kind"] == "diagnosis"]
+    assert [identity(one) for one in (*head["findings"], *head["notes"])] == expected
+    sections = re.findall(r'<section class="\w+" data-id="([^"]*)"', text)
+    assert [unescape(section) for section in sections] == ids[: len(diagnosis.findings)]
+    capsys.readouterr()
+
+    # The run table counts the same findings.
+    if kind != "rule":
+        assert findings_of(trial) == [one.title for one in diagnosis.findings]
+
+        # The terminal and its JSON.
+        main(["diagnose", str(run), "--json"])
+        [content] = json.loads(capsys.readouterr().out)
+        assert [identity(one) for one in (*content["findings"], *content["notes"])] == expected
+        main(["diagnose", str(run), "--notes"])
+        out = joined(capsys.readouterr().out)
+        places = [out.index(joined(f"{n}. {one.title}")) for n, one in enumerate(diagnosis.findings, 1)]
+        places += [out.index(joined(f"Note: {one.title}")) for one in diagnosis.notes]
+        assert places == sorted(places)
+        count = len(diagnosis.findings)
+        assert not count or out.startswith(f"{count} finding{'s' if count > 1 else ''} in ")

@@ -1,0 +1,492 @@
+"""Checks of PyTorch trainings.
+
+The examples of docs/checks.md, healthy trainings, equal results, failures.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from python.launch.launching import Place
+from smdwidgets import create_trial, diagnose
+from smdwidgets.checks.torch.session import MECHANISMS
+from smdwidgets.finding import CHECKS
+from smdwidgets.pytorch import Hook
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "checks.md"
+#: Checks whose example takes several processes.
+SEVERAL = {"replicas_differ"}
+
+
+# ------------------------------------------------------------------------------------------------------- the examples
+
+
+WITH_EXAMPLE = [one.id for one in CHECKS if one.id not in SEVERAL]
+#: Examples that one process runs.
+AT_ONCE = 9
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    """Return a function that says what fired in an example.
+
+    It is recorded as `smdwidgets run` does.
+    """
+    outcomes = {}
+
+    def fired(check):
+        if (check, False) not in outcomes:
+            begin = WITH_EXAMPLE.index(check) // AT_ONCE * AT_ONCE
+            names = WITH_EXAMPLE[begin : begin + AT_ONCE]
+            place = Place(tmp_path_factory.mktemp("examples"))
+            words = ["--checks-only", "--steps", "1000", sys.executable, HERE / "check_examples.py", PAGE, *names]
+            done = place.run(*words, env={"OMP_NUM_THREADS": "1"})
+            assert done.code in (0, 1), done.err
+            lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
+            outcomes.update({(one["check"], one["fixed"]): one for one in lines})
+        return outcomes[check, False], outcomes[check, True]
+
+    return fired
+
+
+@pytest.mark.parametrize("check", WITH_EXAMPLE)
+def test_the_example_of_a_check_fires_and_its_fix_does_not(examples, check):
+    broken, fixed = examples(check)
+    assert check in {id for id, _ in broken["fired"]}
+    assert {level for _, level in fixed["fired"]} <= {"note"}
+    assert check not in {id for id, _ in fixed["fired"]}
+    assert not {**broken["off"], **fixed["off"]}
+
+
+def test_each_check_has_a_mechanism():
+    assert sorted(id for ids in MECHANISMS.values() for id in ids) == sorted(one.id for one in CHECKS)
+
+
+# -------------------------------------------------------------------------------------------------- healthy trainings
+
+DATA = torch.Generator().manual_seed(3)
+X, Y = torch.randn(256, 8, generator=DATA), torch.randint(0, 4, (256,), generator=DATA)
+
+
+def network(outputs=4, *last):
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, outputs), *last)
+
+
+def adversarial(watch):
+    generator, critic = network(8), network(1)
+    watch(generator, critic)
+    mine, other = torch.optim.Adam(generator.parameters(), 2e-4), torch.optim.Adam(critic.parameters(), 2e-4)
+    for _ in range(20):
+        critic.zero_grad()
+        fake = generator(torch.randn(32, 8))
+        real = critic(X[:32])
+        F.mse_loss(real, torch.ones(1).expand_as(real)).backward()
+        F.mse_loss(critic(fake.detach()), torch.zeros(1).expand(32, 1)).backward()
+        other.step()
+        generator.zero_grad()
+        F.mse_loss(critic(fake), torch.ones(1).expand(32, 1)).backward()
+        mine.step()
+
+
+def perturbed(watch):
+    """Train on adversarial inputs, made with gradients that are not used."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(20):
+        noise = torch.zeros(32, 8, requires_grad=True)
+        for _ in range(3):
+            F.cross_entropy(model(X[:32] + noise), Y[:32]).backward()
+            noise = (noise + 0.01 * noise.grad.sign()).detach().requires_grad_()
+            optimizer.zero_grad()
+        F.cross_entropy(model(X[:32] + noise.detach()), Y[:32]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def closures(watch):
+    model = network(1)
+    watch(model)
+    optimizer = torch.optim.LBFGS(model.parameters(), 0.5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(X), X.sum(1, keepdim=True))
+        loss.backward()
+        return loss
+
+    for _ in range(8):
+        optimizer.step(closure)
+
+
+def accumulated(watch):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    scaler = torch.amp.GradScaler("cpu")
+    for step in range(32):
+        scaler.scale(F.cross_entropy(model(X[:32]), Y[:32]) / 4).backward()
+        if step % 4 == 3:
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+
+
+def perceptual(watch):
+    """A loss with a second network, which is trainable but not registered."""
+    model, loss = network(8), network(4)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        optimizer.zero_grad()
+        F.mse_loss(loss(model(X[:32])), loss(X[:32]).detach()).backward()
+        optimizer.step()
+
+
+def warmed_up(watch):
+    model = network(4, nn.Dropout(0.1))
+    watch(model)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 10)  # it begins at 0
+    for _ in range(3):
+        model.train()
+        for rows in torch.randperm(256).split(32):
+            optimizer.zero_grad()
+            F.cross_entropy(model(X[rows]), Y[rows]).backward()
+            optimizer.step()
+            schedule.step()
+        model.eval()
+        with torch.no_grad():
+            F.cross_entropy(model(X), Y)
+
+
+def low_rank(watch):
+    base = network().requires_grad_(False)
+    down, up = nn.Linear(8, 2, bias=False), nn.Linear(2, 4, bias=False)
+    nn.init.zeros_(up.weight)
+
+    class Adapted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base, self.down, self.up = base, down, up
+
+        def forward(self, x):
+            return self.base(x) + self.up(self.down(x))
+
+    model = Adapted()
+    watch(model)
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], 1e-2)
+    for _ in range(20):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X[:32]), Y[:32]).backward()
+        optimizer.step()
+
+
+def recomputed(watch):
+    from torch.utils.checkpoint import checkpoint
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = network(8), network(4)
+
+        def forward(self, x):
+            return self.second(checkpoint(self.first, x.requires_grad_(), use_reentrant=True))
+
+    model = Net()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X[:32].clone()), Y[:32]).backward()
+        optimizer.step()
+
+
+def functional(watch):
+    from torch.func import functional_call, grad
+
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(20):
+        weights = {name: one.detach() for name, one in model.named_parameters()}
+        gradients = grad(lambda given: F.cross_entropy(functional_call(model, given, (X[:32],)), Y[:32]))(weights)
+        for name, one in model.named_parameters():
+            one.grad = gradients[name]
+        optimizer.step()
+
+
+def hooked(watch):
+    model = network()
+    seen = []
+    model[0].register_full_backward_hook(lambda module, given, made: seen.append(1))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X[:32]), Y[:32]).backward()
+        optimizer.step()
+    assert len(seen) == 20
+
+
+def heads(watch):
+    """Two heads, of which each step uses one."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.heads = nn.Linear(8, 16), nn.ModuleList(nn.Linear(16, 4) for _ in range(2))
+
+        def forward(self, x, which):
+            return self.heads[which](self.body(x).relu())
+
+    model = Net()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(24):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X[:32], step % 2), Y[:32]).backward()
+        optimizer.step()
+
+
+HEALTHY = (
+    adversarial,
+    perturbed,
+    closures,
+    accumulated,
+    perceptual,
+    warmed_up,
+    low_rank,
+    recomputed,
+    functional,
+    hooked,
+    heads,
+)
+
+
+@pytest.mark.parametrize("training", HEALTHY, ids=lambda one: one.__name__)
+def test_a_healthy_training_has_no_problem_and_no_warning(training, tmp_path):
+    torch.manual_seed(0)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        training(lambda *models: [hook.register_module(model) for model in models])
+    records = create_trial(tmp_path / "run").checks()
+    assert records.updates
+    assert not [(one.id, one.says) for one in records if one.level != "note"]
+    assert not records.off
+
+
+# --------------------------------------------------------------------------------------------- results of the training
+
+
+def weights_after(training, tmp_path, checks):
+    torch.manual_seed(0)
+    models = []
+    with Hook(tmp_path / f"run-{checks}", plan=False, checks=checks) as hook:
+        training(lambda *given: [hook.register_module(one) or models.append(one) for one in given])
+    state = torch.get_rng_state()
+    return [one.detach().clone() for model in models for one in model.parameters()], state
+
+
+@pytest.mark.parametrize("training", HEALTHY, ids=lambda one: one.__name__)
+def test_a_training_with_checks_has_the_same_bits(training, tmp_path):
+    plain, before = weights_after(training, tmp_path, False)
+    checked, after = weights_after(training, tmp_path, True)
+    assert torch.equal(before, after)
+    assert all(torch.equal(one, other) for one, other in zip(plain, checked, strict=True))
+
+
+def test_a_language_model_has_the_same_bits_though_it_is_probed(tmp_path):
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.mix, self.head = nn.Embedding(40, 16), nn.Linear(16, 48), nn.Linear(16, 40)
+            self.drop = nn.Dropout(0.2)
+
+        def forward(self, tokens):
+            parts = self.mix(self.drop(self.embedding(tokens))).chunk(3, -1)
+            return self.head(F.scaled_dot_product_attention(*parts))
+
+    def training(watch):
+        model = Tokens()
+        watch(model)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(6):
+            tokens = torch.randint(2, 40, (8, 20))
+            optimizer.zero_grad()
+            F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+            optimizer.step()
+
+    plain, before = weights_after(training, tmp_path, False)
+    checked, after = weights_after(training, tmp_path, True)
+    assert torch.equal(before, after)
+    assert all(torch.equal(one, other) for one, other in zip(plain, checked, strict=True))
+    assert [one.id for one in create_trial(tmp_path / "run-True").checks()] == ["sees_future"]
+
+
+# ------------------------------------------------------------------------------------------------------------ failures
+
+
+def test_a_mechanism_that_fails_is_off_and_the_training_goes_on(tmp_path, monkeypatch):
+    from smdwidgets.checks.torch.losses import LossChecks
+
+    monkeypatch.setattr(LossChecks, "look", lambda self, call: 1 / 0)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        warmed_up(hook.register_module)
+    off = create_trial(tmp_path / "run").checks().off
+    assert set(off) == set(MECHANISMS["losses"])
+    assert off["off_by_one"].startswith("ZeroDivisionError")
+    assert ("check off_by_one", off["off_by_one"]) in diagnose(tmp_path / "run").unjudged
+
+
+def test_functions_of_torch_are_put_back(tmp_path):
+    before = {name: getattr(F, name) for name in ("dropout", "scaled_dot_product_attention", "cross_entropy")}
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        warmed_up(hook.register_module)
+    assert {name: getattr(F, name) for name in before} == before
+
+
+# -------------------------------------------------------------------------------------------------------- the launcher
+
+BEGIN = """
+import copy, sys
+import torch, torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+x, y = torch.randn(64, 8), torch.randint(0, 4, (64,))
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def test_checks_only_prints_the_fault_stops_and_keeps_nothing(place):
+    place.write(
+        "train.py",
+        BEGIN
+        + """
+for step in range(1000):
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+print("not reached")
+""",
+    )
+    done = place.run("--checks-only", "--steps", "10", sys.executable, "train.py")
+    assert done.code == 1
+    assert not done.out
+    assert any("Gradients are not reset between two updates of SGD" in line for line in done.said)
+    assert done.said[-1] == "checked 10 updates: 1 problem, 0 warnings, 0 notes"
+    assert [one.name for one in place.folder.iterdir()] == ["train.py"]
+
+
+def test_checks_only_of_a_healthy_training_has_the_exit_code_of_the_script(place):
+    place.write(
+        "train.py",
+        BEGIN
+        + """
+for step in range(5):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+sys.exit(3)
+""",
+    )
+    done = place.run("--checks-only", sys.executable, "train.py")
+    assert done.code == 3
+    assert done.said[-1] == "checked 5 updates: 0 problems, 0 warnings, 0 notes"
+
+
+def test_a_model_whose_optimizer_holds_another_is_recorded_and_named(place):
+    place.write(
+        "train.py",
+        BEGIN
+        + """
+model = copy.deepcopy(model)
+for step in range(30):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+""",
+    )
+    done = place.run("--out", "run", sys.executable, "train.py")
+    assert done.code == 0
+    assert any("The optimizer holds 4 tensors that are not the model's" in line for line in done.said)
+    trial = create_trial(place.folder / "run")
+    assert len(trial.steps()) >= 20
+    [first, *_] = diagnose(trial).findings
+    assert (first.kind, first.confidence) == ("stale_optimizer", "proof")
+
+
+def test_updates_that_stop_are_named_and_steps_go_on(place):
+    place.write(
+        "train.py",
+        BEGIN
+        + """
+for step in range(200):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    if step < 20:
+        optimizer.step()
+""",
+    )
+    done = place.run("--out", "run", sys.executable, "train.py")
+    assert done.code == 0
+    trial = create_trial(place.folder / "run")
+    assert len(trial.steps()) > 100
+    assert len(trial.tensor_names()) < 200
+    [record] = [one for one in trial.checks() if one.id == "no_step"]
+    assert record.says.startswith("No update for 32 backward passes since step 19")
+    assert diagnose(trial).findings[0].kind == "no_step"
+
+
+# -------------------------------------------------------------------------------------------------------- workers
+
+WORKER = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+import torch, torch.distributed as dist, torch.nn.functional as F
+from torch import nn
+from smdwidgets.pytorch import Hook
+
+rank, out = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{out}.store", rank=rank, world_size=2)
+torch.manual_seed(0)
+model = nn.parallel.DistributedDataParallel(nn.Linear(8, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+with Hook(out, plan=False, checks=True) as hook:
+    hook.register_module(model)
+    for step in range(8):
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.randn(16, 8)), torch.randint(0, 4, (16,))).backward()
+        optimizer.step()
+        if step == 3 and rank == 1 and sys.argv[3] == "broken":
+            model.module.weight.data.mul_(1.5)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("kind", "fired"), [("broken", ["replicas_differ"]), ("healthy", [])])
+def test_workers_whose_weights_differ_are_named_with_the_step(place, kind, fired):
+    place.write("worker.py", WORKER)
+    out = str(place.folder / "run")
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda rank: place.python("worker.py", rank, out, kind), range(2)))
+    assert [one.code for one in done] == [0, 0], done
+    records = create_trial(out).checks()
+    assert records.workers == ("worker_0", "worker_1")
+    assert [one.id for one in records if one.level != "note"] == fired
+    assert all((one.first, one.subject) == (4, ("Linear_weight",)) for one in records)

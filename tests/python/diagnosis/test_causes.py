@@ -1,0 +1,254 @@
+"""Evidence for and against causes decides which is named, and how surely."""
+
+import json
+
+import numpy as np
+import pytest
+
+import smdwidgets
+from python.diagnosis import curves
+from smdwidgets.cli import main
+from smdwidgets.diagnosis import diagnose, summary_of
+from smdwidgets.diagnosis.cause_table import CAUSES, READS
+from smdwidgets.diagnosis.causes import explained
+from smdwidgets.diagnosis.observations import OBSERVATIONS
+from smdwidgets.diagnosis.reference import is_baseline, read_summaries, write_summary
+from smdwidgets.finding import KINDS, Finding
+from smdwidgets.numpy import Hook
+
+STEPS = 200
+
+
+def finding(kind, confidence="high", first=0, level="problem"):
+    return Finding(kind, level, confidence, "x", first, None, title=kind)
+
+
+def saved(directory, make, loss, count=STEPS, learning_rate=None):
+    """Save a run of tensors that `make` returns by step, and a loss."""
+    with Hook(directory) as hook:
+        for step in range(count):
+            for name, (value, collection) in make(step).items():
+                hook.save_tensor(name, np.asarray(value, np.float32), collection)
+            hook.save_scalar("loss", float(loss[step]))
+            if learning_rate is not None:
+                hook.save_scalar("learning_rate", float(learning_rate[step]))
+            hook.step()
+    return smdwidgets.create_trial(directory)
+
+
+def test_the_table_names_observations_and_kinds_only():
+    names = OBSERVATIONS | KINDS.keys()
+    for kind, cause in CAUSES.items():
+        assert kind in KINDS
+        assert names >= {*cause.needs, *cause.excluded_by, *cause.supports, *cause.against, *cause.sure_with}
+        assert KINDS.keys() >= {*cause.rivals}
+        assert kind not in cause.rivals
+    assert KINDS.keys() >= READS.keys()
+
+
+def test_a_proof_outranks_statistics_and_has_no_rivals():
+    joined = explained(
+        [finding("rate_too_high"), finding("frozen", "proof"), finding("not_learning", "medium")], 0, 100
+    )
+    assert [one.kind for one in joined.causes] == ["rate_too_high", "frozen"]
+    [frozen] = [one for one in joined.causes if one.kind == "frozen"]
+    assert (frozen.confidence, frozen.rivals) == ("proof", ())
+
+
+def test_a_cause_names_rivals_with_the_test_that_distinguishes_them():
+    joined = explained([finding("rate_too_high"), finding("diverged")], 0, 100)
+    [one] = joined.causes
+    assert one.rivals
+    assert all(KINDS[kind].test in one.try_ for kind in one.rivals)
+
+
+def test_a_cause_without_a_symptom_is_a_note():
+    [one] = explained([finding("rate_too_high")], 0, 100).causes
+    assert not one.counts
+
+
+def level_loss(seed=0):
+    return np.log(10) * (1 + 2e-3 * np.random.default_rng(seed).normal(size=STEPS))
+
+
+def moving(rng, spread=0.002, large=()):
+    """Return a function that makes tensors of a network that is trained."""
+    weight = rng.normal(size=(16, 16)).astype(np.float32)
+
+    def make(step):
+        nonlocal weight
+        weight = weight + (0.3 if step in large else spread) * rng.normal(size=weight.shape).astype(np.float32)
+        gradient = rng.normal(size=weight.shape)
+        return {
+            "x": (rng.normal(size=(32, 16)), "inputs"),
+            "fc.weight": (weight, "weights"),
+            "gradient/fc.weight": (gradient, "gradients"),
+            "net_output": (rng.normal(size=(32, 10)), "outputs"),
+        }
+
+    return make
+
+
+def test_a_loss_at_guessing_while_weights_move_is_a_matter_of_labels(tmp_path):
+    result = diagnose(saved(tmp_path, moving(np.random.default_rng(0)), level_loss()))
+    [one] = result.findings
+    assert (one.kind, one.confidence) == ("labels_unrelated", "high") or one.confidence == "medium"
+    assert "32 fixed samples" in KINDS[one.kind].test
+    assert [below.kind for below in result.explained] == ["not_learning"]
+
+
+def test_one_large_step_beside_a_level_loss_does_not_make_the_rate_the_cause(tmp_path):
+    result = diagnose(saved(tmp_path, moving(np.random.default_rng(0), large=(0,)), level_loss()))
+    assert result.findings[0].kind == "labels_unrelated"
+    assert all(one.confidence != "high" for one in result if one.kind == "rate_too_high")
+
+
+def test_full_batch_training_has_no_finding(tmp_path):
+    rng = np.random.default_rng(0)
+    batch, make = rng.normal(size=(32, 16)), moving(rng)
+    result = diagnose(saved(tmp_path, lambda step: {**make(step), "x": (batch, "inputs")}, curves.falling(STEPS)))
+    assert not result.findings
+    assert "same_batch" in {one.kind for one in result.notes}
+
+
+def test_a_batch_that_stays_the_same_from_some_step_on_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    batch, make = rng.normal(size=(32, 16)), moving(rng)
+    trial = saved(
+        tmp_path, lambda step: make(step) | ({"x": (batch, "inputs")} if step >= 80 else {}), curves.falling(STEPS)
+    )
+    [one] = diagnose(trial).findings
+    assert (one.kind, one.first) == ("same_batch", 80)
+
+
+@pytest.mark.parametrize(("value", "word"), [(1.0, "softmax"), (0.0, "ReLU")])
+def test_an_output_that_is_one_number_is_named(tmp_path, value, word):
+    make = moving(np.random.default_rng(0))
+    trial = saved(
+        tmp_path, lambda step: {**make(step), "net_output": (np.full((32, 1), value), "outputs")}, np.full(STEPS, 0.7)
+    )
+    one = diagnose(trial).findings[0]
+    assert one.kind == "output_constant"
+    assert word in one.text
+
+
+def test_units_that_stay_equal_are_a_proof(tmp_path):
+    make = moving(np.random.default_rng(0))
+    trial = saved(
+        tmp_path, lambda step: {**make(step), "fc.weight": (np.full((8, 8), 0.1 + step / 1e3), "weights")}, level_loss()
+    )
+    one = diagnose(trial).findings[0]
+    assert (one.kind, one.confidence) == ("symmetric_units", "proof")
+
+
+def test_weights_that_are_equal_at_first_only_are_healthy(tmp_path):
+    rng = np.random.default_rng(0)
+    make = moving(rng)
+    trial = saved(
+        tmp_path,
+        lambda step: {
+            **make(step),
+            "head.weight": (np.zeros((8, 8)) + step * 1e-3 * rng.normal(size=(8, 8)), "weights"),
+        },
+        curves.falling(STEPS),
+    )
+    assert not diagnose(trial).findings
+
+
+def test_a_rate_that_was_high_for_six_steps_has_an_end(tmp_path):
+    rate = np.where((np.arange(STEPS) >= 120) & (np.arange(STEPS) < 126), 3.0, 0.09)
+    loss = np.where(np.arange(STEPS) < 120, curves.falling(STEPS), 5.0)
+    result = diagnose({"learning_rate": (np.arange(STEPS), rate), "loss": (np.arange(STEPS), loss)})
+    [one] = [one for one in result if one.kind == "rate_rise"]
+    assert (one.first, one.last) == (120, 125)
+    assert "is back at step 126" in one.text
+
+
+def test_an_empty_batch_among_others_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    make = moving(rng)
+    spike = curves.falling(STEPS) + 3 * (np.arange(STEPS) >= 100)
+    trial = saved(
+        tmp_path,
+        lambda step: make(step) | {"x": (np.zeros((32, 16)) if step == 100 else rng.normal(size=(32, 16)), "inputs")},
+        spike,
+    )
+    one = diagnose(trial).findings[0]
+    assert (one.kind, one.first, one.last) == ("bad_batch", 100, 100)
+    assert "are all equal" in one.title
+
+
+def test_what_was_not_recorded_is_said_in_the_terms_of_the_user(tmp_path):
+    scalars = diagnose({"loss": (np.arange(100), curves.falling(100))})
+    assert "Only scalars were recorded" in " ".join(repr(scalars).split())
+    assert scalars.to_json()["not_recorded"]
+    assert "overfitting not judged" in repr(scalars)
+    trial = saved(tmp_path, moving(np.random.default_rng(0)), curves.falling(STEPS))
+    assert "dead units" in diagnose(trial).text(notes=True)
+
+
+def test_nothing_wrong_needs_a_series_that_shows_learning(tmp_path):
+    with Hook(tmp_path) as hook:
+        for step in range(50):
+            hook.save_tensor("fc.weight", np.random.default_rng(step).normal(size=(8, 8)), "weights")
+            hook.step()
+    assert "learning not judged" in diagnose(smdwidgets.create_trial(tmp_path)).summary
+
+
+# ----------------------------------------------------------------------------------------------------------- reference
+
+
+def noisy(seed, end=0.3, noise=0.05):
+    at = np.arange(300)
+    return {"loss": (at, curves.falling(300, noise, end=end, seed=seed))}
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_healthy_runs_of_other_seeds_do_not_differ(others):
+    good = [noisy(10 + seed) for seed in range(others)]
+    assert sum(bool(diagnose(noisy(seed), against=good).findings) for seed in range(8)) == 0
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_a_loss_at_another_level_differs_from_good_runs(others):
+    good = [noisy(10 + seed) for seed in range(others)]
+    [one] = diagnose(noisy(1, end=0.9), against=good).findings
+    assert (one.kind, one.subject, one.source) == ("differs_from_reference", "loss", "reference")
+    assert "instead of" in one.text
+    assert 0 < one.first < 150
+
+
+def test_settings_that_differ_are_named(tmp_path):
+    for name, rate, scale in (("good", 0.1, 1), ("other", 0.5, 40)):
+        log = [{"step": step, "loss": 1 + scale / (1 + step)} for step in range(1, 60)]
+        (tmp_path / name).mkdir()
+        content = {"log_history": log, "global_step": 59, "eval_steps": int(10 * rate)}
+        (tmp_path / name / "trainer_state.json").write_text(json.dumps(content), encoding="utf-8")
+    result = diagnose(tmp_path / "other" / "trainer_state.json", against=tmp_path / "good" / "trainer_state.json")
+    [one] = result.findings
+    assert one.kind == "differs_from_reference"
+    assert "`eval_steps` 1 → 5" in one.text
+
+
+def test_a_summary_survives_a_file(tmp_path):
+    path = tmp_path / "good.json"
+    write_summary(path, "a", summary_of(noisy(0), "a"))
+    write_summary(path, "b", summary_of(noisy(1), "b"))
+    assert is_baseline(path)
+    assert [one.name for one in read_summaries(path)] == ["a", "b"]
+    assert not diagnose(noisy(2), against=path).findings
+    assert diagnose(noisy(2, end=1.0), against=path).findings
+    assert path.stat().st_size < 10_000
+
+
+def test_the_command_compares_with_good_runs(tmp_path, capsys):
+    for name, seed, end in (("good", 0, 0.3), ("same", 1, 0.3), ("other", 2, 1.2)):
+        with Hook(tmp_path / name) as hook:
+            for value in curves.falling(300, 0.05, end=end, seed=seed):
+                hook.save_scalar("loss", float(value))
+                hook.step()
+    against = ["--against", str(tmp_path / "good")]
+    assert main(["diagnose", str(tmp_path / "same"), *against]) == 0
+    assert main(["diagnose", str(tmp_path / "other"), *against]) == 1
+    assert "differs from the reference" in capsys.readouterr().out
+    assert main(["diagnose", str(tmp_path / "other"), "--follow", *against]) == 2
