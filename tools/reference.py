@@ -39,6 +39,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         "analysis.utils",
         "exceptions",
         "incident",
+        "replay",
         "run_end",
     ),
     "Widgets and plots": ("widgets", "plots", "pictures", "demo"),
