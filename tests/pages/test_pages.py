@@ -16,6 +16,8 @@ NOT_RUN: dict[str, list[str]] = {
     "docs/run.md": ["it writes into the Python environment"],
     "docs/scale.md": ["it needs a cluster"] * 3,
 }
+#: Other tests that run the blocks of a page.
+RUN_BY = {"docs/checks.md": "tests/frameworks/test_torch_checks.py"}
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +42,15 @@ def test_blocks_of_a_page_run(page, tmp_path, prepared, monkeypatch):
 
 
 def test_skipped_blocks_are_listed_here():
-    found = {
+    skipped = {
         name_of(page): [block.not_run for block in blocks(Document.parse(str(page))) if block.not_run] for page in PAGES
     }
-    assert {page: reasons for page, reasons in found.items() if reasons} == NOT_RUN
+    for page, test in RUN_BY.items():
+        reason = f"{test} runs it"
+        assert reason in skipped[page]
+        assert Path(page).name in (ROOT / test).read_text(encoding="utf-8")
+        skipped[page] = [other for other in skipped[page] if other != reason]
+    assert {page: reasons for page, reasons in skipped.items() if reasons} == NOT_RUN
 
 
 @pytest.mark.parametrize("page", AS_PRINTED)
