@@ -5,9 +5,13 @@ Python's audit events are the evidence.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -114,31 +118,62 @@ def test_opening_a_hostile_run_executes_nothing_and_opens_no_other_files(
     assert json.loads(out.read_text()) == []
 
 
+#: Functions that execute or unpickle their argument, by the name that a call has in the source.
+EXECUTING = frozenset(
+    {
+        *(
+            "eval",
+            "exec",
+            "builtins.eval",
+            "builtins.exec",
+            "os.system",
+            "os.popen",
+            "ast.literal_eval",
+            "literal_eval",
+        ),
+        *("pickle.load", "pickle.loads", "cloudpickle.load", "cloudpickle.loads", "shelve.open", "yaml.load"),
+        *("marshal.load", "marshal.loads", "joblib.load", "torch.load"),
+    }
+)
+#: Options that make a call execute its argument.
+OPTIONS = frozenset({"shell", "allow_pickle"})
+
+
+def executed(program: str) -> Iterator[tuple[int, str]]:
+    """Return line and name of calls that execute or unpickle something.
+
+    Programs in strings are read, too.
+    """
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            # A module of PyTorch has a method `eval()`; that of a table of pandas evaluates its argument.
+            if name in EXECUTING or (name.endswith(".eval") and node.args):
+                yield node.lineno, name
+            yield from (
+                (node.lineno, f"{name}({option.arg}=...)")
+                for option in node.keywords
+                if option.arg in OPTIONS and ast.unparse(option.value) == "True"
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "(" in node.value:
+            with contextlib.suppress(SyntaxError, ValueError):
+                yield from ((node.lineno, name) for _, name in executed(textwrap.dedent(node.value)))
+
+
 def test_package_does_not_execute_data(repository: Path) -> None:
-    """Only the processes of a sweep unpickle; `eval` and the like do not occur.
+    """Only the processes of a sweep unpickle; `eval` and the like are not called.
 
     `exec_module` occurs once, where the user has allowed it.
     """
-    words = (
-        "pickle.load",
-        "marshal.",
-        "eval(",
-        "exec(",
-        "shelve",
-        "yaml.load",
-        "os.system(",
-        "shell=True",
-        "allow_pickle=True",
-        "literal_eval",
-    )
-    found = []
-    for path in sorted((repository / "python" / "smdwidgets").rglob("*.py")):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            code = line.partition("#")[0]
-            found += [f"{path.name}:{number}: {line.strip()}" for word in words if word in code]
+    package = repository / "python" / "smdwidgets"
+    calls = {
+        (path.relative_to(package).as_posix(), name)
+        for path in package.rglob("*.py")
+        for _, name in executed(path.read_text(encoding="utf-8"))
+    }
     # They read what another process of the same user made for them, never the content of a run.
-    between_processes = ("calls.py", "processes.py", "shipping.py")
-    assert [one for one in found if not ("pickle.load" in one and one.startswith(between_processes))] == []
+    between_processes = {"executors/calls.py", "executors/processes.py", "trials/shipping.py"}
+    assert calls == {(path, "pickle.loads") for path in between_processes}
     executing = [
         path.relative_to(repository / "python" / "smdwidgets").as_posix()
         for path in (repository / "python" / "smdwidgets").rglob("*.py")
@@ -147,6 +182,22 @@ def test_package_does_not_execute_data(repository: Path) -> None:
     # Among the others, one defines smdebug's names as modules of this package, and one calls the loaders of frameworks
     # that a script imports.
     assert sorted(executing) == ["compat.py", "launch/bootstrap/_smdwidgets_finder.py", "rules/config.py"]
+
+
+@pytest.mark.parametrize(
+    ("program", "calls"),
+    [
+        ("eval(text)", ["eval"]),
+        ("frame.eval(text)", ["frame.eval"]),
+        ("model.eval()  # eval(text)", []),
+        ("advice = '`model.eval()` before an evaluation'", []),
+        ("run(words, shell=True)", ["run(shell=...)"]),
+        ("np.load(file, allow_pickle=False)", []),
+        ("START = '''\nimport pickle\npickle.loads(content)\n'''", ["pickle.loads"]),
+    ],
+)
+def test_calls_that_execute_something_are_seen(program: str, calls: list[str]) -> None:
+    assert [name for _, name in executed(program)] == calls
 
 
 def test_rule_file_is_executed_only_if_allowed(tmp_path: Path) -> None:
