@@ -77,11 +77,19 @@ def die(*, cancel: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+#: Memory that a worker may use. One that has just started needs less than a third.
+MEMORY_LIMIT = 300 << 20
+
+
 def fill_memory(*, cancel: Any) -> None:
-    """Take memory until the process is ended."""
+    """Take as much memory as the process may use, and hold it.
+
+    It takes no more: on a busy machine, its nanny may look at it many seconds later.
+    """
     kept = []
     while not cancel.is_set():
-        kept.append(b"1" * (8 << 20))
+        if len(kept) * (8 << 20) < MEMORY_LIMIT:
+            kept.append(b"1" * (8 << 20))
         time.sleep(0.01)
 
 

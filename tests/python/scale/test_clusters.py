@@ -139,7 +139,9 @@ def test_scheduler_that_ended_is_an_error(trial, tmp_path):
 def test_part_that_ends_its_workers_is_named(function):
     with (
         dask.config.set(clusters.KEEP_NANNIES | {"distributed.scheduler.allowed-failures": 1}),
-        LocalCluster(n_workers=1, threads_per_worker=1, memory_limit="300MB", dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit=clusters.MEMORY_LIMIT, dashboard_address=":0"
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         with pytest.raises(
