@@ -128,7 +128,8 @@ class CheckLog:
         self._append(state.record.to_line())
         if level != "note":
             where = f"{shown(self._where, 200)}: " if self._where else ""
-            logger.warning("%s%s at step %d: %s. Try: %s (%s)", where, level, first, says, advice, row.url)
+            more = f"smdwidgets explain {id}"
+            logger.warning("%s%s at step %d: %s. Try: %s (%s)", where, level, first, says, advice, more)
 
     def unseen(self, id: str) -> None:
         """A check does not see its fault at this step: it counts again from 0."""
