@@ -278,7 +278,9 @@ class RunWidget(anywidget.AnyWidget, RunView):
         if handler is not None:
             handler.close()
             self.rule_controller.stop()
-            self._still.close()
+            # Garbage collection also closes a widget whose constructor has failed.
+            if (still := getattr(self, "_still", None)) is not None:
+                still.close()
         layout = self.layout if self._own_layout and self.comm is not None else None
         super().close()
         if layout is not None:  # the layout is a separate model, which ipywidgets keeps until it is closed

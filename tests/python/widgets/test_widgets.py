@@ -28,7 +28,7 @@ from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.rules import Rule, describe, rule_classes
 from smdwidgets.rules.declared import parameters_of
-from smdwidgets.widgets import request_handler
+from smdwidgets.widgets import bundle, request_handler
 from smdwidgets.widgets.streaming import FrameStream
 from smdwidgets.widgets.thread_switch_interval import SHORT, ShortSwitchInterval
 
@@ -623,6 +623,16 @@ def test_closed_widget_is_freed_and_stops_replying(run: Path) -> None:
     assert gone() is None
     # The threads that read for all widgets of a process may have started.
     assert threading.active_count() < before + 10
+
+
+def test_widget_whose_constructor_failed_is_freed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the front end is missing")
+
+    monkeypatch.setattr(bundle.carried, "take", fail)
+    with pytest.raises(OSError, match="the front end is missing"):
+        smdwidgets.explore(run)
+    gc.collect()  # an error in a finalizer fails the test
 
 
 def test_two_runs(run: Path, tmp_path: Path) -> None:
