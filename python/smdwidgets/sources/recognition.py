@@ -11,7 +11,10 @@ from smdwidgets.sources.tree import HEAD
 
 #: Endings of tables of text.
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
-_READ = "CSV, TSV and JSON lines with a column of steps, trainer_state.json, MLflow, safetensors, PyTorch checkpoints"
+_READ = (
+    "CSV, TSV and JSON lines with a column of steps, trainer_state.json, MLflow, safetensors, PyTorch checkpoints, "
+    "text logs of trainings"
+)
 _SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 #: Marks at the beginning of a text in another encoding.
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}

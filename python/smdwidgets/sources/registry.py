@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from importlib.metadata import entry_points
 from threading import Lock
+from typing import Final
 
 from smdwidgets._text import shown, visible
 from smdwidgets.exceptions import RunIOError
@@ -14,6 +15,9 @@ from smdwidgets.sources.tree import Tree
 
 #: Entry point group in which an installed package declares a format: an instance of it, or a class without arguments.
 ENTRY_POINTS = "smdwidgets.sources"
+
+#: Part of the names of TensorBoard's event files.
+_EVENT_FILE: Final = "tfevents"
 
 _logger = logging.getLogger("smdwidgets")
 _lock = Lock()
@@ -59,10 +63,11 @@ def _built_in() -> Iterable[Format]:
     from smdwidgets.sources.mlflow import MlflowDatabase, MlflowFiles
     from smdwidgets.sources.safetensors import Safetensors
     from smdwidgets.sources.tables import Tables
+    from smdwidgets.sources.text_logs import TextLogs
     from smdwidgets.sources.torch_checkpoints import TorchCheckpoints
     from smdwidgets.sources.trainer_state import TrainerStates
 
-    return [Tables(), TrainerStates(), MlflowFiles(), MlflowDatabase(), Safetensors(), TorchCheckpoints()]
+    return [Tables(), TrainerStates(), MlflowFiles(), MlflowDatabase(), Safetensors(), TorchCheckpoints(), TextLogs()]
 
 
 def files_in(tree: Tree) -> dict[str, dict[str, Sequence[str]]]:
@@ -87,7 +92,27 @@ def files_in(tree: Tree) -> dict[str, dict[str, Sequence[str]]]:
         for run, files in runs.items():
             if files:
                 found.setdefault(run, {})[one.name] = list(files)
-    return found
+    return _without_last_resorts(tree, found)
+
+
+def _without_last_resorts(
+    tree: Tree, found: dict[str, dict[str, Sequence[str]]]
+) -> dict[str, dict[str, Sequence[str]]]:
+    """Leave out text where another format or TensorBoard has the same run.
+
+    What a training printed repeats, with fewer digits, what its loggers wrote.
+    """
+    resorts = {name for name, one in _formats.items() if getattr(one, "is_last_resort", False)}
+    better = [run for run, by_format in found.items() if by_format.keys() - resorts]
+    better += [key.rpartition("/")[0] for key in tree.keys if _EVENT_FILE in key]
+    kept = {}
+    for run, by_format in found.items():
+        base = f"{run}/" if run else ""
+        if any(other == run or other.startswith(base) for other in better):
+            by_format = {name: files for name, files in by_format.items() if name not in resorts}
+        if by_format:
+            kept[run] = by_format
+    return kept
 
 
 def open_source(format: str, tree: Tree, run: str, files: Sequence[str]) -> Source:

@@ -1,0 +1,522 @@
+"""Lines of numbers in the text that trainers print: one row of a table for each kind of line.
+
+A row finds the head of a line, which has the step, and says how the numbers after it are written. The head may also
+begin a block, whose lines belong to it. To add a trainer, add its rows to `TRAINERS`, with a line that it printed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from smdwidgets.naming.scalars import Kind, describe
+
+#: Longest line that is read; a longer one is no line of numbers.
+LONGEST_LINE: Final = 20_000
+
+_NUMBER: Final = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|NaN|NAN|inf|Inf|INF|Infinity)(?![A-Za-z]))"
+#: A part of a name. Words of a name are separated by one space.
+_WORD: Final = r"(?<![\w/.])[A-Za-z_@][\w@./()%+\-]{0,80}(?:'s(?=[ ]))?"
+#: A number ends before what is no unit, and is no part of a time such as 1:30:00.
+_END: Final = r"(?P<unit>%|[A-Za-z]{0,4}(?:/[A-Za-z]+)?)(?:/(?P<of>\d+))?(?![\w:./\-])"
+_NAMED: Final = re.compile(
+    rf"""["']?(?P<name>{_WORD}(?:[ ][\w@./()%+\-]{{1,80}}){{0,6}}?)["']?\s*[:=]\s*["'\[(]*"""
+    rf"""(?P<value>{_NUMBER}){_END}(?:["'\]),]*\s*\(\s*(?P<mean>{_NUMBER})\s*\))?"""
+)
+_SPACED: Final = re.compile(
+    rf"(?P<name>{_WORD}(?:[ ][A-Za-z_][\w@./\-]{{0,80}}){{0,3}}?)\s+"
+    rf"(?P<value>{_NUMBER}){_END}(?:\s*\(\s*(?P<mean>{_NUMBER})\s*\))?"
+)
+_MULTIPLES: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+#: Words of a name that tell the step: "loss after epoch 3: 0.5".
+_STEP_IN_NAME: Final = re.compile(
+    r"(?i)[ ]*(?:\b(?:after|at|of|for|in)[ ])?\b(?P<word>epoch|step|iter(?:ation)?)[ ]+(?P<step>\d+)\b"
+)
+#: Numbers of steps in a line of no known trainer, the best first.
+_STEPS: Final = tuple(
+    re.compile(rf"(?i)(?<![\w/]){words}(?![a-z])[ \t:=#(\[\x22\x27]{{1,8}}(?P<step>\d+)(?![\d.])")
+    for words in ("(?:global[_ ]?step|num_updates)", "(?:step|iter(?:ation)?|update)s?", "epoch")
+)
+#: Kinds of which one makes lines of unknown origin those of a training.
+_TELLING: Final = frozenset({Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE, Kind.GRADIENT_NORM})
+_POSITIONS: Final = frozenset({"epoch", "step", "iter", "iteration", "batch", "global_step", "global step", "eta"})
+
+
+class Pairs(Enum):
+    """How names and numbers are written."""
+
+    #: ``name: number`` or ``name=number``.
+    NAMED = _NAMED
+    #: ``name number``.
+    SPACED = _SPACED
+
+
+class Block(Enum):
+    """What follows a line."""
+
+    NONE = "none"
+    #: Lines whose numbers belong to its step.
+    LINES = "lines"
+    #: The rows of a box that is drawn with bars and dashes.
+    BOX = "box"
+    #: Lines whose numbers are not read.
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A kind of line.
+
+    Attributes:
+        head: finds the line; numbers are read after its end. Groups: ``step``, ``epoch``, ``batch`` and ``of`` (of an
+            epoch), ``role`` (a key of `ROLES`).
+        pairs: how the numbers are written; None if the line has none.
+        prefix: what names begin with.
+        step_name: the number that is the step.
+        block: what the lines after it are.
+        body: finds a line of a block; numbers are read after its end.
+        multiples: whether 1.2K is 1,200.
+        mean: whether the number in parentheses counts: the mean so far.
+        counts: whether the line is the next step, because the trainer prints none.
+    """
+
+    head: re.Pattern[str]
+    pairs: Pairs | None = Pairs.NAMED
+    prefix: str = ""
+    step_name: str = ""
+    block: Block = Block.NONE
+    body: re.Pattern[str] | None = None
+    multiples: bool = False
+    mean: bool = False
+    counts: bool = False
+
+
+class Trainer(NamedTuple):
+    """The lines of one trainer, and an example of the most frequent one."""
+
+    name: str
+    example: str
+    lines: tuple[LogLine, ...]
+
+
+ROLES: Final[Mapping[str, str]] = {"train": "", "val": "val/", "valid": "val/", "validate": "val/", "test": "test/"}
+"""Prefixes of names by the word for the data."""
+
+
+def _line(head: str, pairs: Pairs | None = Pairs.NAMED, **options: object) -> LogLine:
+    return LogLine(re.compile(head), pairs, **options)  # type: ignore[arg-type]
+
+
+TRAINERS: Final = (
+    Trainer(
+        "Megatron-LM",
+        " [2024-05-01 12:00:00] iteration       10/  500000 | consumed samples:         2560 | elapsed time per iteration (ms): "
+        "1234.5 | learning rate: 1.500000E-06 | global batch size:   256 | lm loss: 1.086742E+01 | loss scale: 1.0 | "
+        "grad norm: 12.345 | number of skipped iterations:   0 | number of nan iterations:   0 |",
+        (
+            _line(r"\biteration\s+(?P<step>\d+)/\s*\d+\s*\|"),
+            _line(r"\bvalidation loss at (?:iteration (?P<step>\d+)|the end of training)[^|]*\|", prefix="val/"),
+        ),
+    ),
+    Trainer(
+        "nanotron",
+        "05/01/2024 12:00:00 [INFO|DP=0|PP=0|TP=0|node-1]: iteration: 10 / 100 | consumed_tokens: 1.31M | "
+        "elapsed_time_per_iteration_ms: 1.2K | tokens_per_sec: 8.91K | global_batch_size: 1.02K | lm_loss: 10.5 | lr: 0.0003 | "
+        "model_tflops_per_gpu: 12.3 | grad_norm: 1.25",
+        (_line(r"\biteration: (?P<step>\d+) / \d+ \|", multiples=True),),
+    ),
+    Trainer(
+        "torchtitan",
+        "[rank0]:[titan] 2024-05-01 12:00:00,123 - root - INFO - step: 10  loss:  8.1234  grad_norm:  1.2345  memory: "
+        "20.10GiB(25.00%)  tps: 1,234  tflops: 12.34  mfu: 4.50%",
+        (
+            _line(r"\bvalidate\s+step:\s*(?P<step>\d+)\s+", prefix="val/"),
+            _line(r"\bstep:\s*(?P<step>\d+)\s+(?=loss:)"),
+        ),
+    ),
+    Trainer(
+        "fairseq",
+        "2021-01-01 00:00:00 | INFO | train_inner | epoch 001:    100 / 1234 loss=12.345, nll_loss=12.01, ppl=4123.5, wps=1234.5, "
+        "ups=1.2, wpb=3584, bsz=128, num_updates=100, lr=1.25e-05, gnorm=2.345, train_wall=80, wall=90",
+        (
+            _line(r"\| epoch (?P<epoch>\d+):\s+(?P<batch>\d+) / (?P<of>\d+)\s+(?=\w+=)", step_name="num_updates"),
+            _line(
+                r"\| epoch (?P<epoch>\d+) \| valid on '[^']*' subset \|",
+                Pairs.SPACED,
+                prefix="val/",
+                step_name="num_updates",
+            ),
+            _line(r"\| epoch (?P<epoch>\d+) \| (?=loss )", Pairs.SPACED, prefix="train/", step_name="num_updates"),
+            _line(r"\| INFO \| (?:train_inner|train|valid\w*) \| (?=\{)", step_name="num_updates"),
+        ),
+    ),
+    Trainer(
+        "DeepSpeed",
+        "[2024-05-01 12:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[0.0001], mom=[(0.9, 0.999)]",
+        (
+            _line(r"\[Rank 0\] step=(?P<step>\d+), "),
+            _line(r"\bsteps: (?P<step>\d+) (?=loss:)"),
+        ),
+    ),
+    Trainer(
+        "Coqui TTS",
+        "   --> TIME: 2024-05-01 12:00:00 -- STEP: 24/89 -- GLOBAL_STEP: 125\n     | > loss: 1.23456  (1.34567)\n"
+        "     | > grad_norm: 0.51234  (0.62345)\n     | > current_lr: 0.00025",
+        (
+            _line(
+                r"--> TIME: .{1,40}-- STEP: \d+/\d+ -- GLOBAL_STEP: (?P<step>\d+)",
+                None,
+                block=Block.LINES,
+                body=re.compile(r"^\s*\|?\s*\| > "),
+            ),
+            _line(r"--> EVAL PERFORMANCE", None, prefix="val/", block=Block.LINES, body=re.compile(r"^\s*\|?\s*\| > ")),
+            _line(r"--> (?:STEP: \d+|EPOCH)", None, block=Block.IGNORED),
+        ),
+    ),
+    Trainer(
+        "Composer",
+        "[epoch=1][batch=10/1000]:\n\t Train time/batch: 9\n\t Train loss/train/total: 2.3456",
+        (_line(r"\[batch=(?P<step>\d+)/\d+\]:\s*$", None, block=Block.LINES, body=re.compile(r"^\s+(?:Train|Eval) ")),),
+    ),
+    Trainer(
+        "Keras",
+        "Epoch 1/10\n1875/1875 ━━━━━━━━━━━━━━━━━━━━ 5s 3ms/step - accuracy: 0.8012 - loss: 0.5678 - val_accuracy: 0.9012 - val_loss: 0.3456",
+        (
+            _line(r"^\s*Epoch (?P<epoch>\d+)/\d+\s*$", None),
+            _line(r"^\s*(?P<batch>\d+)/(?P=batch) .{0,200}?- (?=[A-Za-z]\w*: )"),
+            # The bar of an epoch that is not complete, or without a number of batches.
+            _line(r"^\s*\d+/(?:\d+|Unknown) .{0,200}?- (?=[A-Za-z]\w*: )", None),
+        ),
+    ),
+    Trainer(
+        "Transformers",
+        "{'loss': 1.2345, 'grad_norm': 2.3456, 'learning_rate': 4.5e-05, 'epoch': 0.25}",
+        (
+            _line(r"\{(?='loss': )", counts=True),
+            _line(r"\{(?='(?:eval|train|test)_\w+': )"),
+        ),
+    ),
+    Trainer(
+        "nanoGPT",
+        "iter 100: loss 2.1234, time 123.45ms, mfu 12.34%",
+        (
+            _line(r"^iter (?P<step>\d+): (?=loss )", Pairs.SPACED),
+            _line(r"^step (?P<step>\d+): (?=train loss )", Pairs.SPACED),
+        ),
+    ),
+    Trainer(
+        "llm.c",
+        "step   10/19560 | loss 7.123456 (+1.23z)| norm 1.2345 (-0.12z)| lr 3.00e-04 | 100.12 ms | 45.1% bf16 MFU | 524288 tok/s",
+        (
+            _line(r"^step\s+(?P<step>\d+)/\d+ \| (?=(?:train )?loss )", Pairs.SPACED),
+            _line(r"^(?=val loss )", Pairs.SPACED),
+        ),
+    ),
+    Trainer(
+        "modded-nanogpt",
+        "step:10/1480 train_loss:7.1234 train_time:1234ms step_avg:123.40ms",
+        (_line(r"^step:(?P<step>\d+)/\d+ (?=(?:train|val)_loss:)"),),
+    ),
+    Trainer(
+        "MaxText",
+        "completed step: 10, seconds: 1.234, TFLOP/s/device: 123.456, Tokens/s/device: 2345.678, total_weights: 8192, loss: 10.871",
+        (
+            _line(r"\bcompleted step: (?P<step>\d+), "),
+            _line(r"\beval metrics after step: (?P<step>\d+), ", prefix="val/"),
+        ),
+    ),
+    Trainer(
+        "torchtune",
+        "Step 10 | loss:1.2345 lr:2e-05 tokens_per_second_per_gpu:1234.5 peak_memory_active:12.3",
+        (_line(r"^Step (?P<step>\d+) \| (?=\w+:)"),),
+    ),
+    Trainer(
+        "PyTorch example mnist",
+        "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.345678",
+        (
+            _line(r"^Train Epoch: (?P<epoch>\d+) \[(?P<batch>\d+)/(?P<of>\d+) \([^)]*\)\]\s*"),
+            _line(r"^Test set: ", prefix="test/"),
+        ),
+    ),
+    Trainer(
+        "timm",
+        "Train: 0 [  50/1251 (  4%)]  Loss: 6.951 (6.96)  Time: 0.512s, 1234.56/s  LR: 1.000e-05  Data: 0.012 (0.123)",
+        (
+            _line(r"\bTrain: (?P<epoch>\d+) \[\s*(?P<batch>\d+)/(?P<of>\d+) [^\]]*\]\s*"),
+            _line(r"\bTest(?: \(EMA\))?: \[\s*(?P<last>\d+)/(?P=last)\]\s*", prefix="val/", mean=True),
+            _line(r"\bTest(?: \(EMA\))?: \[\s*\d+/\d+\]", None),
+        ),
+    ),
+    Trainer(
+        "PyTorch example imagenet",
+        "Epoch: [0][  10/5005]\tTime  0.512 ( 0.612)\tData  0.012 ( 0.123)\tLoss 6.9512e+00 (7.0123e+00)\tAcc@1   0.39 (  0.21)",
+        (
+            _line(r"^Epoch: \[(?P<epoch>\d+)\]\s*\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*", Pairs.SPACED),
+            _line(r"^ \* +(?=Acc@1 )", Pairs.SPACED, prefix="val/"),
+            _line(r"^Test: \[\s*\d+/\d+\]", None),
+        ),
+    ),
+    Trainer(
+        "Detectron2",
+        "[05/01 12:00:00 d2.utils.events]:  eta: 1:00:00  iter: 19  total_loss: 5.123  loss_cls: 4.567  loss_box_reg: 0.123  "
+        "time: 0.2345  data_time: 0.0123  lr: 0.00039962  max_mem: 2345M",
+        (_line(r"d2\.utils\.events\]:.{0,80}?\biter: (?P<step>\d+)\s+"),),
+    ),
+    Trainer(
+        "OpenMMLab",
+        "2024/05/01 12:00:00 - mmengine - INFO - Epoch(train)  [1][  50/7330]  base_lr: 1.0e-02 lr: 9.8e-04  eta: 1 day, 2:03:04  "
+        "time: 0.5123  data_time: 0.0123  memory: 5012  loss: 1.5123  loss_cls: 0.5123",
+        (
+            _line(r"\bEpoch\((?P<role>train|val|test)\)\s+\[(?P<epoch>\d+)\]\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*"),
+            _line(r"\bIter\((?P<role>train)\)\s+\[\s*(?P<step>\d+)/\d+\]\s*"),
+            _line(r"\bEpoch \[(?P<epoch>\d+)\]\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*"),
+        ),
+    ),
+    Trainer(
+        "Lightning",
+        "Epoch 0:  10%|█         | 10/100 [00:05<00:45,  2.01it/s, v_num=0, train_loss=2.345]",
+        (
+            _line(
+                r"Epoch (?P<epoch>\d+):\s+\d+%\|[^|]{0,200}\| (?P<batch>\d+)/(?P<of>\d+) \[[^\]]{0,60}?it/s, ",
+                step_name="global_step",
+            ),
+        ),
+    ),
+    Trainer(
+        "Stable-Baselines3",
+        "------------------------------------\n| rollout/            |            |\n|    ep_rew_mean      | 20.5       |\n"
+        "| time/               |            |\n|    total_timesteps  | 2048       |\n------------------------------------",
+        (_line(r"^-{10,}\s*$", None, step_name="total_timesteps", block=Block.BOX),),
+    ),
+    Trainer(
+        "XGBoost",
+        "[10]\ttrain-rmse:0.51234\teval-rmse:0.61234",
+        (_line(r"^\[(?P<step>\d+)\]\s+(?=\S+-\S+:)"),),
+    ),
+    Trainer(
+        "LightGBM",
+        "[10]\ttraining's l2: 0.512345\tvalid_1's l2: 0.612345",
+        (_line(r"^\[(?P<step>\d+)\]\s+(?=\S+'s )"),),
+    ),
+    Trainer(
+        "CatBoost",
+        "10:\tlearn: 0.5123456\ttest: 0.6123456\tbest: 0.6123456 (10)\ttotal: 123ms\tremaining: 1.23s",
+        (_line(r"^(?P<step>\d+):\s+(?=learn: )"),),
+    ),
+    Trainer(
+        "Paddle",
+        "[2024-05-01 12:00:00,123] [    INFO] - global step 10, epoch: 1, batch: 10, loss: 0.51234, speed: 2.34 step/s",
+        (_line(r"\bglobal step (?P<step>\d+), "),),
+    ),
+    Trainer(
+        "OpenNMT-py",
+        "[2024-05-01 12:00:00,123 INFO] Step 50/100000; acc: 10.1; ppl: 8123.4; xent: 9.0; lr: 0.00001; sents:   12345; bsz: 1234/1234/64",
+        (_line(r"\bStep (?P<step>\d+)/\s*\d+; "),),
+    ),
+    Trainer(
+        "Marian",
+        "[2024-05-01 12:00:00] Ep. 1 : Up. 1000 : Sen. 123,456 : Cost 7.51234567 * 123,456 : Time 100.12s : 5123.45 words/s",
+        (
+            _line(r"\[valid\] Ep\. \d+ : Up\. (?P<step>\d+) : ", prefix="val/"),
+            _line(r"\bEp\. \d+ : Up\. (?P<step>\d+) : (?:Sen\. [\d,]+ : )?(?=Cost )", Pairs.SPACED),
+        ),
+    ),
+)
+"""The known trainers. A log is read by the rows of the one of which it has the most lines."""
+
+
+def pairs_in(text: str, pairs: Pairs, *, multiples: bool = False, mean: bool = False) -> Iterator[tuple[str, float]]:
+    """Yield the names and numbers in a text.
+
+    >>> list(pairs_in("loss: 1.5  (1.6) | Accuracy: 9800/10000 | eta: 1:20:00", Pairs.NAMED))
+    [('loss', 1.5), ('Accuracy', 0.98)]
+    >>> list(pairs_in("tokens_per_sec: 8.9K", Pairs.NAMED, multiples=True))
+    [('tokens_per_sec', 8900.0)]
+    """
+    for found in pairs.value.finditer(text):
+        number = float(((found["mean"] if mean else None) or found["value"]).replace(",", ""))
+        if found["of"] and int(found["of"]):
+            number /= int(found["of"])
+        if multiples:
+            number *= _MULTIPLES.get(found["unit"], 1.0)
+        name = found["name"].strip().removesuffix(" value")
+        yield name, number
+
+
+@dataclass
+class Row:
+    """The numbers of one step."""
+
+    step: int
+    values: dict[str, float] = field(default_factory=dict)
+
+
+class Reader:
+    """Reads lines of a trainer one after the other, and remembers step, epoch and block.
+
+    >>> [mnist] = [trainer for trainer in TRAINERS if trainer.name == "PyTorch example mnist"]
+    >>> reader = Reader(mnist)
+    >>> lines = "Train Epoch: 1 [0/640 (0%)]\\tLoss: 2.5", "Test set: Average loss: 2.25"
+    >>> rows = [reader.read(line) for line in lines]
+    >>> [(row.step, row.values) for row in rows]
+    [(0, {'Loss': 2.5}), (0, {'test/Average loss': 2.25})]
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._step = 0
+        self._epoch: int | None = None
+        self._first_epoch: int | None = None
+        self._block: LogLine | None = None
+        self._box = Row(0)
+        self._group = ""
+        #: Whether the last line is one of this trainer, with numbers or without.
+        self.recognized = False
+
+    def read(self, line: str) -> Row | None:
+        """Return the numbers of a line; None if it has none that belong to a step."""
+        self.recognized = True
+        for kind in self._trainer.lines:
+            head = kind.head.search(line)
+            if head is None:
+                continue
+            if kind.block is Block.BOX:
+                return self._end_box(kind)
+            self._block = kind if kind.block is not Block.NONE else None
+            return self._read_line(kind, head, line)
+        self.recognized = self._block is not None
+        if self._block is None:
+            return None
+        if self._block.block is Block.BOX:
+            self._read_box(line)
+            self.recognized = self._block is not None
+            return None
+        body = self._block.body.match(line) if self._block.body else None
+        if body is None:
+            return None
+        return self._row(self._block, self._block.prefix, pairs_in(line[body.end() :], Pairs.NAMED))
+
+    def _read_line(self, kind: LogLine, head: re.Match[str], line: str) -> Row | None:
+        groups = head.groupdict()
+        role = groups.get("role")
+        if kind.counts:
+            self._step += 1
+        self._find_step(groups, holds_out=ROLES.get(role or "", kind.prefix) not in ("", "train/"))
+        if kind.pairs is None:
+            return None
+        found = pairs_in(line[head.end() :], kind.pairs, multiples=kind.multiples, mean=kind.mean)
+        return self._row(kind, kind.prefix or ROLES.get(role or "", ""), found)
+
+    def _find_step(self, groups: Mapping[str, str | None], *, holds_out: bool) -> None:
+        step, epoch, batch, of = (groups.get(name) for name in ("step", "epoch", "batch", "of"))
+        if epoch is not None:
+            self._epoch = int(epoch)
+            self._first_epoch = self._epoch if self._first_epoch is None else self._first_epoch
+        if step is not None:
+            self._step = int(step)
+        elif self._epoch is not None and of is not None and batch is not None:
+            if not holds_out:  # batches of an evaluation do not count
+                self._step = max(0, self._epoch - (self._first_epoch or 0)) * int(of) + int(batch)
+        elif self._epoch is not None and epoch is not None:
+            self._step = self._epoch
+
+    def _row(self, kind: LogLine, prefix: str, found: Iterator[tuple[str, float]]) -> Row | None:
+        values: dict[str, float] = {}
+        for name, number in found:
+            if kind.step_name and name.endswith(kind.step_name) and number == math.floor(number):
+                self._step = int(number)
+            elif name.lower() not in _POSITIONS or not number.is_integer():
+                values.setdefault(prefix + name, number)
+        return Row(self._step, values) if values else None
+
+    # A box: each group has its name in a row without a number.
+
+    def _read_box(self, line: str) -> None:
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) != 2 or not line.lstrip().startswith("|"):
+            self._block = None
+            return
+        name, value = cells
+        if not value:
+            self._group = name
+            return
+        number = number_of(value)
+        if number is not None:
+            self._box.values[self._group + name if self._group.endswith("/") else name] = number
+
+    def _end_box(self, kind: LogLine) -> Row | None:
+        box, self._box, self._group = self._box, Row(0), ""
+        self._block = kind
+        steps = [name for name in box.values if name.endswith(kind.step_name)]
+        if not steps or not math.isfinite(box.values[steps[0]]):
+            return None
+        box.step = int(box.values.pop(steps[0]))
+        return box if box.values else None
+
+
+class ColumnReader:
+    """Reads lines of no known trainer: names and numbers that repeat.
+
+    >>> reader = ColumnReader()
+    >>> row = reader.read("[12:30:05] epoch 3, train loss = 0.5, lr: 1e-3")
+    >>> row.step, row.values
+    (3, {'train loss': 0.5, 'lr': 0.001})
+    >>> row = reader.read("Loss after epoch 4: 0.25")
+    >>> row.step, row.values
+    (4, {'Loss': 0.25})
+    """
+
+    def __init__(self) -> None:
+        self._step = -1
+        self._row_of: set[str] = set()
+
+    def read(self, line: str) -> Row | None:
+        """Return the numbers of a line; None if none is one of a training."""
+        values: dict[str, float] = {}
+        step = next((int(found["step"]) for pattern in _STEPS if (found := pattern.search(line))), None)
+        for name, number in pairs_in(line, Pairs.NAMED):
+            if found := _STEP_IN_NAME.search(name):
+                step = int(found["step"])
+                name = (name[: found.start()] + name[found.end() :]).strip()
+            if name and name.lower() not in _POSITIONS:
+                values.setdefault(name, number)
+        if not _tells(values):
+            values |= {name: number for name, number in pairs_in(line, Pairs.SPACED) if _tells([name])}
+        if not _tells(values):
+            return None
+        if step is None:
+            # Lines without a step: a name that comes again begins the next one.
+            if self._step < 0 or not self._row_of.isdisjoint(values):
+                self._step, self._row_of = self._step + 1, set()
+            self._row_of |= values.keys()
+        else:
+            self._step = step
+        return Row(self._step, values)
+
+
+def number_of(cell: str) -> float | None:
+    """Return the number that a cell begins with, or None.
+
+    >>> number_of("20.5"), number_of("1e+03"), number_of("yes")
+    (20.5, 1000.0, None)
+    """
+    found = re.fullmatch(_NUMBER, cell)
+    return float(cell.replace(",", "")) if found else None
+
+
+def has_numbers(line: str) -> bool:
+    """Return whether a line has a number with the name of a loss, metric or rate.
+
+    >>> has_numbers("test accuracy: 0.9"), has_numbers("numpy==2.1")
+    (True, False)
+    """
+    return _tells(name for name, _ in pairs_in(line, Pairs.NAMED))
+
+
+def _tells(names: Iterable[str]) -> bool:
+    """Return whether one of the names is that of a loss, metric or rate."""
+    return any(describe(name).kind in _TELLING for name in names if name.lower() not in _POSITIONS)

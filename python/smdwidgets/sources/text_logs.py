@@ -1,0 +1,236 @@
+"""Text that a training printed: the lines of known trainers, or names and numbers that repeat."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from smdwidgets._text import shown, visible
+from smdwidgets.exceptions import RunIOError
+from smdwidgets.sources.columns import Cells, GrowingColumns, last_of_step
+from smdwidgets.sources.growing_lines import GrowingLines, parts_of
+from smdwidgets.sources.layout import layout_of
+from smdwidgets.sources.log_lines import LONGEST_LINE, TRAINERS, ColumnReader, Reader, Row, Trainer, has_numbers
+from smdwidgets.sources.source import Scalars, Source
+from smdwidgets.sources.tree import HEAD, Tree
+
+_SUFFIXES: Final = (".log", ".txt", ".out", ".err", ".stdout", ".stderr")
+#: Bytes in which the lines of a trainer are looked for. Some print all their settings first.
+_SEARCHED: Final = 2 << 20
+#: Lines by which a log is recognized.
+_ENOUGH: Final = 3
+#: Lines of numbers after which a trainer is known.
+_SURE: Final = 50
+#: Names that are read of one log.
+_MOST_NAMES: Final = 10_000
+#: Rows that become columns at once.
+_ROWS: Final = 50_000
+#: Name of the reader for lines of no known trainer.
+_ANY: Final = "names and numbers that repeat"
+
+
+class TextLogs:
+    """The format of text logs. A directory with a better format is not read from its text."""
+
+    name = "text log"
+    #: Whether the files count only where no other format has any.
+    is_last_resort = True
+
+    def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
+        """Return the logs of each directory."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for key in tree.keys if tree.is_file else tree.named(*_SUFFIXES):
+            if tree.recognizes(self.name, key, partial(_is_log, tree, key)):
+                found[key.rpartition("/")[0]].append(key)
+        return found
+
+    def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
+        """Return the source of the logs of one directory."""
+        return TextLogSource(tree, files)
+
+
+def _is_log(tree: Tree, key: str) -> bool:
+    head = tree.head(key)
+    if b"\0" in head or layout_of(head) is not None:
+        return False
+    if trainer_of(_lines(head)) is not None:
+        return True
+    return len(head) == HEAD and trainer_of(_lines(tree.head(key, _SEARCHED))) is not None
+
+
+def _lines(data: bytes) -> Iterable[str]:
+    for line in data.split(b"\n"):
+        if len(line) <= LONGEST_LINE:
+            yield from parts_of(line)
+
+
+def trainer_of(lines: Iterable[str]) -> Trainer | str | None:
+    """Return the trainer of which a text has the most lines, ``""`` for any other log, or None for any other text.
+
+    >>> trainer_of(f"[{i}]\\ttrain-rmse:0.5" for i in range(5)).name
+    'XGBoost'
+    >>> trainer_of(f"epoch {i}: loss 0.5" for i in range(5)), trainer_of(["numpy==2.1"] * 5)
+    ('', None)
+    """
+    readers = {trainer.name: (trainer, Reader(trainer)) for trainer in TRAINERS}
+    found: Counter[str] = Counter()
+    any_reader, names = ColumnReader(), Counter[str]()
+    for line in lines:
+        if len(line) > LONGEST_LINE:
+            continue
+        rows = [name for name, (_, reader) in readers.items() if reader.read(line) is not None]
+        found.update(rows)
+        if rows and found[rows[0]] >= _SURE:
+            break
+        if any(reader.recognized for _, reader in readers.values()):
+            continue
+        if (row := any_reader.read(line)) is not None:
+            names.update(row.values.keys())
+    if found:
+        best = max(found, key=lambda name: found[name])
+        if found[best] >= min(_ENOUGH, 2) and found[best] >= max(names.values(), default=0):
+            return readers[best][0]
+    return "" if max(names.values(), default=0) >= _ENOUGH else None
+
+
+class TextLogSource(Source):
+    """The logs of one run."""
+
+    def __init__(self, tree: Tree, files: Sequence[str]) -> None:
+        self._tree = tree
+        self._logs = [_Log(tree, key) for key in files]
+        self.name = files[0] if len(files) == 1 else files[0].rpartition("/")[0] or "text logs"
+
+    def refresh(self) -> bool:
+        """Read new lines."""
+        changed = [log.refresh() for log in self._logs]
+        return any(changed)
+
+    def scalars(self) -> Mapping[str, Scalars]:
+        """Return the numbers by name, with the file if two logs share a name."""
+        found: dict[str, Scalars] = {}
+        for log in self._logs:
+            for name, scalars in log.scalars().items():
+                own = name if name not in found else f"{name} ({log.key.rpartition('/')[2]})"
+                found[own] = scalars
+        return found
+
+    def age(self) -> float | None:
+        """Return the seconds since the last write."""
+        return self._tree.age([log.key for log in self._logs])
+
+    def problems(self) -> Sequence[tuple[str, str]]:
+        """Return what could not be read."""
+        return [(log.key, log.problem) for log in self._logs if log.problem]
+
+    def unsupported(self) -> Sequence[tuple[str, str]]:
+        """Return how each log was read, and which numbers were left out."""
+        return [(log.key, f"{self._tree.path(log.key)}: {note}") for log in self._logs for note in log.notes()]
+
+
+class _Log:
+    """One file, which may grow or be rewritten."""
+
+    def __init__(self, tree: Tree, key: str) -> None:
+        self.key = key
+        self.problem = ""
+        self._tree = tree
+        self._lines = GrowingLines(tree, key)
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._columns = GrowingColumns()
+        self._reader: Reader | ColumnReader | None = None
+        self._how = ""
+        self._names: set[str] = set()
+        self._left_out = 0
+        self._first_left_out = (0, "")
+
+    def refresh(self) -> bool:
+        """Read new lines; read everything if the file was rewritten."""
+        if not self._lines.changed():
+            return False
+        try:
+            rewritten = self._lines.rewritten()
+            if rewritten:
+                self._start_over()
+            before = self._columns.rows
+            self._read_new()
+        except RunIOError as error:
+            self.problem = str(error)
+            return True
+        self.problem = ""
+        return rewritten or self._columns.rows != before
+
+    def _read_new(self) -> None:
+        if self._reader is None:
+            trainer = trainer_of(_lines(self._tree.head(self.key, _SEARCHED)))
+            if trainer is None:
+                return
+            self._reader = Reader(trainer) if isinstance(trainer, Trainer) else ColumnReader()
+            self._how = f"lines of {trainer.name}" if isinstance(trainer, Trainer) else _ANY
+        rows: list[Row] = []
+        for number, line in self._lines.new():
+            if len(line) > LONGEST_LINE:
+                self._leave_out(number, line[:200])
+                continue
+            row = self._reader.read(line)
+            if row is not None:
+                rows.append(row)
+            elif not (isinstance(self._reader, Reader) and self._reader.recognized) and has_numbers(line):
+                self._leave_out(number, line)
+            if len(rows) >= _ROWS:
+                self._append(rows)
+                rows = []
+        self._append(rows)
+
+    def _leave_out(self, number: int, line: str) -> None:
+        if not self._left_out:
+            self._first_left_out = number, line
+        self._left_out += 1
+
+    def _append(self, rows: Sequence[Row]) -> None:
+        cells: dict[str, tuple[list[int], list[float]]] = {}
+        for at, row in enumerate(rows):
+            for name, value in row.values.items():
+                if name not in self._names and len(self._names) >= _MOST_NAMES:
+                    continue
+                self._names.add(name)
+                places, values = cells.setdefault(name, ([], []))
+                places.append(at)
+                values.append(value)
+        columns: dict[str, Cells] = {
+            name: (np.array(places, np.int64), np.array(values)) for name, (places, values) in cells.items()
+        }
+        columns[""] = np.arange(len(rows)), np.array([min(row.step, 2**53) for row in rows], np.float64)
+        self._columns.append(columns, len(rows))
+
+    def scalars(self) -> dict[str, Scalars]:
+        """Return the numbers that repeat, by name."""
+        columns = self._columns.joined({}, 0)
+        if not columns:
+            return {}
+        steps = columns.pop("")[1].astype(np.int64)
+        found = {}
+        for name, (at, values) in columns.items():
+            keep = last_of_step(steps[at])
+            if len(at) > 1 or isinstance(self._reader, Reader):
+                found[visible(name, 400)] = Scalars(steps[at][keep], values[keep])
+        return found
+
+    def notes(self) -> list[str]:
+        """Return how the log was read, if numbers were left out."""
+        notes = []
+        if self._left_out:
+            number, line = self._first_left_out
+            what = "line with numbers is" if self._left_out == 1 else "lines with numbers are"
+            notes.append(
+                f"read as {self._how}; {self._left_out:,} other {what} not read, the first is line {number:,}: {shown(line.strip(), 100)}"
+            )
+        if len(self._names) >= _MOST_NAMES:
+            notes.append(f"more than {_MOST_NAMES:,} names; the first are read")
+        return notes

@@ -1,0 +1,298 @@
+"""Text that trainings print, as runs: known trainers, other lines, growth, progress bars, what is left out."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import smdwidgets
+from smdwidgets.sources.growing_lines import parts_of
+from smdwidgets.sources.log_lines import LONGEST_LINE, TRAINERS, ColumnReader, Pairs, Reader, has_numbers, pairs_in
+from smdwidgets.sources.text_logs import trainer_of
+
+#: What the example of each trainer says: the step, and some of its numbers.
+EXAMPLES = {
+    "Megatron-LM": (10, {"lm loss": 10.86742, "learning rate": 1.5e-6, "grad norm": 12.345, "loss scale": 1.0}),
+    "nanotron": (10, {"lm_loss": 10.5, "tokens_per_sec": 8910.0, "lr": 0.0003}),
+    "torchtitan": (10, {"loss": 8.1234, "grad_norm": 1.2345, "tps": 1234.0}),
+    "fairseq": (100, {"loss": 12.345, "lr": 1.25e-5, "gnorm": 2.345}),
+    "DeepSpeed": (10, {"lr": 0.0001, "skipped": 0.0}),
+    "Coqui TTS": (125, {"loss": 1.23456, "grad_norm": 0.51234, "current_lr": 0.00025}),
+    "Composer": (10, {"loss/train/total": 2.3456}),
+    "Keras": (1, {"accuracy": 0.8012, "loss": 0.5678, "val_accuracy": 0.9012, "val_loss": 0.3456}),
+    "Transformers": (1, {"loss": 1.2345, "grad_norm": 2.3456, "learning_rate": 4.5e-5, "epoch": 0.25}),
+    "nanoGPT": (100, {"loss": 2.1234}),
+    "llm.c": (10, {"loss": 7.123456, "norm": 1.2345, "lr": 3e-4}),
+    "modded-nanogpt": (10, {"train_loss": 7.1234}),
+    "MaxText": (10, {"loss": 10.871, "TFLOP/s/device": 123.456}),
+    "torchtune": (10, {"loss": 1.2345, "lr": 2e-5}),
+    "PyTorch example mnist": (640, {"Loss": 2.345678}),
+    "timm": (50, {"Loss": 6.951, "LR": 1e-5}),
+    "PyTorch example imagenet": (10, {"Loss": 6.9512, "Acc@1": 0.39}),
+    "Detectron2": (19, {"total_loss": 5.123, "lr": 0.00039962}),
+    "OpenMMLab": (50, {"loss": 1.5123, "lr": 9.8e-4}),
+    "Lightning": (10, {"train_loss": 2.345}),
+    "Stable-Baselines3": (2048, {"rollout/ep_rew_mean": 20.5}),
+    "XGBoost": (10, {"train-rmse": 0.51234, "eval-rmse": 0.61234}),
+    "LightGBM": (10, {"training's l2": 0.512345, "valid_1's l2": 0.612345}),
+    "CatBoost": (10, {"learn": 0.5123456, "test": 0.6123456}),
+    "Paddle": (10, {"loss": 0.51234}),
+    "OpenNMT-py": (50, {"ppl": 8123.4, "xent": 9.0, "lr": 1e-5}),
+    "Marian": (1000, {"Cost": 7.51234567}),
+}
+
+
+def opened(folder, text, name="train.log"):
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return smdwidgets.create_trial(folder / name)
+
+
+def values(trial, name):
+    return {step: value.item() for step, value in trial.tensor(name).values().items()}
+
+
+def rows_of(reader, text):
+    return [(row.step, row.values) for line in text.split("\n") if (row := reader.read(line))]
+
+
+def named(name):
+    return next(trainer for trainer in TRAINERS if trainer.name == name)
+
+
+def test_at_least_fifteen_trainers_are_known():
+    assert len(TRAINERS) == len(EXAMPLES) >= 15
+
+
+@pytest.mark.parametrize("trainer", TRAINERS, ids=lambda trainer: trainer.name)
+def test_example_of_a_trainer_is_read_by_its_rows(trainer):
+    step, expected = EXAMPLES[trainer.name]
+    rows = rows_of(Reader(trainer), trainer.example)
+    assert {row[0] for row in rows} == {step}
+    read = {name: value for _, numbers in rows for name, value in numbers.items()}
+    assert expected.items() <= read.items()
+
+
+@pytest.mark.parametrize("trainer", TRAINERS, ids=lambda trainer: trainer.name)
+def test_lines_of_a_trainer_are_recognized(trainer):
+    lines = ["starting", *(line for _ in range(3) for line in trainer.example.split("\n")), "done"]
+    found = trainer_of(lines)
+    assert found
+    assert found.name == trainer.name
+
+
+# ---------------------------------------------------------------------------------------------------- whole logs
+
+
+def test_megatron_with_settings_first_and_validation(tmp_path):
+    settings = "".join(f"  argument_{number} ........ {number}\n" for number in range(20_000))
+    lines = "".join(
+        f" iteration {step:8d}/   1000 | consumed samples: {step * 8:12d} | learning rate: 1.0E-04 | lm loss: {8 - step / 10:.6E} |\n"
+        for step in range(1, 31)
+    )
+    validation = " validation loss at iteration 30 | lm loss value: 5.5E+00 | lm loss PPL: 2.4E+02 | \n"
+    trial = opened(tmp_path, settings + lines + validation)
+    assert values(trial, "lm loss")[30] == pytest.approx(5.0)
+    assert values(trial, "val/lm loss") == {30: 5.5}
+
+
+def test_keras_bars_count_once_an_epoch(tmp_path):
+    text = ""
+    for epoch in (1, 2, 3):
+        bars = "".join(f"\r{n}/10 ━━━━ 0s 3ms/step - loss: {9 - n / 10}" for n in range(1, 10))
+        text += f"Epoch {epoch}/3\n{bars}\r10/10 ━━━━━━━ 1s 3ms/step - loss: {1 / epoch} - val_loss: {2 / epoch}\n"
+    trial = opened(tmp_path, text)
+    assert values(trial, "loss") == {1: 1.0, 2: 0.5, 3: 1 / 3}
+    assert values(trial, "val_loss") == {1: 2.0, 2: 1.0, 3: 2 / 3}
+
+
+def test_batches_of_epochs_are_numbered_on(tmp_path):
+    text = "".join(
+        f"Train Epoch: {epoch} [{batch}/640 ({batch // 7}%)]\tLoss: {epoch}\n" for epoch in (1, 2) for batch in (0, 320)
+    )
+    text += "\nTest set: Average loss: 0.5000, Accuracy: 9500/10000 (95%)\n"
+    trial = opened(tmp_path, text)
+    assert values(trial, "Loss") == {0: 1, 320: 1, 640: 2, 960: 2}
+    assert values(trial, "test/Accuracy") == {960: 0.95}
+
+
+def test_coqui_blocks_in_colour_with_evaluation(tmp_path):
+    text = ""
+    for step in (25, 50, 75):
+        text += f"\x1b[1m   --> TIME: 2024-05-01 12:00:00 -- STEP: {step}/89 -- GLOBAL_STEP: {step}\x1b[0m\n"
+        text += f"     | > loss: {step / 100}  (0.9)\n     | > current_lr: 0.001 \n\n"
+    text += "   --> STEP: 0\n     | > loss: 77.0  (77.0)\n"
+    text += "\x1b[1m --> EVAL PERFORMANCE\x1b[0m\n     | > avg_loss:\x1b[92m 0.4 \x1b[0m(-0.1)\n"
+    trial = opened(tmp_path, text)
+    assert values(trial, "loss") == {25: 0.25, 50: 0.5, 75: 0.75}
+    assert values(trial, "val/avg_loss") == {75: 0.4}
+
+
+def test_boxes_of_stable_baselines(tmp_path):
+    box = "{0}\n| rollout/ | |\n|    ep_rew_mean | {1} |\n| time/ | |\n|    fps | 100 |\n|    total_timesteps | {2} |\n{0}\n"
+    trial = opened(tmp_path, "".join(box.format("-" * 36, 10 * n, 2048 * n) for n in (1, 2, 3)))
+    assert values(trial, "rollout/ep_rew_mean") == {2048: 10, 4096: 20, 6144: 30}
+
+
+def test_transformers_rows_are_counted(tmp_path):
+    text = "".join(f"{{'loss': {3 - n}, 'learning_rate': 1e-05, 'epoch': {n / 4}}}\n" for n in range(3))
+    text += "{'eval_loss': 1.5, 'eval_runtime': 2.0, 'epoch': 0.75}\n"
+    trial = opened(tmp_path, text)
+    assert values(trial, "loss") == {1: 3, 2: 2, 3: 1}
+    assert values(trial, "eval_loss") == {3: 1.5}
+
+
+def test_restart_supersedes(tmp_path):
+    lines = [f"iter {step}: loss {loss}, time 1.0ms\n" for step, loss in ((0, 3), (10, 2), (20, 9), (10, 2.5), (20, 1))]
+    assert values(opened(tmp_path, "".join(lines)), "loss") == {0: 3, 10: 2.5, 20: 1}
+
+
+def test_nan_is_a_value(tmp_path):
+    text = "".join(
+        f"step: {step}  loss:  {loss}  grad_norm:  1.0\n" for step, loss in ((1, "2.0"), (2, "nan"), (3, "nan"))
+    )
+    trial = opened(tmp_path, text)
+    assert [finding.kind for finding in smdwidgets.diagnose(trial).findings][:1] == ["not_finite"]
+
+
+# ------------------------------------------------------------------------------------------------- other programs
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "epoch {0}: train loss = {1}, lr = 0.001",
+        "[{0}/10] loss after epoch {0}: {1}",
+        "2024-05-01 12:00:{0:02d},123 INFO my.trainer step={0} loss={1} acc=0.5",
+        "Epoch {0} | loss {1} | val acc 0.5",
+        "Iteration #{0} - Loss: {1} (took 0.1s)",
+        '{{"level": "info", "iter": {0}, "loss": {1}}} trailing',
+    ],
+)
+def test_names_and_numbers_that_repeat(tmp_path, line):
+    text = "loading 5 files\n" + "".join(line.format(n, 1 / (n + 1)) + "\n" for n in range(1, 8)) + "done in 5 s\n"
+    trial = opened(tmp_path, text, "out.txt")
+    [name] = [name for name in trial.tensor_names() if "loss" in name.lower()]
+    assert values(trial, name) == {n: 1 / (n + 1) for n in range(1, 8)}
+
+
+def test_lines_without_a_step_are_counted(tmp_path):
+    text = "".join(f"train_loss: {n}\nval_loss: {n + 1}\n" for n in range(5))
+    trial = opened(tmp_path, text)
+    assert values(trial, "train_loss") == {n: n for n in range(5)}
+    assert values(trial, "val_loss") == {n: n + 1 for n in range(5)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "numpy==2.1\npandas>=2.0\n" * 20,
+        "# Title\n\nThe loss is a number. See figure 3.\n" * 20,
+        "server=1 port=80 retries=3\n" * 20,
+        "GET /loss 200 12ms\n" * 20,
+        "",
+        "\n" * 100,
+        "loss: 0.5\n",
+    ],
+)
+def test_other_text_is_no_log(tmp_path, text):
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(smdwidgets.exceptions.RunNotFound):
+        smdwidgets.create_trial(tmp_path)
+
+
+def test_what_is_left_out_is_said_with_the_first_line(tmp_path):
+    text = (
+        "".join(f"iter {step}: loss {step}.5, time 1.0ms\n" for step in range(5))
+        + "my own metric: best accuracy: 0.5\n"
+    )
+    trial = opened(tmp_path, text)
+    assert values(trial, "loss")[4] == 4.5
+    log = tmp_path / "train.log"
+    source = smdwidgets.sources.open_source("text log", smdwidgets.sources.Tree(log), "", ["train.log"])
+    source.refresh()
+    [(key, note)] = source.unsupported()
+    assert key == "train.log"
+    assert "lines of nanoGPT" in note
+    assert "the first is line 6" in note
+
+
+# ---------------------------------------------------------------------------------------- growth and other formats
+
+
+def test_log_that_grows_and_is_rewritten(tmp_path):
+    path = tmp_path / "train.log"
+    trial = opened(tmp_path, "".join(f"step: {step}  loss:  {step}.0\n" for step in range(1, 5)))
+    with path.open("a") as file:
+        file.write("step: 5  loss:  5.0\nstep: 6  loss:  6")
+    trial.refresh_data()
+    assert list(values(trial, "loss")) == [1, 2, 3, 4, 5]
+    with path.open("a") as file:
+        file.write(".25\n")
+    trial.refresh_data()
+    assert values(trial, "loss")[6] == 6.25
+    path.write_text("".join(f"step: {step}  loss:  7.0\n" for step in range(1, 4)))
+    trial.refresh_data()
+    assert values(trial, "loss") == {1: 7, 2: 7, 3: 7}
+
+
+def test_last_line_without_an_end_counts_once_the_file_is_old(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text("".join(f"step: {step}  loss:  1.0\n" for step in range(1, 4)) + "step: 4  loss:  0.5")
+    os.utime(path, (time.time() - 60,) * 2)
+    assert values(smdwidgets.create_trial(path), "loss")[4] == 0.5
+
+
+def test_text_beside_a_better_format_is_not_read(tmp_path):
+    (tmp_path / "train.log").write_text("".join(f"step: {step}  loss:  1.0\n" for step in range(5)))
+    (tmp_path / "metrics.csv").write_text("step,loss\n0,2\n1,3\n")
+    trial = smdwidgets.create_trial(tmp_path)
+    assert trial.sources() == ["metrics.csv"]
+    assert values(trial, "loss") == {0: 2, 1: 3}
+
+
+def test_log_named_by_its_path_needs_no_ending(tmp_path):
+    trial = opened(tmp_path, "".join(f"step: {step}  loss:  1.0\n" for step in range(5)), "slurm-123")
+    assert trial.tensor_names() == ["loss"]
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@given(st.text(max_size=400))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_read_without_an_error(text):
+    for reader in (*map(Reader, TRAINERS), ColumnReader()):
+        for part in parts_of(text.encode("utf-8", "surrogatepass")):
+            reader.read(part)
+
+
+@given(st.lists(st.sampled_from(["loss", ": ", "=", "1", ",", ".5", "e", "nan", " ", "(", ")", "/", "|", "step", "-"])))
+@settings(max_examples=300, deadline=None)
+def test_numbers_are_never_invented(parts):
+    text = "".join(parts)
+    for pairs in Pairs:
+        for name, number in pairs_in(text, pairs):
+            assert name in text + " value"
+            assert number == number or "nan" in text
+
+
+def test_lines_longer_than_any_of_numbers_are_left_out(tmp_path):
+    lines = [f"step: {step}  loss:  1.0" for step in range(5)]
+    trial = opened(tmp_path, "\n".join([*lines, "loss: 1 " * LONGEST_LINE, "step: 5  loss:  2.0", ""]))
+    assert values(trial, "loss")[5] == 2
+
+
+def test_many_names_are_bounded(tmp_path):
+    text = "".join(
+        f"step: {step}  loss: 1.0  " + "  ".join(f"a{step}x{n}: 1" for n in range(900)) + "\n" for step in range(15)
+    )
+    trial = opened(tmp_path, text)
+    assert len(trial.tensor_names()) <= 10_000
+
+
+def test_time_and_date_are_no_numbers_of_a_training():
+    assert not has_numbers("2024-05-01 12:30:45 loss: 12:30:45")
