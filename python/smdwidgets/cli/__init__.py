@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, str]] = {
     "runs": "Show the table of all runs below a directory: steps, curves, hyperparameters.",
     "inspect": "Show a run's steps, modes, workers, collections, tensors, size and state.",
     "query": "Find tensors of a run by name and by their statistics.",
+    "bisect": "Find the first difference of two runs, in the order of execution.",
     "show": "Show the statistics and a histogram of one tensor at one step.",
     "verify": "Verify every record of a run, its index files and its collections.",
     "diagnose": "Find out what is wrong with a run: since when, why, and what to try.",

@@ -33,8 +33,11 @@ from smdwidgets.modes import ModeKeys, as_mode, as_name, as_step
 from smdwidgets.run_end import RunEnd
 from smdwidgets.storage.address import is_address
 from smdwidgets.trials import bulk, extensions, show
+from smdwidgets.trials.bisection import Tolerance
+from smdwidgets.trials.bisection import bisect as first_difference
 from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.difference import Difference, Saved
+from smdwidgets.trials.divergence import Divergence
 from smdwidgets.trials.extensions import Exported, TensorPlotter, TrialPlotter
 from smdwidgets.trials.incidents import Incidents
 from smdwidgets.trials.names import NameFilter
@@ -499,6 +502,38 @@ class Trial:
         other, other_step, other_worker = _operand((tensor, b, worker) if isinstance(b, SupportsIndex) else b, "b")
         tensor, other = (self.tensor(name) if isinstance(name, str) else name for name in (tensor, other))
         return Difference(tensor.saved(step, mode, worker), other.saved(other_step, mode, other_worker))
+
+    def bisect(self, other: Trial, tolerance: Tolerance = "auto") -> Divergence:
+        """Return the first difference of two runs, in the order of execution.
+
+        Steps are compared in ascending order. In a step, the order is that in which a wrong value spreads: parameters,
+        inputs and outputs of modules, the loss, gradients from the last layer to the first, the optimizer. If a
+        parameter is the first difference of a step, the update of the step before is what differs. Where a run has no
+        value, statistics are compared, and the result says that the difference is the first one that was seen.
+
+        Args:
+            other: the other run.
+            tolerance: the relative difference, of a tensor's largest magnitude, up to which values are equal. 0: none.
+                ``"auto"``: what another order of summation explains, and what grows from it.
+
+        Raises:
+            SMDebugValueError: the runs have no step or no tensor in common.
+
+        >>> import smdwidgets, tempfile
+        >>> from smdwidgets.numpy import Hook
+        >>> folders = [tempfile.mkdtemp(), tempfile.mkdtemp()]
+        >>> for folder, rate in zip(folders, (0.1, 0.2)):
+        ...     with Hook(folder) as hook:
+        ...         hook.save_scalar("learning_rate", rate)
+        >>> one, other = map(smdwidgets.create_trial, folders)
+        >>> one.bisect(other)
+        first difference at step 0: 'scalar/learning_rate' = 0.1 and 0.2
+          a recorded number differs; everything before it in this step is equal
+        compared 1 tensor at 1 step
+        """
+        if not isinstance(other, Trial):
+            raise SMDebugTypeError(f"other must be a Trial, got {type(other).__name__}; see create_trial(path)")
+        return first_difference(self.reader, other.reader, tolerance)
 
     # ------------------------------------------------------------------------------------------------ many tensors
 

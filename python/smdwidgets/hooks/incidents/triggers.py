@@ -19,10 +19,10 @@ from smdwidgets._text import shown
 from smdwidgets.anomalies import Episodes, NotFinite, SpikeScan
 from smdwidgets.anomalies.defaults import SPIKE_WINDOW
 from smdwidgets.hooks.capture.captured import StepKey
-from smdwidgets.hooks.incidents.causal_order import Place, causal_places
 from smdwidgets.hooks.incidents.step_columns import NOT_FINITE, StepColumns
 from smdwidgets.incident import Trigger
 from smdwidgets.modes import ModeKeys
+from smdwidgets.naming.causal_order import Place, causal_places
 from smdwidgets.naming.tensors import GRADIENT_NORM, SKIPPED_UPDATE, Kind, Kinds
 
 __all__ = ["Cause", "Triggers"]

@@ -1,0 +1,32 @@
+"""What `smdwidgets bisect` does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from smdwidgets._text import shown
+from smdwidgets.cli._run import open_run, plain
+from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.trials.bisection import Tolerance
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the first difference of the runs."""
+    tolerance = _tolerance(args.tolerance)
+    with open_run(args.a) as a, open_run(args.b) as b:
+        found = a.bisect(b, tolerance)
+    if args.json:
+        print(json.dumps(found.to_json(), indent=2))
+    else:
+        print("\n".join(plain(line, 4000) for line in str(found).splitlines()))
+    return 0 if found.equal else 1
+
+
+def _tolerance(text: str) -> Tolerance:
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise SMDebugValueError(f'invalid --tolerance {shown(text)}; expected "auto" or a number') from None
