@@ -6,7 +6,7 @@ import { NOT_FINITE } from "../src/lib/colour";
 import { num } from "../src/lib/format";
 import { encode } from "../src/protocol/packet";
 import type { Form, Traits } from "../src/protocol/types";
-import { $, button, frame, key, type MountedWidget, open, pixel, until } from "./helpers";
+import { $, button, frame, key, loaded, type MountedWidget, open, pixel, until } from "./helpers";
 
 const GRADIENT = { tensor: "gradient/fc1.weight", step: 720, compare: { step: 710 } };
 let shown: MountedWidget | undefined;
@@ -19,6 +19,7 @@ const inspect = async (traits: Partial<Traits> = {}, options = {}) => {
   shown = open({ _kind: "explorer", inspect: true, follow: false, step: 600, ...traits }, { width: 1200, ...options });
   const { session } = shown;
   await until(() => session.scene().main?.frame && !session.scene().main?.pending && !session.connection.requests.size);
+  await loaded(shown.el);
   return shown;
 };
 const rows = (el: Element) => [...el.querySelectorAll<HTMLElement>(".smdw-change[tabindex]")];

@@ -345,6 +345,20 @@ test("no open menu has an axe violation or leaves the widget", async () => {
   }
 });
 
+test("the inspector's button does what it says, also if it is pressed again before the next frame", async () => {
+  shown = open({ _kind: "explorer" });
+  const { el, model } = shown;
+  await until(() => !button(el, "EnterOpen inspector").disabled);
+  const opener = button(el, "EnterOpen inspector");
+  opener.click();
+  opener.click();
+  expect(model.get("inspect")).toBe(true);
+  await until(() => opener.textContent === "EscClose inspector");
+  opener.click();
+  opener.click();
+  expect(model.get("inspect")).toBe(false);
+});
+
 test("the inspector opens and closes with keys, and the map gives it its room", async () => {
   shown = open({ _kind: "explorer", panels: [...ALL], step: 720, follow: false }, { width: 1200 });
   const { el, model } = shown;

@@ -16,7 +16,7 @@ from e2e.training import WRITER
 
 FAILED = pytest.StashKey[bool]()
 # The expected result arrives; how soon depends on the load of the machine.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -129,6 +129,7 @@ class Server:
         """The browser context of this server's pages, which share a cache."""
         if self._context is None:
             self._context = browser.new_context()
+            self._context.set_default_timeout(90 * MS)
         return self._context
 
     def take(self, browser: Browser) -> tuple[Page, bool]:
@@ -277,7 +278,7 @@ class Notebook:
             self.page.evaluate(OPEN, name)
         else:
             self.page.goto(self.server.page_of(name), wait_until="domcontentloaded")
-        self.page.wait_for_function(READY, arg=[name, cells], timeout=90 * MS)
+        self.page.wait_for_function(READY, arg=[name, cells])
         theme = f"JupyterLab {'Dark' if dark else 'Light'}"
         if self.page.evaluate("() => document.body.dataset.jpThemeName") != theme:
             self.theme(theme)
@@ -292,7 +293,7 @@ class Notebook:
         self.page.evaluate(THEME, name)
         self.page.wait_for_function("(name) => document.body.dataset.jpThemeName === name", arg=name)
 
-    def run(self, index: int, *, wait: bool = True, seconds: float = 60) -> Notebook:
+    def run(self, index: int, *, wait: bool = True, seconds: float = 90) -> Notebook:
         """Run a cell; with `wait`, until it has finished."""
         run = next(RUNS)
         self.page.evaluate(RUN, [index, run])
@@ -303,7 +304,7 @@ class Notebook:
     def restart(self) -> None:
         """Restart the kernel, and wait until it has."""
         self.page.evaluate(RESTART)
-        self.page.wait_for_function("() => window.restartedByTest", timeout=60 * MS)
+        self.page.wait_for_function("() => window.restartedByTest")
 
     def save(self) -> None:
         """Save the notebook's file, and wait until it is written."""
@@ -402,6 +403,7 @@ class Jupyter:
     def reopen(self, folder: str, cells: int) -> Notebook:
         """Open a notebook again with its running kernel, as another tab or user does."""
         context = self._browser.new_context(viewport={"width": 1280, "height": 900})
+        context.set_default_timeout(90 * MS)
         return self._show(context.new_page(), context, folder, cells, False)
 
     def _show(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from e2e.jupyter import Notebook
 
@@ -28,7 +28,7 @@ TABS = {
 
 def until(condition: Callable[[], bool], what: object) -> None:
     """Wait for a condition on more than the document, such as colours."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.05)
@@ -47,7 +47,7 @@ class Looking:
     def at(cls, notebook: Notebook, cell: int = 0, nth: int = 0) -> Looking:
         """Return the widget in a cell's output, once it is displayed."""
         el = notebook.output(cell).locator(".smdw").nth(nth)
-        expect(el).to_be_visible(timeout=30_000)
+        expect(el).to_be_visible()
         return cls(el)
 
     def figure(self, name: str) -> Locator:
@@ -55,15 +55,30 @@ class Looking:
         return self.panel(name).locator(".smdw-figure").first
 
     def panel(self, name: str) -> Locator:
-        """Return a whole panel, after a click on its tab in an explorer."""
+        """Return a whole panel, after a click on its tab in an explorer.
+
+        Use `closed_panel` for one that the tensor in view does not have.
+        """
         opener = self.el.get_by_role("button", name="Open inspector")
         # A scalar has one large curve instead of pictures.
         others = self.el.get_by_role("button", name="Curves and rules", pressed=False)
         tab = self.el.get_by_role("tab", name=TABS[name], exact=True, selected=False)
-        for control in (opener, others, tab):
-            # One that is there is clicked, without waiting for one that is not.
-            control.evaluate_all("(all) => all.filter((el) => !el.disabled).forEach((el) => el.click())")
+        panel = self.closed_panel(name)
+        end = time.monotonic() + 90
+        while True:
+            for control in (opener, others, tab):
+                # What the page says is what it was asked for last, so that no click undoes the one before.
+                self.loaded()
+                # One that is there is clicked, without waiting for one that is not.
+                control.evaluate_all("(all) => all.filter((el) => !el.disabled).forEach((el) => el.click())")
             self.loaded()
+            # A control that is missing or disabled may come with the run's data.
+            if panel.first.is_visible() or time.monotonic() > end:
+                return panel
+            self.page.wait_for_timeout(50)
+
+    def closed_panel(self, name: str) -> Locator:
+        """Return a panel without opening it."""
         return self.el.locator(f".smdw-panel-{name}")
 
     def loaded(self) -> Looking:
@@ -118,6 +133,15 @@ class Looking:
         while stood != (stood := self.drawn().box.input_value()):
             self.page.wait_for_timeout(100)
         return self
+
+    def settled(self, el: Locator) -> FloatRect:
+        """Return the place of an element, once it moves no longer."""
+        place = None
+        while True:
+            earlier, place = place, self.drawn() and el.bounding_box()
+            if place and place == earlier:
+                return place
+            self.page.wait_for_timeout(100)
 
     def keys(self, *keys: str) -> Looking:
         """Press keys with the slider focused."""

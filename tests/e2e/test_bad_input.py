@@ -59,10 +59,10 @@ def test_tensors_of_every_kind_are_displayed_suitably(lab, tmp_path):
     choose("empty")
     expect(look.panel("values")).to_contain_text("Empty tensor")
     choose("one")
-    expect(look.panel("histogram")).to_be_hidden()
+    expect(look.closed_panel("histogram")).to_be_hidden()
     expect(facts).to_contain_text("value 2.5")
     choose("words")
-    expect(look.panel("heatmap")).to_have_count(0)
+    expect(look.closed_panel("heatmap")).to_have_count(0)
     expect(look.panel("values").locator("[role=gridcell]").nth(1)).to_have_text("<b>bold</b>")
     choose("complex")
     expect(facts).to_contain_text("shown as magnitudes")
@@ -110,13 +110,13 @@ def test_run_that_is_damaged_unreadable_and_deleted_while_displayed(lab, tmp_pat
     look = Looking.at(notebook).at_step(29)
     message = look.el.locator(".smdw-run .smdw-note")
     notebook.run(1)
-    expect(message).to_contain_text("the trial has had enough", timeout=20_000)
+    expect(message).to_contain_text("the trial has had enough")
     look.drag(0.9, 0.3)
     step = int(look.box.input_value())
     expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("mean")
     notebook.run(2)
     # After an error, the widget asks again less and less often.
-    expect(message).not_to_contain_text("enough", timeout=60_000)
+    expect(message).not_to_contain_text("enough")
 
     # Most of a step's file is overwritten: that step has an error with file and offset; others are unchanged.
     broken = next(run.glob(f"events/*/{12:012}_*.tfevents"))
@@ -134,11 +134,11 @@ def test_run_that_is_damaged_unreadable_and_deleted_while_displayed(lab, tmp_pat
     expect(words).to_contain_text("mean")
 
     shutil.rmtree(run)
-    expect(look.el.locator(".smdw-run-status")).to_have_text("Missing", timeout=20_000)
+    expect(look.el.locator(".smdw-run-status")).to_have_text("Missing")
     look.drag(0.9, step / 29)
     expect(words).to_contain_text("mean")
     notebook.run(3)
     expect(look.el.locator(".smdw-name")).to_have_text("loss")
-    expect(look.el.locator(".smdw-error").first).to_be_visible(timeout=20_000)
+    expect(look.el.locator(".smdw-error").first).to_be_visible()
     notebook.screenshot("odd-gone")
     assert Path(run).exists() is False

@@ -174,14 +174,14 @@ def test_steps_of_another_process_appear(lab, writer, tmp_path):
     look.keys("ArrowLeft").at_step(3)
     saved(writer, 2)
     fresh = look.el.locator(".smdw-fresh")
-    expect(fresh).to_have_text("2 new steps", timeout=20_000)
+    expect(fresh).to_have_text("2 new steps")
     look.at_step(3)
     fresh.click()
     look.at_step(6)
     expect_histogram_of(look, runs.weight(6))
     assert writer.stdin
     writer.stdin.close()
-    expect(look.el.locator(".smdw-run-status")).to_have_text("Ended", timeout=20_000)
+    expect(look.el.locator(".smdw-run-status")).to_have_text("Ended")
 
 
 def expect_query(look: Looking) -> None:
@@ -290,7 +290,7 @@ def test_click_on_a_firing_selects_its_step_and_tensor(lab, run):
     notebook = lab.open([show(run, "tensor='net/fc.weight', step=3, rules=['VanishingGradient']")]).run(0)
     look = Looking.at(notebook).at_step(3)
     lane = look.el.locator(".smdw-lane-rule")
-    expect(lane.locator(".smdw-lane-count")).to_have_text("10 steps", timeout=20_000)
+    expect(lane.locator(".smdw-lane-count")).to_have_text("10 steps")
     lane.locator(".smdw-lane-button").click()
     lane.get_by_role("button", name=f"step {runs.VANISHES_AT}", exact=True).click()
     look.at_step(runs.VANISHES_AT)

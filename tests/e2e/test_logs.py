@@ -111,5 +111,5 @@ def test_log_in_the_dark_theme(lab, log):
     look.choose("weights/fc")
     expect(look.el.locator(".smdw-name")).to_have_text("weights/fc")
     look.has_steps(24)
-    expect(look.panel("heatmap")).to_be_hidden()
+    expect(look.closed_panel("heatmap")).to_be_hidden()
     notebook.screenshot("log-histogram-dark")

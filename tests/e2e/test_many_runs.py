@@ -36,7 +36,7 @@ def test_two_runs_are_compared_in_three_actions(lab, tmp_path):
     notebook = lab.open(cells).run(0)
     look = Looking.at(notebook)
     rows = look.el.locator("[data-run]")
-    expect(rows).to_have_count(6, timeout=30_000)
+    expect(rows).to_have_count(6)
     expect(rows.first).to_contain_text("run_0")
     notebook.screenshot("many-runs-table")
 
@@ -44,7 +44,7 @@ def test_two_runs_are_compared_in_three_actions(lab, tmp_path):
     expect(rows.filter(has_text="run_4").locator(".smdw-runs-b")).to_be_visible()
     rows.filter(has_text="run_1").locator(".smdw-runs-name").dblclick()
     layer = look.el.locator(".smdw-map-row").filter(has_text="layers.3")
-    expect(layer).to_be_visible(timeout=30_000)
+    expect(layer).to_be_visible()
     layer.click()
 
     expect(look.el.locator(".smdw-name").first).to_have_text("layers.3.weight")
@@ -88,12 +88,12 @@ def test_a_run_that_is_started_later_appears_in_its_place(lab, tmp_path, dark):
     row.locator(".smdw-runs-name").click()
     grid.press(" ")
     expect(row).to_have_attribute("aria-selected", "true")
-    before, scrolled = row.bounding_box(), grid.evaluate("(el) => el.scrollTop")
+    before, scrolled = look.settled(row), grid.evaluate("(el) => el.scrollTop")
     assert scrolled > 0
 
     with closing(start(root, 40, 0.5)):
         expect(facts).to_have_text("41 runs")
-        assert row.bounding_box() == before
+        assert look.settled(row) == before
         # It is the last by name, and so the first of this order.
         assert grid.evaluate("(el) => el.scrollTop") == scrolled + 24
         expect(grid).to_have_attribute("aria-activedescendant", str(row.get_attribute("id")))

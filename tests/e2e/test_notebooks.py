@@ -50,9 +50,9 @@ def opened(lab, written, request):
 def looked_at(notebook, name, nth=0):
     """Return a widget of the notebook, drawn; save a screenshot for review."""
     widget = notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .smdw").nth(nth)
-    widget.wait_for(timeout=20_000)
+    widget.wait_for()
     widget.scroll_into_view_if_needed()
-    expect(widget.locator("canvas").first).to_be_visible(timeout=20_000)
+    expect(widget.locator("canvas").first).to_be_visible()
     notebook.page.wait_for_timeout(1000)
     notebook.screenshot(name)
     return Looking(widget)
@@ -74,10 +74,10 @@ def test_first_notebook_displays_the_run(opened, dark):
 def test_second_notebook_displays_the_training_of_its_kernel(opened):
     notebook = opened("02_live_training.ipynb")
     look = looked_at(notebook, "live-training")
-    expect(look.box).to_have_value("200", timeout=60_000)
+    expect(look.box).to_have_value("200")
     assert "201 steps; loss" in text_of(notebook)
     # The loss curve has grown too: its value at the last step is almost zero.
-    expect(look.panel("scalars")).to_contain_text("loss at step 200: 4.264e−15", timeout=60_000)
+    expect(look.panel("scalars")).to_contain_text("loss at step 200: 4.264e−15")
 
 
 def test_third_notebook_displays_rules_and_findings(opened):
@@ -85,7 +85,7 @@ def test_third_notebook_displays_rules_and_findings(opened):
     look = looked_at(notebook, "rules-notebook")
     rules = look.rules()
     expect(rules).to_have_count(3)
-    expect(rules.first.locator(".smdw-status")).to_contain_text("Found", timeout=60_000)
+    expect(rules.first.locator(".smdw-status")).to_contain_text("Found")
     assert "unchanged over its last" in text_of(notebook)
 
 
@@ -96,13 +96,13 @@ def test_run_all_shows_the_tensor_of_a_widget(lab, name, cell):
     notebook = lab.open(demo.notebooks() / name, size=(1280, 1000))
     notebook.run_all()
     look = Looking.at(notebook, cell)
-    expect(look.panel("history")).to_contain_text("steps loaded", timeout=60_000)
+    expect(look.panel("history")).to_contain_text("steps loaded")
     expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("mean")
     # Also after the last cell.
     codes = notebook.page.locator(".jp-Notebook .jp-CodeCell")
     expect(codes.last.locator(".jp-InputPrompt")).to_have_text(re.compile(r"\[\d+\]:"), timeout=120_000)
     steps = re.compile(r"\d{2,} steps loaded")
-    expect(look.panel("history")).to_contain_text(steps, timeout=60_000)
+    expect(look.panel("history")).to_contain_text(steps)
     look.keys("Home").at_step(0)
     expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("mean")
     notebook.screenshot(f"run-all-{name[:2]}", cell)

@@ -20,7 +20,7 @@ def test_exported_page_without_javascript_shows_its_requirements(browser, tmp_pa
     page = context.new_page()
     page.goto((tmp_path / "page.html").as_uri())
     words = page.get_by_text("This page requires JavaScript that this browser does not support")
-    expect(words).to_have_css("opacity", "1", timeout=20_000)
+    expect(words).to_have_css("opacity", "1")
     context.close()
 
 
@@ -33,6 +33,6 @@ def test_exported_page_in_an_old_browser_names_the_missing_features(browser, tmp
     page.add_init_script("delete Array.prototype.findLast; delete globalThis.ResizeObserver;")
     page.goto((tmp_path / "page.html").as_uri())
     expect(page.get_by_role("alert")).to_contain_text(
-        "Unsupported browser: missing Array.prototype.findLast, ResizeObserver.", timeout=20_000
+        "Unsupported browser: missing Array.prototype.findLast, ResizeObserver."
     )
     page.close()

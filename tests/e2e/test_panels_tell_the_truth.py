@@ -76,12 +76,10 @@ def test_a_run_that_is_trained_again_is_shown_instead_of_the_earlier_one(lab, tm
     show = f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='net/fc.weight', rules=['VanishingGradient'])\nw"
     notebook = lab.open([show, AGAIN.format(path=str(run))]).run(0)
     look = Looking.at(notebook).at_step(29)
-    expect(look.rules().locator(".smdw-status")).to_contain_text("Found", timeout=20_000)
+    expect(look.rules().locator(".smdw-status")).to_contain_text("Found")
     notebook.run(1)
-    expect(look.el.locator(".smdw-run")).to_contain_text(
-        re.compile(r"This run was started again at \d\d:\d\d:\d\d"), timeout=20_000
-    )
-    expect(look.rules().locator(".smdw-status")).to_contain_text("Clear", timeout=20_000)
+    expect(look.el.locator(".smdw-run")).to_contain_text(re.compile(r"This run was started again at \d\d:\d\d:\d\d"))
+    expect(look.rules().locator(".smdw-status")).to_contain_text("Clear")
     look.at_step(9)
     expect(look.el.locator(".smdw-run")).to_contain_text("10 steps")
     cells = look.panel("values").locator("[role=row]").nth(1).locator("[role=gridcell]")

@@ -65,15 +65,15 @@ def test_lost_connection_is_restored(lab, writer, tmp_path):
     # Loaded data can be viewed, and the page reports the lost connection.
     look.keys("ArrowLeft").at_step(1)
     expect_histogram_of(look, runs.weight(1))
-    expect(look.el.locator(".smdw-note").first).to_contain_text("Kernel busy", timeout=60_000)
+    expect(look.el.locator(".smdw-note").first).to_contain_text("Kernel busy")
     notebook.screenshot("disconnected-lab")
     cables[0].plug_in()
     # JupyterLab retries at growing intervals; a user can select "Reconnect to Kernel".
     notebook.page.evaluate(RECONNECT)
-    expect(look.el.locator(".smdw-fresh")).to_have_text("2 new steps", timeout=90_000)
+    expect(look.el.locator(".smdw-fresh")).to_have_text("2 new steps")
     look.keys("End").at_step(4)
     expect_histogram_of(look, runs.weight(4))
-    expect(look.el.locator(".smdw-note").first).not_to_contain_text("busy", timeout=30_000)
+    expect(look.el.locator(".smdw-note").first).not_to_contain_text("busy")
     notebook.expect_output(1, "4")
     notebook.errors[:] = [error for error in notebook.errors if "WebSocket" not in error and "Connection" not in error]
 
@@ -89,7 +89,7 @@ def test_restarted_kernel(lab, tmp_path):
     look.keys("ArrowLeft", "ArrowLeft").at_step(27)
     expect_histogram_of(look, runs.weight(27))
     look.choose(runs.GRADIENT).drawn()
-    expect(look.el).to_contain_text(re.compile("run the cell again", re.I), timeout=60_000)
+    expect(look.el).to_contain_text(re.compile("run the cell again", re.I))
     notebook.screenshot("restarted-lab")
     notebook.run(0)
     look = Looking.at(notebook)
@@ -109,7 +109,7 @@ def test_notebook_reopened_without_its_kernel_shows_the_still(jupyter, tmp_path)
     expect(still).to_be_hidden()
     look.go(12)
     expect(still).to_contain_text("at step 12")  # updated when the slider rests
-    expect(still.locator("img")).to_have_attribute("src", re.compile(r"^data:image/svg\+xml"), timeout=60_000)
+    expect(still.locator("img")).to_have_attribute("src", re.compile(r"^data:image/svg\+xml"))
     expect(still).to_be_hidden()
     notebook.save()
     notebook.page.close()
@@ -157,7 +157,7 @@ def test_closed_reopened_and_duplicate_tabs(lab, writer, tmp_path):
     beside.expect_output(1, "1")
     saved(writer, 1)
     for each in (look, other):
-        expect(each.el).to_contain_text("5 steps", timeout=30_000)
+        expect(each.el).to_contain_text("5 steps")
     for each in (look, other):
         each.keys("End").at_step(4)
         expect_histogram_of(each, runs.weight(4))

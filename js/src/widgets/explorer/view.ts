@@ -86,7 +86,8 @@ export class Explorer implements Part {
       loop: (range) => this.#control.setPlaying(true, range),
       differences: (range) => this.#map.showDifferences(range),
     });
-    this.#open = textButton("", () => session.state.set({ inspect: !session.state.get("inspect") }), signal);
+    // It does what it says: a second click before the next frame does not undo the first.
+    this.#open = textButton("", () => session.state.set({ inspect: this.el.dataset.inspect !== "true" }), signal);
     this.#open.classList.add("smdw-inspect-button");
     this.#open.append(this.#openKey, this.#openName);
     this.#others = new Toggle(
