@@ -32,6 +32,10 @@ def check_sources(tree: Tree, runs: Mapping[str, RunFiles]) -> dict[str, Any]:
                     own = _below(name, key, files)
                     found["others"][own] = _reason(tree.path(own), message)[1]
                 scalars = source.scalars()
+                verified = source.verify()
+                for key, message in () if verified is None else verified.faults:
+                    at, reason = _reason(tree.path(key), message)
+                    found["faults"].append({"file": key, "offset": at, "message": reason, "run": name})
                 found["sources"].append(
                     {
                         "run": name,
@@ -41,6 +45,7 @@ def check_sources(tree: Tree, runs: Mapping[str, RunFiles]) -> dict[str, Any]:
                         "scalars": len(scalars),
                         "values": sum(len(one.steps) for one in scalars.values()),
                         "tensors": len(source.tensors()),
+                        "checksums": None if verified is None else verified.checksums,
                     }
                 )
             for key, message in run.source_faults():
@@ -70,7 +75,9 @@ def source_lines(sources: list[dict[str, Any]]) -> Iterator[str]:
             if (count := one[what])
         ]
         place = one["name"] if one["name"].startswith(one["run"]) else f"{one['run']}/{one['name']}"
-        yield f"{place} ({one['format']}{files}): {', '.join(content) or 'nothing'} read"
+        checked = one["checksums"]
+        sums = "no checksums in this format" if checked is None else f"{checked:,} checksums verified"
+        yield f"{place} ({one['format']}{files}): {', '.join(content) or 'nothing'} read, {sums}"
 
 
 def _below(run: str, key: str, files: RunFiles) -> str:

@@ -5,7 +5,18 @@ the files of one run. ``docs/sources.md`` has an example of a format of another 
 """
 
 from smdwidgets.sources.registry import files_in, formats, open_source, register
-from smdwidgets.sources.source import Format, Scalars, Source, StoredTensor
+from smdwidgets.sources.source import Format, Scalars, Source, StoredTensor, Verified
 from smdwidgets.sources.tree import Tree
 
-__all__ = ["Format", "Scalars", "Source", "StoredTensor", "Tree", "files_in", "formats", "open_source", "register"]
+__all__ = [
+    "Format",
+    "Scalars",
+    "Source",
+    "StoredTensor",
+    "Tree",
+    "Verified",
+    "files_in",
+    "formats",
+    "open_source",
+    "register",
+]

@@ -1,15 +1,18 @@
-"""Columns of numbers that grow by rows, with gaps."""
+"""Columns of numbers and texts that grow by rows, with gaps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.sources.layout import epoch_column, number_of, step_column, time_column
+from smdwidgets._text import shown
+from smdwidgets.sources.layout import epoch_column, is_missing, number_of, step_column, time_column
+from smdwidgets.sources.long_tables import Cells, Texts, long_curves
 from smdwidgets.sources.source import Scalars
 
 #: Largest step that the index can hold.
@@ -19,95 +22,249 @@ _MILLISECONDS = 1e11
 #: Times before this are not since 1970 but since the start of the training.
 _EARLIEST = 5e8
 
-Cells = tuple[NDArray[np.int64], NDArray[np.float64]]
+#: Distinct texts of a column beyond which it is prose.
+MOST_WORDS: Final = 10_000
+#: Characters of a text.
+LONGEST_WORD: Final = 400
+#: Largest relative difference of a number that two loggers wrote, such as float32 and 5 digits.
+_SAME: Final = 1e-4
+
+
+class Rows(NamedTuple):
+    """Rows of a table by column."""
+
+    length: int
+    numbers: Mapping[str, Cells]
+    texts: Mapping[str, Texts]
+
+
+#: No row.
+NO_ROWS: Final = Rows(0, {}, {})
+
+
+class Curves(NamedTuple):
+    """The scalars of a table, and sentences on what was not read or only in part."""
+
+    scalars: dict[str, Scalars]
+    problems: list[str]
+    notes: list[str]
 
 
 class GrowingColumns:
-    """The columns of a table, each with the rows where it has a number."""
+    """The columns of a table, each with the rows where it has a number or a text."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[Cells]] = {}
+        self._texts: dict[str, list[Texts]] = {}
+        #: Numbers of texts by column; None: a column of prose, which is not kept.
+        self._words: dict[str, dict[str, int] | None] = {}
         self.rows = 0
 
-    def append(self, columns: Mapping[str, Cells], rows: int) -> None:
+    def append(self, rows: Rows) -> None:
         """Append rows. The row numbers of the columns count from 0."""
-        for name, (at, values) in columns.items():
+        for name, (at, values) in rows.numbers.items():
             if len(at):
                 self._parts.setdefault(name, []).append((at + self.rows, values))
-        self.rows += rows
+        for name, texts in rows.texts.items():
+            if (own := self._renumbered(name, texts)) is not None:
+                self._texts.setdefault(name, []).append(own)
+        self.rows += rows.length
 
-    def joined(self, more: Mapping[str, Cells], rows: int) -> dict[str, Cells]:
-        """Return the columns, with rows that may still change."""
-        found = {}
-        for name in dict.fromkeys([*self._parts, *more]):
+    def _renumbered(self, name: str, texts: Texts) -> Texts | None:
+        """Return texts of the next rows with the numbers of the column."""
+        words = self._words.setdefault(name, {})
+        if words is None:
+            return None
+        numbers = np.array([words.setdefault(word, len(words)) for word in texts.words], np.int64)
+        if len(words) > MOST_WORDS:
+            self._words[name] = None
+            self._texts.pop(name, None)
+            return None
+        return Texts(texts.at + self.rows, numbers[texts.codes], ())
+
+    def joined(self, more: Rows = NO_ROWS) -> Rows:
+        """Return all rows, with some that may still change."""
+        columns = {}
+        for name in dict.fromkeys([*self._parts, *more.numbers]):
             parts = self._parts.get(name, [])
             if len(parts) > 1:
                 parts = [(np.concatenate([at for at, _ in parts]), np.concatenate([values for _, values in parts]))]
                 self._parts[name] = parts
-            if name in more and len(more[name][0]):
-                last = more[name][0] + self.rows, more[name][1]
+            if name in more.numbers and len(more.numbers[name][0]):
+                last = more.numbers[name][0] + self.rows, more.numbers[name][1]
                 parts = [*parts, last]
             if parts:
-                found[name] = (np.concatenate([at for at, _ in parts]), np.concatenate([one for _, one in parts]))
-        return found
+                columns[name] = (np.concatenate([at for at, _ in parts]), np.concatenate([one for _, one in parts]))
+        last_texts = {name: self._renumbered(name, texts) for name, texts in more.texts.items()}
+        texts = {}
+        for name, words in self._words.items():
+            last_of_name = last_texts.get(name)
+            pieces = [*self._texts.get(name, ()), *([last_of_name] if last_of_name is not None else [])]
+            if words is not None and pieces:
+                texts[name] = Texts(
+                    np.concatenate([one.at for one in pieces]),
+                    np.concatenate([one.codes for one in pieces]),
+                    list(words),
+                )
+        return Rows(self.rows + more.length, columns, texts)
 
 
-def cells_of(texts: Sequence[str]) -> Cells:
-    """Return the numbers of a column of text, and their rows.
+def rows_of_cells(columns: Mapping[str, Sequence[str]], count: int) -> Rows:
+    """Return rows of text as columns.
 
-    >>> cells_of(["1", "", "2.5"])
-    (array([0, 2]), array([1. , 2.5]))
+    >>> rows = rows_of_cells({"step": ["1", "", "2.5"], "tag": ["loss", "-", "acc"]}, 3)
+    >>> rows.numbers["step"], rows.texts["tag"].words
+    ((array([0, 2]), array([1. , 2.5])), ['loss', 'acc'])
     """
-    try:
-        values = np.array(texts, dtype=np.float64)
-        return np.arange(len(values)), values
-    except ValueError:
-        found = [(row, number) for row, text in enumerate(texts) if (number := number_of(text)) is not None]
-    return np.array([row for row, _ in found], np.int64), np.array([number for _, number in found], np.float64)
+    numbers, texts = {}, {}
+    for name, cells in columns.items():
+        try:
+            values = np.array(cells, dtype=np.float64)
+            numbers[name] = np.arange(len(values)), values
+            continue
+        except ValueError:
+            parsed = [number_of(cell) for cell in cells]
+        at = [row for row, number in enumerate(parsed) if number is not None]
+        numbers[name] = np.array(at, np.int64), np.array([parsed[row] for row in at], np.float64)
+        if len(at) < len(cells):
+            words = _Words()
+            for row, number in enumerate(parsed):
+                if number is None:
+                    words.add(row, cells[row])
+            if (own := words.texts()) is not None:
+                texts[name] = own
+    return Rows(count, numbers, texts)
 
 
-def cells_of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Cells]:
-    """Return the numbers of JSON objects as columns, also those in strings."""
+def rows_of_objects(rows: Sequence[Mapping[str, Any]]) -> Rows:
+    """Return JSON objects as columns. A number may be in a string."""
     columns: dict[str, tuple[list[int], list[float]]] = {}
+    texts: dict[str, _Words] = {}
     for row, given in enumerate(rows):
         for name, value in given.items():
             if isinstance(value, bool):
                 continue
             if isinstance(value, str):
-                value = number_of(value)
+                text, value = value, number_of(value)
+                if value is None:
+                    texts.setdefault(name, _Words()).add(row, text)
             if not isinstance(value, (int, float)):
-                continue
-            try:
-                number = float(value)
-            except OverflowError:
                 continue
             at, numbers = columns.setdefault(name, ([], []))
             at.append(row)
-            numbers.append(number)
-    return {name: (np.array(at, np.int64), np.array(numbers, np.float64)) for name, (at, numbers) in columns.items()}
+            try:
+                numbers.append(float(value))
+            except OverflowError:
+                numbers.append(math.inf if value > 0 else -math.inf)
+    return Rows(
+        len(rows),
+        {name: (np.array(at, np.int64), np.array(numbers, np.float64)) for name, (at, numbers) in columns.items()},
+        {name: own for name, words in texts.items() if (own := words.texts()) is not None},
+    )
 
 
-def scalars_of(columns: Mapping[str, Cells], rows: int) -> dict[str, Scalars]:
-    """Return the scalars of a table by column.
+class _Words:
+    """The texts of a column, while they are collected."""
+
+    def __init__(self) -> None:
+        self._at: list[int] = []
+        self._codes: list[int] = []
+        self._words: dict[str, int] = {}
+
+    def add(self, row: int, text: str) -> None:
+        text = text.strip()
+        if not is_missing(text) and len(self._words) <= MOST_WORDS:
+            self._at.append(row)
+            self._codes.append(self._words.setdefault(text[:LONGEST_WORD], len(self._words)))
+
+    def texts(self) -> Texts | None:
+        return (
+            Texts(np.array(self._at, np.int64), np.array(self._codes, np.int64), [*self._words]) if self._at else None
+        )
+
+
+def curves_of(rows: Rows) -> Curves:
+    """Return the scalars of a table by column, or by name if the table is long.
 
     >>> columns = {"step": (np.arange(2), np.array([10.0, 20.0])), "loss": (np.array([1]), np.array([0.5]))}
-    >>> scalars_of(columns, 2)["loss"].steps
+    >>> curves_of(Rows(2, columns, {})).scalars["loss"].steps
     array([20])
     """
+    columns = rows.numbers
     named_step = step_column(columns)
-    steps = _steps(columns, named_step, rows)
+    steps, problems = _steps(columns, named_step, rows.length)
     named_time = time_column(columns)
-    times = None if named_time is None else _times(columns[named_time], rows)
-    found = {}
-    for name, (at, values) in columns.items():
-        if name in (named_step, named_time if times is not None else None):
-            continue
+    times = None if named_time is None else _times(columns[named_time], rows.length)
+    of_place = {named_step, named_time if times is not None else None}
+    if named_step is not None and "mode" in rows.texts:
+        of_place.add("mode_step")  # another number of the same step
+    scalars: dict[str, Scalars] = {}
+    repeated: list[tuple[str, int, int]] = []
+    wide = {name: cells for name, cells in columns.items() if name not in of_place}
+    for name, (at, values) in long_curves(wide, rows.texts, steps).items():
         at, values = _without_gaps(at, values)
-        keep = (steps[at] >= 0) & last_of_step(steps[at])
+        there = steps[at] >= 0
+        at, values = at[there], values[there]
+        keep = last_of_step(steps[at])
+        lost = _lost(keep, values)
+        if len(lost):
+            repeated.append((name, len(lost), int(steps[at[lost[0]]])))
         at, values = at[keep], values[keep]
         if len(at):
-            found[name] = Scalars(steps[at], values, None if times is None else times[at])
-    return found
+            scalars[name] = Scalars(steps[at], values, None if times is None else times[at])
+    notes = []
+    if repeated:
+        name, _, step = repeated[0]
+        others = f" and {len(repeated) - 1:,} more" if len(repeated) > 1 else ""
+        notes.append(
+            f"{sum(count for _, count, _ in repeated):,} numbers of {shown(name, 80)}{others} have the step of the number "
+            f"after them, first at step {step}; the last number of a step is read"
+        )
+    return Curves(_without_ranges(scalars), problems, notes)
+
+
+def _lost(keep: NDArray[np.bool_], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the positions of numbers that another number of the same step replaces.
+
+    >>> _lost(np.array([False, True, False, True]), np.array([1.0, 1.0, 2.0, 3.0])).tolist()
+    [2]
+    """
+    at = np.flatnonzero(~keep)
+    differs = (values[at] != values[at + 1]) & ~(np.isnan(values[at]) & np.isnan(values[at + 1]))
+    lost: NDArray[np.int64] = at[differs]
+    return lost
+
+
+def _without_ranges(scalars: dict[str, Scalars]) -> dict[str, Scalars]:
+    """Drop extremes that an export of Weights & Biases repeats for one run.
+
+    >>> same = Scalars(np.arange(2), np.ones(2))
+    >>> list(_without_ranges({"loss": same, "loss__MIN": same, "loss__MAX": same}))
+    ['loss']
+    """
+    for ending in ("__MIN", "__MAX"):
+        for name in [one for one in scalars if one.endswith(ending)]:
+            own = scalars.get(name.removesuffix(ending))
+            if own is not None and are_equal(own, scalars[name]):
+                del scalars[name]
+    return scalars
+
+
+def are_equal(one: Scalars, other: Scalars) -> bool:
+    """Return whether two scalars have the same numbers at the same steps.
+
+    >>> are_equal(Scalars(np.arange(2), np.array([0.1, 1])), Scalars(np.arange(2), np.array([np.float32(0.1), 1])))
+    True
+    """
+    return np.array_equal(one.steps, other.steps) and agree(one, other)
+
+
+def agree(one: Scalars, other: Scalars) -> bool:
+    """Return whether two scalars have common steps, and the same numbers there."""
+    steps, here, there = np.intersect1d(one.steps, other.steps, return_indices=True)
+    return len(steps) > 0 and bool(
+        np.allclose(one.values[here], other.values[there], rtol=_SAME, atol=1e-12, equal_nan=True)
+    )
 
 
 def last_of_step(steps: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -136,24 +293,38 @@ def _without_gaps(at: NDArray[np.int64], values: NDArray[np.float64]) -> Cells:
     return at[numbers], values[numbers]
 
 
-def _steps(columns: Mapping[str, Cells], named: str | None, rows: int) -> NDArray[np.int64]:
-    """Return the step of each row; without one, that of the row before, or -1."""
+def _steps(columns: Mapping[str, Cells], named: str | None, rows: int) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the step of each row, and the rows without a valid one, in a sentence.
+
+    A row without a step has that of the row before. The step of a row is -1 if there is none, or if it is not valid.
+    """
     if named is None:
-        return np.arange(rows)
+        return np.arange(rows), []
     at, values = columns[named]
-    usable = np.isfinite(values) & (np.abs(values) < _LARGEST)
-    at, values = at[usable], values[usable]
-    if len(values) and (values != np.floor(values)).any():
-        return np.arange(rows)  # fractions of an epoch
-    steps = np.full(rows, -1, np.int64)
-    steps[at] = values
-    named_epoch = epoch_column(columns)
-    if named_epoch is not None and named_epoch != named:
-        epochs = np.full(rows, np.nan)
-        epochs[columns[named_epoch][0]] = columns[named_epoch][1]
-        steps[at] = _unrolled(steps[at], epochs[at])
-    last = np.maximum.accumulate(np.where(_has(at, rows), np.arange(rows), -1))
-    return np.where(last >= 0, steps[last], -1)
+    is_number = ~np.isnan(values)
+    at, values = at[is_number], values[is_number]
+    fits = (values >= 0) & (values < _LARGEST)
+    if (values[fits] != np.floor(values[fits])).any():  # fractions of an epoch
+        steps = np.arange(rows)
+        steps[at[~fits]] = -1
+    else:
+        steps = np.full(rows, -1, np.int64)
+        steps[at[fits]] = values[fits]
+        named_epoch = epoch_column(columns)
+        if named_epoch is not None and named_epoch != named:
+            epochs = np.full(rows, np.nan)
+            epochs[columns[named_epoch][0]] = columns[named_epoch][1]
+            steps[at[fits]] = _unrolled(steps[at[fits]], epochs[at[fits]])
+        last = np.maximum.accumulate(np.where(_has(at, rows), np.arange(rows), -1))
+        steps = np.where(last >= 0, steps[last], -1)
+    if fits.all():
+        return steps, []
+    first = int(np.flatnonzero(~fits)[0])
+    problem = (
+        f"{int((~fits).sum()):,} rows are not read, because their step is not a number from 0 to {_LARGEST:.2g}: "
+        f"the first one is {values[first]:.6g}, in row {int(at[first]) + 1:,}"
+    )
+    return steps, [problem]
 
 
 def _has(at: NDArray[np.int64], rows: int) -> NDArray[np.bool_]:

@@ -55,18 +55,21 @@ class Layout(NamedTuple):
     header: str = ""
     #: Offset of the first row.
     start: int = 0
+    #: The end of a line: a line feed, after a carriage return or not, or a carriage return alone.
+    line_end: bytes = b"\n"
 
 
 def layout_of(beginning: bytes) -> Layout | None:
     """Return the layout of a table with steps, or None for any other file.
 
     >>> layout_of(b"epoch; loss\\n1; 0,5\\n")
-    Layout(json_lines=False, separator=';', header='epoch; loss', start=12)
+    Layout(json_lines=False, separator=';', header='epoch; loss', start=12, line_end=b'\\n')
     >>> layout_of(b"name,age\\nann,1\\n")
     """
     if b"\0" in beginning:
         return None
-    lines = beginning.split(b"\n")
+    line_end = b"\n" if b"\n" in beginning or b"\r" not in beginning.rstrip() else b"\r"
+    lines = beginning.split(line_end)
     start = 0
     for number, data in enumerate(lines[: _ROWS + 20]):
         start += len(data) + 1
@@ -75,12 +78,13 @@ def layout_of(beginning: bytes) -> Layout | None:
         if not bare:
             continue
         if bare.startswith("{"):
-            return Layout(True) if _is_json_lines(_texts(lines[number : number + _ROWS])) else None
+            is_json = _is_json_lines(_texts(lines[number : number + _ROWS]))
+            return Layout(True, line_end=line_end) if is_json else None
         header = bare.lstrip("#").strip() if bare.startswith("#") else line
         separator = _separator(header)
         names = split(header, separator)
         if step_column(names) is not None:
-            layout = Layout(False, separator, header, min(start, len(beginning)))
+            layout = Layout(False, separator, header, min(start, len(beginning)), line_end)
             return layout if _has_numbers(layout, names, _texts(lines[number + 1 : number + 1 + _ROWS])) else None
         if not bare.startswith("#"):
             return None
@@ -213,7 +217,7 @@ def number_of(cell: str) -> float | None:
         return float(cell)
     except ValueError:
         pass
-    if cell.lower() in _MISSING:
+    if is_missing(cell):
         return None
     if _NAN.fullmatch(cell):
         return math.nan
@@ -222,6 +226,15 @@ def number_of(cell: str) -> float | None:
     if _DECIMAL_COMMA.fullmatch(cell):
         return float(cell.replace(",", "."))
     return None
+
+
+def is_missing(cell: str) -> bool:
+    """Return whether a stripped cell means that there is no value.
+
+    >>> is_missing("N/A"), is_missing("loss")
+    (True, False)
+    """
+    return cell.lower() in _MISSING
 
 
 def json_row(line: str) -> dict[str, Any] | None:

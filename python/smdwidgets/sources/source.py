@@ -42,6 +42,17 @@ class StoredTensor(NamedTuple):
     wall_time: float = float("nan")
     #: Strides in elements, for a tensor that is not in C order.
     strides: tuple[int, ...] | None = None
+    #: CRC-32 of these bytes; None if the format has none of them.
+    checksum: int | None = None
+
+
+class Verified(NamedTuple):
+    """What a source found when it read the content of its files."""
+
+    #: Records whose checksums were computed.
+    checksums: int
+    #: Damage, as (file, message).
+    faults: Sequence[tuple[str, str]]
 
 
 class Source(ABC):
@@ -84,6 +95,10 @@ class Source(ABC):
     def unsupported(self) -> Sequence[tuple[str, str]]:
         """Return files that are not damaged, but are not read or only in part."""
         return ()
+
+    def verify(self) -> Verified | None:
+        """Read all content and compare checksums; None if the format has none."""
+        return None
 
     def close(self) -> None:  # noqa: B027  # most sources hold nothing open
         """Close files."""

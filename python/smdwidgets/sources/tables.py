@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from smdwidgets._text import visible
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.naming.scalars import ROLE_WORDS, Role, describe
-from smdwidgets.sources.columns import Cells, GrowingColumns, cells_of, cells_of_rows, scalars_of
+from smdwidgets.sources.columns import (
+    NO_ROWS,
+    Curves,
+    GrowingColumns,
+    Rows,
+    agree,
+    curves_of,
+    rows_of_cells,
+    rows_of_objects,
+)
 from smdwidgets.sources.layout import Layout, distinct, json_row, layout_of, quoting_of, split, step_column
 from smdwidgets.sources.settings import Settings, read_settings
 from smdwidgets.sources.source import Scalars, Source
@@ -27,6 +39,8 @@ _SUFFIXES: Final = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".txt"
 _SETTINGS: Final = ("hparams.yaml", "params.yaml", "args.yaml")
 #: DVCLive writes each metric to a separate file below this directory.
 _ONE_METRIC_EACH: Final = "plots/metrics/"
+#: The name of a curve that TensorBoard exports to a file with the columns ``Wall time, Step, Value``.
+_OF_TENSORBOARD: Final = re.compile(r"-tag-([^/]+)\.csv$")
 #: Columns that are read of one table.
 MOST_COLUMNS: Final = 10_000
 #: Bytes of a first line.
@@ -111,7 +125,12 @@ class TableSource(Source):
                 prefix = ""  # the columns tell themselves what they were measured on
             for name, scalars in columns.items():
                 own = prefix + name
-                found[own if own not in found else f"{own} ({table.key.rpartition('/')[2]})"] = scalars
+                if own in found:
+                    joined = _joined(found[own], scalars)
+                    if joined is None:
+                        own = f"{own} ({table.key.rpartition('/')[2]})"
+                    scalars = joined or scalars
+                found[own] = scalars
         return found
 
     def hparams(self) -> Mapping[str, Any]:
@@ -137,6 +156,19 @@ class TableSource(Source):
         return [*tables, *((key, f"{self._tree.path(key)}: {note}") for key, note in notes if note)]
 
 
+def _joined(one: Scalars, other: Scalars) -> Scalars | None:
+    """Return the longer of two scalars with the same numbers; None if they differ.
+
+    >>> short, long = (Scalars(np.arange(count), np.arange(count) / 2) for count in (2, 3))
+    >>> _joined(short, long).steps.tolist(), _joined(short, Scalars(np.arange(3), np.arange(3)))
+    ([0, 1, 2], None)
+    """
+    if not agree(one, other):
+        return None
+    longer, shorter = (one, other) if len(one.steps) >= len(other.steps) else (other, one)
+    return longer if np.isin(shorter.steps, longer.steps).all() else None
+
+
 class _Table:
     """One file, which may grow or be rewritten."""
 
@@ -154,7 +186,9 @@ class _Table:
         self._end = 0
         self._tail = b""
         #: The last line, if it has no line end.
-        self._open_line: dict[str, Cells] = {}
+        self._open_line = NO_ROWS
+        #: The scalars of the rows that were read.
+        self._curves: Curves | None = None
         self._pending = False
         self._bad_rows = 0
         self._first_bad = 0
@@ -191,11 +225,12 @@ class _Table:
             self._begin(layout)
         if self._layout is None:
             return rewritten
-        before = self._columns.rows, bool(self._open_line)
+        before = self._columns.rows, self._open_line.length
         while self._read_piece():
             pass
+        self._curves = None
         self._note_problems()
-        return rewritten or (self._columns.rows, bool(self._open_line)) != before or bool(self._open_line)
+        return rewritten or (self._columns.rows, self._open_line.length) != before or bool(self._open_line.length)
 
     def _begin(self, layout: Layout | None) -> None:
         if layout is None or layout.json_lines:
@@ -214,31 +249,31 @@ class _Table:
     def _read_piece(self) -> bool:
         """Read the next lines. Return whether there may be more."""
         size, taken = _PIECE, b""
+        line_end = b"\n" if self._layout is None else self._layout.line_end
         while True:
             taken = self._tree.read(self.key, self._end, size)
-            whole = taken[: taken.rfind(b"\n") + 1]
+            whole = taken[: taken.rfind(line_end) + 1]
             if not self._is_json and whole.count(b'"') % 2:
                 # The last line end may be within quotes.
-                cut = whole.rfind(b"\n", 0, whole.rfind(b'"'))
+                cut = whole.rfind(line_end, 0, whole.rfind(b'"'))
                 balanced = whole[: cut + 1]
                 whole = balanced if balanced.count(b'"') % 2 == 0 and len(taken) == size else whole
             if whole or len(taken) < size:
                 break
             size *= 4  # a very long line
         if whole:
-            rows, columns = self._parsed(whole)
-            self._columns.append(columns, rows)
+            self._columns.append(self._parsed(whole))
             self._end += len(whole)
             self._tail = whole[-_TAIL:]
         if len(taken) == size:
             return True
         rest = taken[len(whole) :]
         self._pending = bool(rest.strip())
-        self._open_line = {}
+        self._open_line = NO_ROWS
         if self._pending and (self._tree.age([self.key]) or 0) >= _COMPLETE_AFTER:
             self._pending = False
             bad = self._bad_rows, self._first_bad
-            _, self._open_line = self._parsed(rest)
+            self._open_line = self._parsed(rest)
             self._bad_rows, self._first_bad = bad
         return False
 
@@ -246,14 +281,14 @@ class _Table:
     def _is_json(self) -> bool:
         return self._layout is not None and self._layout.json_lines
 
-    def _parsed(self, data: bytes) -> tuple[int, dict[str, Cells]]:
-        """Return the number of rows in some lines, and their columns."""
+    def _parsed(self, data: bytes) -> Rows:
+        """Return the rows in some lines."""
         text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\0", "")
         if self._is_json:
             rows = [json_row(line) for line in text.split("\n") if line.strip()]
             good = [row for row in rows if row is not None]
             self._count_bad(len(rows) - len(good))
-            return len(good), cells_of_rows(good)
+            return rows_of_objects(good)
         lines = self._cells(text)
         width = len(self._names)
         kept = [cells for cells in lines if len(cells) == width]
@@ -267,7 +302,7 @@ class _Table:
         columns = list(range(min(width, MOST_COLUMNS)))
         if width > MOST_COLUMNS and self._step_beyond is not None:
             columns.append(self._step_beyond)
-        return len(kept), {self._names[at]: cells_of([cells[at] for cells in kept]) for at in columns}
+        return rows_of_cells({self._names[at]: [cells[at] for cells in kept] for at in columns}, len(kept))
 
     _step_beyond: int | None = None
 
@@ -289,14 +324,28 @@ class _Table:
         self._bad_rows += count
 
     def _note_problems(self) -> None:
-        own = f"{self._tree.path(self.key)}, from byte "
+        path = self._tree.path(self.key)
+        own = (f"{path}, from byte ", f"{path}: ")
         self.problems = [one for one in self.problems if not one.startswith(own)]
+        self.unsupported = [one for one in self.unsupported if not one.startswith(own)]
         if self._bad_rows:
             what = "are not JSON objects" if self._is_json else "have more cells than the header"
-            self.problems.append(f"{own}{self._first_bad}: {self._bad_rows:,} rows {what}")
+            self.problems.append(f"{own[0]}{self._first_bad}: {self._bad_rows:,} rows {what}")
+        curves = self._read_curves()
+        self.problems += [own[1] + one for one in curves.problems]
+        self.unsupported += [own[1] + one for one in curves.notes]
+
+    def _read_curves(self) -> Curves:
+        if self._curves is None:
+            self._curves = curves_of(self._columns.joined(self._open_line))
+        return self._curves
 
     def scalars(self) -> dict[str, Scalars]:
-        """Return the scalars by column."""
-        rows = self._columns.rows + max((int(at[-1]) + 1 for at, _ in self._open_line.values() if len(at)), default=0)
-        found = scalars_of(self._columns.joined(self._open_line, self._columns.rows), rows)
-        return {visible(name, 400): scalars for name, scalars in found.items()}
+        """Return the scalars by column, or by name if the table is long."""
+        scalars_by_name = {visible(name, 400): scalars for name, scalars in self._read_curves().scalars.items()}
+        export = _OF_TENSORBOARD.search(self.key)
+        return (
+            {visible(export[1], 400): scalars_by_name["Value"]}
+            if export and [*scalars_by_name] == ["Value"]
+            else scalars_by_name
+        )

@@ -1,18 +1,17 @@
 """Read the pickle of a PyTorch checkpoint without executing it.
 
-The few opcodes that ``torch.save`` writes for tensors in plain containers are interpreted. Nothing is imported, no
-object is created but containers, numbers and descriptions of tensors. Anything else is refused, as
-``torch.load(weights_only=True)`` refuses it.
+The opcodes that ``torch.save`` writes are interpreted. Nothing is imported, nothing is called, and no object is created
+but containers, numbers and descriptions of tensors. Any other object is an :class:`Opaque`: the name of its class, and
+what the pickle would pass to it.
 """
 
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from smdwidgets._text import shown
 from smdwidgets.exceptions import UnsupportedDataError
 
 #: NumPy dtype of each class of storages.
@@ -67,6 +66,36 @@ class _Global:
     name: str
 
 
+class Opaque:
+    """An object of a class that weights do not need. It is described, not created."""
+
+    def __init__(self, kind: str, arguments: tuple[Any, ...] = ()) -> None:
+        #: Name of its class or function, with the module.
+        self.kind = kind
+        self.arguments = arguments
+        #: Its attributes.
+        self.state: dict[str, Any] = {}
+        #: What it holds, if it is a container.
+        self.entries: dict[Any, Any] = {}
+        self.items: list[Any] = []
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it has the attributes of a ``torch.nn.Module``."""
+        return isinstance(self.state.get("_parameters"), dict) and isinstance(self.state.get("_modules"), dict)
+
+    def parts(self) -> Iterator[tuple[str, Any]]:
+        """Yield what it holds, by name; of a module, by the names of its ``state_dict``."""
+        if self.is_module:
+            for part in ("_parameters", "_buffers", "_modules"):
+                entries = self.state.get(part)
+                yield from entries.items() if isinstance(entries, dict) else ()
+            return
+        yield from ((str(name), value) for name, value in self.entries.items())
+        yield from ((str(at), value) for at, value in enumerate(self.items))
+        yield from ((name, value) for name, value in self.state.items() if not name.startswith("_"))
+
+
 class _Mark:
     pass
 
@@ -75,9 +104,12 @@ _MARK: Final = _Mark()
 
 
 def read_pickle(data: bytes) -> Any:
-    """Return the containers, numbers, texts and :class:`PickledTensor` of a pickle.
+    """Return the containers, numbers, texts and described objects of a pickle.
 
-    Raises :class:`~smdwidgets.exceptions.UnsupportedDataError`, with the reason, for anything else.
+    Objects are :class:`PickledTensor` or :class:`Opaque`.
+
+    Raises :class:`~smdwidgets.exceptions.UnsupportedDataError`, with the reason, for a pickle that is damaged or that
+    has opcodes that ``torch.save`` does not write.
 
     >>> import pickle
     >>> read_pickle(pickle.dumps({"step": 5, "names": ["a", None]}, protocol=2))
@@ -90,7 +122,9 @@ def read_pickle(data: bytes) -> Any:
                 return machine.pop()
             step = _STEPS.get(opcode.name)
             if step is None:
-                raise UnsupportedDataError(f"pickle opcode {opcode.name} at byte {at} is not one that weights need")
+                raise UnsupportedDataError(
+                    f"pickle opcode {opcode.name} at byte {at} is not one that torch.save writes"
+                )
             step(machine, argument)
     except UnsupportedDataError:
         raise
@@ -125,17 +159,24 @@ class _Machine:
         del self.stack[at:]
         return values
 
+    def drop_to_mark(self) -> None:
+        self.since_mark()
+
     def put(self, number: int) -> None:
         self.memo[number] = self.stack[-1]
 
     def extend(self, values: list[Any]) -> None:
         target = self.stack[-1]
+        if isinstance(target, Opaque):
+            target = target.items
         if not isinstance(target, list):
             raise ValueError("not a list")
         target.extend(values)
 
     def set_items(self, values: list[Any]) -> None:
         target = self.stack[-1]
+        if isinstance(target, Opaque):
+            target = target.entries
         if not isinstance(target, dict) or len(values) % 2:
             raise ValueError("not a dictionary")
         for name, value in zip(values[::2], values[1::2], strict=True):
@@ -145,15 +186,25 @@ class _Machine:
 
     def reduce(self) -> None:
         arguments, function = self.pop(), self.pop()
-        if not isinstance(function, _Global) or not isinstance(arguments, tuple):
+        if not isinstance(function, _Global | Opaque) or not isinstance(arguments, tuple):
             raise ValueError("invalid call")
         self.push(_called(function, arguments))
 
+    def reduce_with_names(self) -> None:
+        self.pop()  # arguments by keyword
+        self.reduce()
+
     def build(self) -> None:
-        self.pop()
-        # The metadata of a state_dict, which is an attribute of a dictionary.
-        if not isinstance(self.stack[-1], dict):
-            raise UnsupportedDataError("it sets the state of an object, which weights_only does not allow")
+        state = self.pop()
+        target = self.stack[-1]
+        if isinstance(target, Opaque):
+            # The attributes, or a pair of them and of those in slots.
+            for part in state if isinstance(state, tuple) else (state,):
+                if isinstance(part, dict):
+                    target.state |= {name: value for name, value in part.items() if isinstance(name, str)}
+        elif not isinstance(target, dict | list | PickledTensor):
+            # A dictionary has an attribute with the metadata of a state_dict.
+            raise ValueError("invalid state")
 
     def persistent(self) -> None:
         given = self.pop()
@@ -162,26 +213,12 @@ class _Machine:
         kind = given[1]
         name = kind.name if isinstance(kind, _Global) else ""
         dtype = STORAGES.get(name, "uint8" if name == "UntypedStorage" else "")
-        if not dtype:
-            raise UnsupportedDataError(f"storage {shown(name)} is not supported")
-        self.push(Storage(dtype, given[2]))
+        self.push(Storage(dtype, given[2]) if dtype else Opaque(f"storage {name}"))
 
 
-def _named(module: str, name: str) -> Any:
-    """Return what a name stands for; refuse those that weights do not need."""
-    allowed = (
-        (module, name) in _CALLS
-        or (module in ("torch", "torch.storage") and (name in STORAGES or name == "UntypedStorage"))
-        or (module == "torch" and (name in _DTYPES or name in ("Size", "device")))
-    )
-    if not allowed:
-        raise UnsupportedDataError(
-            f"it refers to {shown(module + '.' + name)}, which weights_only does not allow; save the state_dict instead"
-        )
-    return _Global(module, name)
-
-
-def _rebuild(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
+def _rebuild(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Any:
+    if isinstance(storage, Opaque):
+        return storage
     sizes = (offset, *shape, *strides)
     if not isinstance(storage, Storage) or len(shape) != len(strides) or len(shape) > 64:
         raise ValueError("invalid tensor")
@@ -191,38 +228,72 @@ def _rebuild(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Pi
 
 
 def _rebuild_v3(storage: Any, offset: Any, shape: Any, strides: Any, _: Any, __: Any, dtype: Any, *___: Any) -> Any:
-    if not isinstance(dtype, _Global) or dtype.name not in _DTYPES:
+    if not isinstance(dtype, _Global) or not isinstance(storage, Storage):
         raise ValueError("invalid dtype of a tensor")
+    if dtype.name not in _DTYPES:
+        return Opaque(f"tensor of {dtype.name}")
     return _rebuild(Storage(dtype.name, storage.key), offset, shape, strides)
 
 
+def _rebuild_sparse(layout: Any, data: Any, *_: Any) -> Any:
+    """Return the dense parts of a sparse tensor by name."""
+    names = ("crow_indices", "col_indices", "values") if len(data) > 4 else ("indices", "values")
+    if isinstance(layout, Opaque) and layout.arguments:
+        kind = str(layout.arguments[0])
+        names = ("indices", "values") if kind.endswith("coo") else names
+        names = ("ccol_indices", "row_indices", "values") if kind.endswith(("csc", "bsc")) else names
+        names = ("crow_indices", "col_indices", "values") if kind.endswith(("csr", "bsr")) else names
+    return dict(zip(names, data, strict=False))
+
+
+def _rebuild_from_type(function: Any, _: Any, arguments: Any, *__: Any) -> Any:
+    if not isinstance(function, _Global) or not isinstance(arguments, tuple):
+        raise ValueError("invalid call")
+    if function == _FROM_TYPE:
+        raise ValueError("a tensor is nested in itself")
+    return _called(function, arguments)
+
+
+def _list(items: Any = (), *_: Any) -> Any:
+    return list(items) if isinstance(items, list | tuple) else []
+
+
+_FROM_TYPE: Final = _Global("torch._tensor", "_rebuild_from_type_v2")
+#: What calls stand for that weights need.
 _CALLS: Final[dict[tuple[str, str], Callable[..., Any]]] = {
     ("collections", "OrderedDict"): lambda items=(): dict(items),
+    ("collections", "defaultdict"): lambda *_: {},
     ("torch._utils", "_rebuild_tensor"): _rebuild,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
     ("torch._utils", "_rebuild_tensor_v3"): _rebuild_v3,
     ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
     ("torch._utils", "_rebuild_parameter_with_state"): lambda data, *_: data,
+    ("torch._utils", "_rebuild_sparse_tensor"): _rebuild_sparse,
+    ("torch._tensor", "_rebuild_from_type_v2"): _rebuild_from_type,
     ("torch", "Size"): lambda items=(): tuple(items),
     ("torch", "device"): lambda *_: None,
+    **dict.fromkeys([("builtins", "set"), ("__builtin__", "set"), ("builtins", "frozenset")], _list),
 }
 
 
-def _called(function: _Global, arguments: tuple[Any, ...]) -> Any:
+def _called(function: _Global | Opaque, arguments: tuple[Any, ...]) -> Any:
+    """Return the result of a call that weights need, else its description."""
+    if isinstance(function, Opaque):
+        return Opaque(function.kind, arguments)
     call = _CALLS.get((function.module, function.name))
-    if call is None:
-        raise UnsupportedDataError(f"it calls {shown(function.module + '.' + function.name)}")
-    return call(*arguments)
+    return Opaque(f"{function.module}.{function.name}", arguments) if call is None else call(*arguments)
 
 
 def _global(machine: _Machine, argument: str) -> None:
     module, _, name = argument.partition(" ")
-    machine.push(_named(module, name))
+    machine.push(_Global(module, name))
 
 
 def _stack_global(machine: _Machine, _: Any) -> None:
     name, module = machine.pop(), machine.pop()
-    machine.push(_named(str(module), str(name)))
+    if not isinstance(name, str) or not isinstance(module, str):
+        raise ValueError("invalid name")
+    machine.push(_Global(module, name))
 
 
 def _tuple(count: int) -> Callable[[_Machine, Any], None]:
@@ -252,13 +323,14 @@ _STEPS: Final[dict[str, Callable[[_Machine, Any], None]]] = {
     "FRAME": lambda machine, _: None,
     "MARK": _constant(_MARK),
     "POP": lambda machine, _: machine.stack.pop() and None,
+    "POP_MARK": lambda machine, _: machine.drop_to_mark(),
     "NONE": _constant(None),
     "NEWTRUE": _constant(True),
     "NEWFALSE": _constant(False),
     **dict.fromkeys(
         (
             "BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
-            "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES",
+            "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
         ),
         _push,
     ),
@@ -270,6 +342,7 @@ _STEPS: Final[dict[str, Callable[[_Machine, Any], None]]] = {
     "EMPTY_LIST": lambda machine, _: machine.push([]),
     "EMPTY_DICT": lambda machine, _: machine.push({}),
     "EMPTY_SET": lambda machine, _: machine.push([]),
+    "FROZENSET": lambda machine, _: machine.push(machine.since_mark()),
     "ADDITEMS": lambda machine, _: machine.extend(machine.since_mark()),
     "APPEND": lambda machine, _: machine.extend([machine.pop()]),
     "APPENDS": lambda machine, _: machine.extend(machine.since_mark()),
@@ -283,17 +356,27 @@ _STEPS: Final[dict[str, Callable[[_Machine, Any], None]]] = {
     "GLOBAL": _global,
     "STACK_GLOBAL": _stack_global,
     "REDUCE": lambda machine, _: machine.reduce(),
+    "NEWOBJ": lambda machine, _: machine.reduce(),
+    "NEWOBJ_EX": lambda machine, _: machine.reduce_with_names(),
     "BUILD": lambda machine, _: machine.build(),
     "BINPERSID": lambda machine, _: machine.persistent(),
 }  # fmt: skip
 
 
-def tensors_of(root: Any) -> dict[str, PickledTensor]:
+class Content(NamedTuple):
+    """The tensors of a pickle by name, and the names and classes of what holds none."""
+
+    tensors: dict[str, PickledTensor]
+    left_out: dict[str, str]
+
+
+def tensors_of(root: Any) -> Content:
     """Return the tensors in nested containers by name, joined by dots.
 
     Raises :class:`~smdwidgets.exceptions.UnsupportedDataError` for containers that are nested without end.
     """
     found: dict[str, PickledTensor] = {}
+    left_out: dict[str, str] = {}
     below: list[tuple[str, Any, int]] = [("", root, 0)]
     seen = 0
     while below:
@@ -304,8 +387,20 @@ def tensors_of(root: Any) -> dict[str, PickledTensor]:
         if isinstance(value, PickledTensor):
             found[name or "tensor"] = value
             continue
-        # A NamedTuple of this module is not a container of the pickle.
-        items = value.items() if isinstance(value, dict) else enumerate(value) if type(value) in (list, tuple) else ()
+        items: Iterator[tuple[Any, Any]]
+        if isinstance(value, Opaque):
+            items = value.parts()
+            if not value.is_module:
+                left_out[name] = value.kind
+        elif isinstance(value, dict):
+            items = iter(value.items())
+        else:
+            # A NamedTuple of this module is not a container of the pickle.
+            items = enumerate(value) if type(value) in (list, tuple) else iter(())
         inner = [(f"{name}.{key}" if name else str(key), one, depth + 1) for key, one in items]
         below.extend(inner[::-1])
-    return found
+    # An object with tensors below it was read.
+    read = {name[:at] for name in found for at, character in enumerate(name) if character == "."} | {""}
+    return Content(
+        found, {name: kind for name, kind in left_out.items() if name not in read or (name == "" and not found)}
+    )

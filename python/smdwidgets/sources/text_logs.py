@@ -11,10 +11,11 @@ import numpy as np
 
 from smdwidgets._text import shown, visible
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.sources.columns import Cells, GrowingColumns, last_of_step
+from smdwidgets.sources.columns import GrowingColumns, Rows, last_of_step
 from smdwidgets.sources.growing_lines import GrowingLines, parts_of
 from smdwidgets.sources.layout import layout_of
 from smdwidgets.sources.log_lines import LONGEST_LINE, TRAINERS, ColumnReader, Reader, Row, Trainer, has_numbers
+from smdwidgets.sources.long_tables import Cells
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import HEAD, Tree
 
@@ -207,11 +208,11 @@ class _Log:
             name: (np.array(places, np.int64), np.array(values)) for name, (places, values) in cells.items()
         }
         columns[""] = np.arange(len(rows)), np.array([min(row.step, 2**53) for row in rows], np.float64)
-        self._columns.append(columns, len(rows))
+        self._columns.append(Rows(len(rows), columns, {}))
 
     def scalars(self) -> dict[str, Scalars]:
         """Return the numbers that repeat, by name."""
-        columns = self._columns.joined({}, 0)
+        columns = dict(self._columns.joined().numbers)
         if not columns:
             return {}
         steps = columns.pop("")[1].astype(np.int64)

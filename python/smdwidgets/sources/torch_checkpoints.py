@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import math
-import zipfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from smdwidgets._text import shown, visible
+from smdwidgets._text import listed, shown, visible
 from smdwidgets.exceptions import CorruptDataError, DataError, RunIOError, UnsupportedDataError
+from smdwidgets.sources.archive import LOCAL_HEADER, ZIP, Archive
 from smdwidgets.sources.checkpoints import is_of_weights, place_of, with_steps
-from smdwidgets.sources.source import Source, StoredTensor
-from smdwidgets.sources.tensor_pickle import PickledTensor, read_pickle, tensors_of
+from smdwidgets.sources.source import Source, StoredTensor, Verified
+from smdwidgets.sources.tensor_pickle import Opaque, PickledTensor, read_pickle, tensors_of
 from smdwidgets.sources.tree import Tree
 
 _SUFFIXES: Final = (".pt", ".pth", ".ckpt", ".bin")
-_ZIP: Final = b"PK\x03\x04"
 #: The first bytes of the format before PyTorch 1.6: a pickle of its magic number.
 _LEGACY: Final = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 #: Largest pickle: names and shapes of tensors, not their values.
 _LARGEST_PICKLE: Final = 64 << 20
-#: Most records of an archive.
-_MOST_RECORDS: Final = 1_000_000
-_LOCAL_HEADER: Final = 30
 #: Names under which trainings save the weights, beside optimizers and settings.
 _WEIGHTS: Final = ("state_dict", "model_state_dict", "model", "module", "net", "weights")
+#: Names under which they save the state of optimizers, or a list of them.
+_OPTIMIZERS: Final = ("optimizer_state_dict", "optimizer", "optimizers", "optimizer_states", "optim", "opt")
+#: Last parts of the names of buffers, which no optimizer changes.
+_BUFFERS: Final = frozenset(["running_mean", "running_var", "num_batches_tracked"])
 _STEPS: Final = ("global_step", "step", "iteration", "iter", "epoch")
 _ITEMSIZE: Final = {"bool": 1, "bfloat16": 2, "complex64": 8, "complex128": 16}
 
@@ -53,67 +53,25 @@ class TorchCheckpoints:
 def _is_archive(head: bytes) -> bool:
     """Return whether a file begins as an archive of ``torch.save``."""
     size = int.from_bytes(head[26:28], "little")
-    name = head[_LOCAL_HEADER : _LOCAL_HEADER + size]
-    return head.startswith(_ZIP) and name.endswith(
-        (b"/data.pkl", b"/.format_version", b"/byteorder", b"/.data/version")
-    )
+    name = head[LOCAL_HEADER : LOCAL_HEADER + size]
+    return head.startswith(ZIP) and name.endswith((b"/data.pkl", b"/.format_version", b"/byteorder", b"/.data/version"))
 
 
-class Archive:
-    """The records of a checkpoint, by their place in the file.
+class Checkpoint(NamedTuple):
+    """What was read of a checkpoint."""
 
-    Raises :class:`~smdwidgets.exceptions.DataError`, with the path, for other archives.
-    """
-
-    def __init__(self, tree: Tree, key: str) -> None:
-        self._tree = tree
-        self._key = key
-        self.path = tree.path(key)
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                entries = archive.infolist()
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-            raise CorruptDataError(f"{self.path}: damaged or incomplete archive: {error}") from None
-        if len(entries) > _MOST_RECORDS:
-            raise CorruptDataError(f"{self.path}: {len(entries):,} records exceed the limit of {_MOST_RECORDS:,}")
-        self._entries = {entry.filename.partition("/")[2]: entry for entry in entries}
-
-    def place(self, name: str) -> tuple[int, int]:
-        """Return offset and size of a record."""
-        entry = self._entries.get(name)
-        if entry is None:
-            raise CorruptDataError(f"{self.path}: record {shown(name)} is missing")
-        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-            raise UnsupportedDataError(f"{self.path}: record {shown(name)} is compressed")
-        begin = max(entry.header_offset, 0)
-        header = self._tree.read_exactly(self._key, begin, _LOCAL_HEADER)
-        if begin != entry.header_offset or not header.startswith(_ZIP):
-            raise CorruptDataError(f"{self.path}, byte {entry.header_offset}: record {shown(name)} has no header")
-        lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-        offset = entry.header_offset + _LOCAL_HEADER + lengths
-        if offset + entry.file_size > (self._tree.size(self._key) or 0):
-            raise CorruptDataError(f"{self.path}, byte {offset}: record {shown(name)} exceeds the file")
-        return offset, entry.file_size
-
-    def read(self, name: str, largest: int) -> bytes:
-        """Return a record."""
-        offset, size = self.place(name)
-        if size > largest:
-            raise UnsupportedDataError(
-                f"{self.path}: record {shown(name)} of {size:,} bytes exceeds the limit of {largest:,}"
-            )
-        return self._tree.read_exactly(self._key, offset, size)
-
-    def has(self, name: str) -> bool:
-        """Return whether there is a record of this name."""
-        return name in self._entries
+    #: At step 0.
+    tensors: list[StoredTensor]
+    step: int | None
+    #: Names of what was not read, with the reasons.
+    left_out: dict[str, str]
 
 
-def read_checkpoint(tree: Tree, key: str) -> tuple[list[StoredTensor], int | None]:
-    """Return the tensors of a checkpoint, at step 0, and its step, if it has one.
+def read_checkpoint(tree: Tree, key: str) -> Checkpoint:
+    """Return the tensors of a checkpoint: of its weights, and of its optimizers.
 
-    Raises :class:`~smdwidgets.exceptions.DataError`, with the path and the reason, for a checkpoint that holds anything
-    that weights do not need.
+    Raises :class:`~smdwidgets.exceptions.DataError`, with the path and the reason, for a checkpoint without a tensor
+    that can be read.
     """
     if tree.head(key, len(_LEGACY)).startswith(_LEGACY):
         raise UnsupportedDataError(
@@ -124,22 +82,94 @@ def read_checkpoint(tree: Tree, key: str) -> tuple[list[StoredTensor], int | Non
         raise UnsupportedDataError(f"{archive.path}: the byte order is not little-endian")
     try:
         root = read_pickle(archive.read("data.pkl", _LARGEST_PICKLE))
-        tensors = tensors_of(_weights_of(root))
+        name, part = _weights_of(root)
+        content = tensors_of(part)
+        states = optimizer_tensors(root, list(content.tensors)) if name else {}
     except UnsupportedDataError as error:
         message = str(error)
         raise UnsupportedDataError(message if archive.path in message else f"{archive.path}: {message}") from None
-    found = [_located(archive, key, name, tensor) for name, tensor in tensors.items()]
-    return found, _step_of(root)
+    left_out = dict(content.left_out)
+    if name and isinstance(root, dict):
+        left_out |= {
+            str(name): value.kind for name, value in root.items() if isinstance(value, Opaque) and value is not part
+        }
+    return _located_all(archive, key, {**content.tensors, **states}, _step_of(root), left_out)
 
 
-def _weights_of(root: Any) -> Any:
-    """Return the part of a checkpoint with the weights; all of it if none is named so."""
+def _located_all(
+    archive: Archive, key: str, tensors: Mapping[str, PickledTensor], step: int | None, left_out: dict[str, str]
+) -> Checkpoint:
+    found, damage = [], None
+    for name, tensor in tensors.items():
+        try:
+            found.append(_located(archive, key, name, tensor))
+        except CorruptDataError:
+            raise
+        except UnsupportedDataError as error:
+            damage = damage or error
+            left_out[name] = str(error).removeprefix(f"{archive.path}: ")
+    if damage is not None and not found:
+        raise damage
+    if left_out and not found:
+        raise UnsupportedDataError(f"{archive.path}: no tensor that can be read; left out: {_described(left_out)}")
+    return Checkpoint(found, step, left_out)
+
+
+def _described(left_out: Mapping[str, str]) -> str:
+    """Return what was left out in one line.
+
+    >>> _described({"args": "argparse.Namespace", "": "os.system"})
+    'args (argparse.Namespace), os.system'
+    """
+    return listed(
+        [
+            f"{visible(name, 200)} ({visible(kind, 400)})" if name else visible(kind, 400)
+            for name, kind in left_out.items()
+        ]
+    )
+
+
+def _weights_of(root: Any) -> tuple[str, Any]:
+    """Return the name and the part with the weights; ``""`` and all without one."""
     if isinstance(root, dict):
         for name in _WEIGHTS:
             part = root.get(name)
-            if isinstance(part, dict) and part:
-                return part
-    return root
+            if (isinstance(part, dict) and part) or (isinstance(part, Opaque) and part.is_module):
+                return name, part
+    return "", root
+
+
+def optimizer_tensors(root: Any, weights: Sequence[str]) -> dict[str, PickledTensor]:
+    """Return the state of the optimizers in a checkpoint, named as by hooks.
+
+    An optimizer has a number in place of a name, and so have its parameters. These get the names of the weights
+    without buffers, if there are as many.
+
+    >>> from smdwidgets.sources.tensor_pickle import Storage
+    >>> second_moment = PickledTensor(Storage("float32", "0"), 0, (2,), (1,))
+    >>> state = {"state": {0: {"exp_avg_sq": second_moment}}, "param_groups": [{"params": [0]}]}
+    >>> list(optimizer_tensors({"optimizer": state}, ["fc.weight"]))
+    ['optimizer/0/fc.weight/exp_avg_sq']
+    """
+    parts = [root.get(name) for name in _OPTIMIZERS] if isinstance(root, dict) else []
+    several: list[Any] = [one for part in parts for one in (part if isinstance(part, list) else [part])]
+    states = [one for one in several if isinstance(one, dict) and isinstance(one.get("state"), dict)]
+    parameters = [name for name in weights if name.rpartition(".")[2] not in _BUFFERS]
+    tensors: dict[str, PickledTensor] = {}
+    for at, optimizer in enumerate(states):
+        groups = optimizer.get("param_groups")
+        groups = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+        numbers = [one for group in groups for one in _listed(group.get("params"))]
+        names = [one for group in groups for one in _listed(group.get("param_names"))] or parameters
+        named = dict(zip(numbers, names, strict=True)) if len(names) == len(numbers) else {}
+        for number, state in optimizer["state"].items():
+            for name, tensor in tensors_of(state).tensors.items():
+                tensors[f"optimizer/{at}/{named.get(number, number)}/{name}"] = tensor
+    return tensors
+
+
+def _listed(given: Any) -> list[Any]:
+    return [one for one in given if isinstance(one, int | str)] if isinstance(given, list) else []
 
 
 def _step_of(root: Any) -> int | None:
@@ -155,7 +185,8 @@ def _located(archive: Archive, key: str, name: str, tensor: PickledTensor) -> St
     dtype = tensor.storage.dtype
     digits = "".join(character for character in dtype.partition("_")[0] if character.isdigit())
     itemsize = _ITEMSIZE.get(dtype) or int(digits) // 8
-    offset, size = archive.place(f"data/{tensor.storage.key}")
+    record = f"data/{tensor.storage.key}"
+    offset, size = archive.place(record)
     count = math.prod(tensor.shape)
     last = (
         sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True)) if count else -1
@@ -175,7 +206,10 @@ def _located(archive: Archive, key: str, name: str, tensor: PickledTensor) -> St
         stride *= extent
     strides = None if contiguous or not count else tensor.strides
     begin = offset + tensor.offset * itemsize
-    return StoredTensor(visible(name, 1000), 0, dtype, tensor.shape, key, begin, length, strides=strides)
+    checksum = archive.checksum(record) if (begin, length) == (offset, size) else None
+    return StoredTensor(
+        visible(name, 1000), 0, dtype, tensor.shape, key, begin, length, strides=strides, checksum=checksum
+    )
 
 
 class TorchCheckpointSource(Source):
@@ -186,7 +220,7 @@ class TorchCheckpointSource(Source):
         self._tree = tree
         self._keys = list(files)
         self._versions: dict[str, object] = {}
-        self._read: dict[str, tuple[list[StoredTensor], int | None]] = {}
+        self._read: dict[str, Checkpoint] = {}
         self._problems: dict[str, str] = {}
         self._refused: dict[str, str] = {}
 
@@ -202,24 +236,26 @@ class TorchCheckpointSource(Source):
             self._refused.pop(key, None)
             changed = True
             try:
-                tensors, step = read_checkpoint(self._tree, key)
+                checkpoint = read_checkpoint(self._tree, key)
             except UnsupportedDataError as error:
                 self._refused[key] = str(error)
                 continue
             except (DataError, RunIOError) as error:
                 self._problems[key] = str(error)
                 continue
-            self._read[key] = [one._replace(wall_time=version[1] / 1e9) for one in tensors], step
+            self._read[key] = checkpoint._replace(
+                tensors=[one._replace(wall_time=version[1] / 1e9) for one in checkpoint.tensors]
+            )
         return changed
 
     def tensors(self) -> Sequence[StoredTensor]:
         """Return the tensors at the step in their path, else at that in their file."""
         named, without = with_steps([key for key in self._keys if key in self._read], Path(self._tree.root).name)
-        steps = {key: step for key in without if (step := self._read[key][1]) is not None} | named
+        steps = {key: step for key in without if (step := self._read[key].step) is not None} | named
         for key, step in named.items():
             if place_of(key)[1] is None:
-                steps[key] = self._read[key][1] or step
-        return [tensor._replace(step=step) for key, step in sorted(steps.items()) for tensor in self._read[key][0]]
+                steps[key] = self._read[key].step or step
+        return [tensor._replace(step=step) for key, step in sorted(steps.items()) for tensor in self._read[key].tensors]
 
     def age(self) -> float | None:
         """Return the seconds since the last write."""
@@ -230,5 +266,28 @@ class TorchCheckpointSource(Source):
         return list(self._problems.items())
 
     def unsupported(self) -> Sequence[tuple[str, str]]:
-        """Return the checkpoints that were refused, and why."""
-        return list(self._refused.items())
+        """Return the checkpoints that were refused, and what was left out of others."""
+        notes: dict[str, list[str]] = {}
+        for key, one in self._read.items():
+            if one.left_out and key not in self._refused:
+                notes.setdefault(_described(one.left_out), []).append(key)
+        return [
+            *self._refused.items(),
+            *((keys[0], f"{self._tree.path(keys[0])}: left out: {what}{_also(keys)}") for what, keys in notes.items()),
+        ]
+
+    def verify(self) -> Verified:
+        """Compare the checksums of all records."""
+        checked, faults = 0, []
+        for key in self._keys:
+            try:
+                archive = Archive(self._tree, key)
+                faults += [(key, fault) for fault in archive.faults()]
+            except DataError:
+                continue  # one of `problems`
+            checked += len(archive.names()) if archive.has_checksums else 0
+        return Verified(checked, faults)
+
+
+def _also(keys: Sequence[str]) -> str:
+    return f"; the same in {len(keys) - 1:,} more checkpoints" if len(keys) > 1 else ""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.checkpoints import place_of
-from smdwidgets.sources.columns import cells_of_rows, scalars_of
+from smdwidgets.sources.columns import curves_of, rows_of_objects
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import Tree
 
@@ -48,6 +48,7 @@ class TrainerStateSource(Source):
         self._state: dict[str, Any] = {}
         self._scalars: dict[str, Scalars] = {}
         self._problems: dict[str, str] = {}
+        self._notes: list[tuple[str, str]] = []
         self.name = files[0]
 
     def refresh(self) -> bool:
@@ -63,7 +64,11 @@ class TrainerStateSource(Source):
             # A state that is being written, or the first one of a training that began again, is no reason to go back.
             self._state, self.name = state, key
             rows = [row for row in state["log_history"] if isinstance(row, dict)]
-            self._scalars = scalars_of(cells_of_rows(rows), len(rows))
+            curves = curves_of(rows_of_objects(rows))
+            self._scalars = curves.scalars
+            if curves.problems:
+                self._problems[key] = f"{self._tree.path(key)}: {curves.problems[0]}"
+            self._notes = [(key, f"{self._tree.path(key)}: {note}") for note in curves.notes]
             return True
         return bool(self._problems)
 
@@ -113,3 +118,7 @@ class TrainerStateSource(Source):
     def problems(self) -> Sequence[tuple[str, str]]:
         """Return the states that cannot be read."""
         return list(self._problems.items())
+
+    def unsupported(self) -> Sequence[tuple[str, str]]:
+        """Return the states that are read in part."""
+        return self._notes

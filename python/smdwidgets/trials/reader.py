@@ -364,7 +364,10 @@ class RunReader:
     def workers(self) -> list[str]:
         """Return the names of the workers of the run, sorted."""
         self.maybe_refresh()
-        return sorted(self.collection_workers.union(self.run.index.workers()))
+        workers = self.collection_workers
+        if workers and len(workers) >= self.num_workers:
+            return sorted(workers)  # an index file of another worker is foreign
+        return sorted(workers.union(self.run.index.workers()))
 
     def notes(self) -> list[tuple[str, str]]:
         """Return what the hook did not get or failed to save, as (worker, text).

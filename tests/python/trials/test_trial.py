@@ -81,6 +81,12 @@ def test_directory_without_a_run_is_rejected_at_once(
         create_trial(**given)
 
 
+def test_foreign_index_file_adds_no_worker(tmp_path: Path) -> None:
+    runs.run(tmp_path, range(2))
+    runs.step(tmp_path, 1, worker="algo-1")
+    assert create_trial(tmp_path).workers() == ["worker_0"]
+
+
 def test_missing_run_raises_file_not_found() -> None:
     with pytest.raises(FileNotFoundError):
         create_trial("/no/such/run")

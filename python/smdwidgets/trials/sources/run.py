@@ -27,6 +27,8 @@ from smdwidgets.exceptions import (
 )
 from smdwidgets.modes import ModeKeys
 from smdwidgets.sources import Scalars, Source, StoredTensor, Tree, files_in, open_source
+from smdwidgets.sources.archive import check_crc
+from smdwidgets.sources.columns import agree
 from smdwidgets.sources.registry import described
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.discovery import logs_of_sources
@@ -43,8 +45,6 @@ _WEIGHTS: Final = {
     "biases": [r"(?i)bias$", r"(?i)(^|[._/])(beta|running_mean)$"],
     "weights": [r"(?i)(weight|kernel|embeddings?|gamma)(_[a-z0-9]+)?$"],
 }
-#: Largest relative difference of a number that two formats wrote, such as float32 and 5 digits.
-_SAME: Final = 1e-4
 
 
 class SourceRun(LocalTensorBoardRun):
@@ -151,7 +151,7 @@ class SourceRun(LocalTensorBoardRun):
             rows: list[Any] = []
             for name, scalars in source.scalars().items():
                 if (known := taken.get(name)) is not None and (other := known()) is not None:
-                    if _are_same(other, scalars):
+                    if agree(other, scalars):
                         continue  # two loggers wrote the same numbers
                     name = self._free(f"{name} ({source.name})", taken)
                 taken[name] = _constant(scalars)
@@ -265,6 +265,9 @@ class SourceRun(LocalTensorBoardRun):
             data = self._tree.read_exactly(tensor.key, tensor.offset, tensor.length)
         except RunFileMissing as error:  # it will not come back, as a file that is still to be written
             raise CorruptDataError(f"{error}: the checkpoint was deleted") from None
+        check_crc(
+            data, tensor.checksum, f"{self._tree.path(tensor.key)}, byte {tensor.offset}: tensor {shown(tensor.name)}"
+        )
         flat = np.frombuffer(bytearray(data), dtype)  # writable, and of this array only
         if tensor.strides is None:
             return flat.reshape(tensor.shape)
@@ -345,14 +348,6 @@ def _lane(format: str) -> str:
 
 def _constant(scalars: Scalars) -> Callable[[], Scalars | None]:
     return lambda: scalars
-
-
-def _are_same(one: Scalars, other: Scalars) -> bool:
-    """Return whether two sources wrote the same numbers at common steps."""
-    steps, here, there = np.intersect1d(one.steps, other.steps, return_indices=True)
-    return len(steps) > 0 and bool(
-        np.allclose(one.values[here], other.values[there], rtol=_SAME, atol=1e-12, equal_nan=True)
-    )
 
 
 def _row_of(
