@@ -1,4 +1,4 @@
-"""Lines of numbers in the text that trainers print: one row of a table for each kind of line.
+"""A table of the lines with numbers that trainers print.
 
 A row finds the head of a line, which has the step, and says how the numbers after it are written. The head may also
 begin a block, whose lines belong to it. To add a trainer, add its rows to `TRAINERS`, with a line that it printed.
@@ -337,13 +337,13 @@ def pairs_in(text: str, pairs: Pairs, *, multiples: bool = False, mean: bool = F
     >>> list(pairs_in("tokens_per_sec: 8.9K", Pairs.NAMED, multiples=True))
     [('tokens_per_sec', 8900.0)]
     """
-    for found in pairs.value.finditer(text):
-        number = float(((found["mean"] if mean else None) or found["value"]).replace(",", ""))
-        if found["of"] and int(found["of"]):
-            number /= int(found["of"])
+    for match in pairs.value.finditer(text):
+        number = float(((match["mean"] if mean else None) or match["value"]).replace(",", ""))
+        if match["of"] and int(match["of"]):
+            number /= int(match["of"])
         if multiples:
-            number *= _MULTIPLES.get(found["unit"], 1.0)
-        name = found["name"].strip().removesuffix(" value")
+            number *= _MULTIPLES.get(match["unit"], 1.0)
+        name = match["name"].strip().removesuffix(" value")
         yield name, number
 
 
@@ -356,7 +356,7 @@ class Row:
 
 
 class Reader:
-    """Reads lines of a trainer one after the other, and remembers step, epoch and block.
+    """Reads the lines of a trainer in order. Remembers step, epoch and block.
 
     >>> [mnist] = [trainer for trainer in TRAINERS if trainer.name == "PyTorch example mnist"]
     >>> reader = Reader(mnist)
@@ -408,8 +408,8 @@ class Reader:
         self._find_step(groups, holds_out=ROLES.get(role or "", kind.prefix) not in ("", "train/"))
         if kind.pairs is None:
             return None
-        found = pairs_in(line[head.end() :], kind.pairs, multiples=kind.multiples, mean=kind.mean)
-        return self._row(kind, kind.prefix or ROLES.get(role or "", ""), found)
+        pairs = pairs_in(line[head.end() :], kind.pairs, multiples=kind.multiples, mean=kind.mean)
+        return self._row(kind, kind.prefix or ROLES.get(role or "", ""), pairs)
 
     def _find_step(self, groups: Mapping[str, str | None], *, holds_out: bool) -> None:
         step, epoch, batch, of = (groups.get(name) for name in ("step", "epoch", "batch", "of"))
@@ -424,9 +424,9 @@ class Reader:
         elif self._epoch is not None and epoch is not None:
             self._step = self._epoch
 
-    def _row(self, kind: LogLine, prefix: str, found: Iterator[tuple[str, float]]) -> Row | None:
+    def _row(self, kind: LogLine, prefix: str, pairs: Iterator[tuple[str, float]]) -> Row | None:
         values: dict[str, float] = {}
-        for name, number in found:
+        for name, number in pairs:
             if kind.step_name and name.endswith(kind.step_name) and number == math.floor(number):
                 self._step = int(number)
             elif name.lower() not in _POSITIONS or not number.is_integer():
@@ -477,11 +477,11 @@ class ColumnReader:
     def read(self, line: str) -> Row | None:
         """Return the numbers of a line; None if none is one of a training."""
         values: dict[str, float] = {}
-        step = next((int(found["step"]) for pattern in _STEPS if (found := pattern.search(line))), None)
+        step = next((int(match["step"]) for pattern in _STEPS if (match := pattern.search(line))), None)
         for name, number in pairs_in(line, Pairs.NAMED):
-            if found := _STEP_IN_NAME.search(name):
-                step = int(found["step"])
-                name = (name[: found.start()] + name[found.end() :]).strip()
+            if match := _STEP_IN_NAME.search(name):
+                step = int(match["step"])
+                name = (name[: match.start()] + name[match.end() :]).strip()
             if name and name.lower() not in _POSITIONS:
                 values.setdefault(name, number)
         if not _tells(values):
@@ -504,8 +504,7 @@ def number_of(cell: str) -> float | None:
     >>> number_of("20.5"), number_of("1e+03"), number_of("yes")
     (20.5, 1000.0, None)
     """
-    found = re.fullmatch(_NUMBER, cell)
-    return float(cell.replace(",", "")) if found else None
+    return float(cell.replace(",", "")) if re.fullmatch(_NUMBER, cell) else None
 
 
 def has_numbers(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""Text that a training printed: the lines of known trainers, or names and numbers that repeat."""
+"""Text logs: the lines of known trainers, or names and numbers that repeat."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ANY: Final = "names and numbers that repeat"
 
 
 class TextLogs:
-    """The format of text logs. A directory with a better format is not read from its text."""
+    """The format of text logs. It counts where a directory has no other."""
 
     name = "text log"
     #: Whether the files count only where no other format has any.
@@ -43,11 +43,11 @@ class TextLogs:
 
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the logs of each directory."""
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        logs: defaultdict[str, list[str]] = defaultdict(list)
         for key in tree.keys if tree.is_file else tree.named(*_SUFFIXES):
             if tree.recognizes(self.name, key, partial(_is_log, tree, key)):
-                found[key.rpartition("/")[0]].append(key)
-        return found
+                logs[key.rpartition("/")[0]].append(key)
+        return logs
 
     def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
         """Return the source of the logs of one directory."""
@@ -70,7 +70,9 @@ def _lines(data: bytes) -> Iterable[str]:
 
 
 def trainer_of(lines: Iterable[str]) -> Trainer | str | None:
-    """Return the trainer of which a text has the most lines, ``""`` for any other log, or None for any other text.
+    """Return the trainer that printed a text.
+
+    It is ``""`` for another log, and None for text that is no log.
 
     >>> trainer_of(f"[{i}]\\ttrain-rmse:0.5" for i in range(5)).name
     'XGBoost'
@@ -78,22 +80,22 @@ def trainer_of(lines: Iterable[str]) -> Trainer | str | None:
     ('', None)
     """
     readers = {trainer.name: (trainer, Reader(trainer)) for trainer in TRAINERS}
-    found: Counter[str] = Counter()
+    lines_of: Counter[str] = Counter()
     any_reader, names = ColumnReader(), Counter[str]()
     for line in lines:
         if len(line) > LONGEST_LINE:
             continue
         rows = [name for name, (_, reader) in readers.items() if reader.read(line) is not None]
-        found.update(rows)
-        if rows and found[rows[0]] >= _SURE:
+        lines_of.update(rows)
+        if rows and lines_of[rows[0]] >= _SURE:
             break
         if any(reader.recognized for _, reader in readers.values()):
             continue
         if (row := any_reader.read(line)) is not None:
             names.update(row.values.keys())
-    if found:
-        best = max(found, key=lambda name: found[name])
-        if found[best] >= min(_ENOUGH, 2) and found[best] >= max(names.values(), default=0):
+    if lines_of:
+        best = max(lines_of, key=lambda name: lines_of[name])
+        if lines_of[best] > 1 and lines_of[best] >= max(names.values(), default=0):
             return readers[best][0]
     return "" if max(names.values(), default=0) >= _ENOUGH else None
 
@@ -113,12 +115,12 @@ class TextLogSource(Source):
 
     def scalars(self) -> Mapping[str, Scalars]:
         """Return the numbers by name, with the file if two logs share a name."""
-        found: dict[str, Scalars] = {}
+        series: dict[str, Scalars] = {}
         for log in self._logs:
             for name, scalars in log.scalars().items():
-                own = name if name not in found else f"{name} ({log.key.rpartition('/')[2]})"
-                found[own] = scalars
-        return found
+                own = name if name not in series else f"{name} ({log.key.rpartition('/')[2]})"
+                series[own] = scalars
+        return series
 
     def age(self) -> float | None:
         """Return the seconds since the last write."""
@@ -216,12 +218,12 @@ class _Log:
         if not columns:
             return {}
         steps = columns.pop("")[1].astype(np.int64)
-        found = {}
+        series = {}
         for name, (at, values) in columns.items():
             keep = last_of_step(steps[at])
             if len(at) > 1 or isinstance(self._reader, Reader):
-                found[visible(name, 400)] = Scalars(steps[at][keep], values[keep])
-        return found
+                series[visible(name, 400)] = Scalars(steps[at][keep], values[keep])
+        return series
 
     def notes(self) -> list[str]:
         """Return how the log was read, if numbers were left out."""

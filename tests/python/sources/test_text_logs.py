@@ -1,4 +1,4 @@
-"""Text that trainings print, as runs: known trainers, other lines, growth, progress bars, what is left out."""
+"""Text logs: known trainers, other lines, growth, what is left out."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_example_of_a_trainer_is_read_by_its_rows(trainer):
 @pytest.mark.parametrize("trainer", TRAINERS, ids=lambda trainer: trainer.name)
 def test_lines_of_a_trainer_are_recognized(trainer):
     lines = ["starting", *(line for _ in range(3) for line in trainer.example.split("\n")), "done"]
-    found = trainer_of(lines)
-    assert found
-    assert found.name == trainer.name
+    recognized = trainer_of(lines)
+    assert recognized
+    assert recognized.name == trainer.name
 
 
 # ---------------------------------------------------------------------------------------------------- whole logs
