@@ -80,7 +80,7 @@ def _summary(trial: Trial, found: FoundRun) -> Summary:
         "last_step": steps[-1] if steps else None,
         "started": began if math.isfinite(began) else None,
         "duration": ended - began if math.isfinite(began) else None,
-        "end": None if end is None or isinstance(trial, TensorBoardTrial) else end.how,
+        "end": end.how if end is not None and trial.reader.run.says_ended() else None,
         "tags": tags,
         "hparams": trial.hparams() or _hparams_beside(trial, found),
         "damaged": len(trial.problems()),

@@ -5,25 +5,19 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import numpy as np
 
-from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.columns import last_of_step
 from smdwidgets.sources.settings import plain_value, read_settings
 from smdwidgets.sources.source import Scalars, Source
+from smdwidgets.sources.sqlite import SUFFIXES, is_database, query, tables_of
 from smdwidgets.sources.tree import Tree
 
 #: States in which a run has ended, as MLflow's files and database write them.
 _ENDED: Final = frozenset({"3", "4", "5", "FINISHED", "FAILED", "KILLED"})
-_MAGIC: Final = b"SQLite format 3\0"
-#: Seconds to wait for a database that a server is writing.
-_PATIENCE: Final = 2.0
 #: Bytes of a metric's file that are read at once.
 _PIECE: Final = 8 << 20
 
@@ -184,14 +178,14 @@ class MlflowDatabase:
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the database of each run, which is named by the file and the run."""
         found: dict[str, Sequence[str]] = {}
-        for key in tree.named(".db", ".sqlite", ".sqlite3"):
-            if tree.head(key, len(_MAGIC)) != _MAGIC:
+        for key in tree.named(*SUFFIXES):
+            if not is_database(tree, key):
                 continue
             path = tree.path(key)
-            tables = {name for (name,) in _query(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+            tables = tables_of(path)
             if not {"runs", "metrics", "params", "tags", "experiments"} <= tables:
                 continue  # another application's database
-            runs = _query(path, "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'active'")
+            runs = query(path, "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'active'")
             base = "" if tree.is_file else key + "/"
             found |= {f"{base}{run}": [key] for (run,) in runs}
         return found
@@ -220,14 +214,14 @@ class MlflowDatabaseSource(Source):
         """Read the metrics that were added since the last call."""
         path = self._tree.path(self._key)
         try:
-            new = _query(
+            new = query(
                 path,
                 "SELECT rowid, key, timestamp, CASE WHEN is_nan THEN 'nan' ELSE value END, step FROM metrics "
                 "WHERE run_uuid = ? AND rowid > ? ORDER BY rowid",
                 self._run,
                 self._last,
             )
-            [(status, start, end)] = _query(
+            [(status, start, end)] = query(
                 path, "SELECT status, start_time, end_time FROM runs WHERE run_uuid = ?", self._run
             ) or [("", None, None)]
             changed = bool(new) or status != self._status or bool(self._problem)
@@ -235,7 +229,7 @@ class MlflowDatabaseSource(Source):
                 self._read_params = {
                     name: plain_value(str(value))
                     for table in ("tags", "params")
-                    for name, value in _query(path, f"SELECT key, value FROM {table} WHERE run_uuid = ?", self._run)
+                    for name, value in query(path, f"SELECT key, value FROM {table} WHERE run_uuid = ?", self._run)
                     if table == "params" or not str(name).startswith("mlflow.")
                 }
         except RunIOError as error:
@@ -274,20 +268,3 @@ def _number(value: Any) -> float:
     """Return a metric. MLflow stores infinities as the largest numbers."""
     number = float(value)
     return float(np.copysign(np.inf, number)) if abs(number) >= 1.7976931348623157e308 else number
-
-
-def _query(path: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-    """Return the rows of a query on a database that is opened for reading only.
-
-    Raises :class:`~smdwidgets.exceptions.RunIOError`, with the path, also if the database stays locked.
-    """
-    import sqlite3  # which some builds of Python lack
-
-    uri = f"file:{quote(Path(path).as_posix())}?mode=ro"
-    try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as connection:
-            connection.execute("PRAGMA query_only = ON")
-            connection.execute("PRAGMA trusted_schema = OFF")
-            return connection.execute(statement, parameters).fetchall()
-    except (sqlite3.Error, OverflowError) as error:
-        raise RunIOError(f"{shown(path, 400)}: cannot read the SQLite database: {error}") from error

@@ -12,7 +12,7 @@ from smdwidgets.sources.tree import HEAD
 #: Endings of tables of text.
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
 _READ = (
-    "CSV, TSV and JSON lines with a column of steps, trainer_state.json, MLflow, safetensors, PyTorch checkpoints, "
+    "CSV, TSV and JSON lines with a column of steps, trainer_state.json, MLflow, W&B, trackio, safetensors, PyTorch checkpoints, "
     "text logs of trainings"
 )
 _SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}

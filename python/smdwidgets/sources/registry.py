@@ -65,9 +65,19 @@ def _built_in() -> Iterable[Format]:
     from smdwidgets.sources.tables import Tables
     from smdwidgets.sources.text_logs import TextLogs
     from smdwidgets.sources.torch_checkpoints import TorchCheckpoints
+    from smdwidgets.sources.trackio import TrackioDatabase
     from smdwidgets.sources.trainer_state import TrainerStates
+    from smdwidgets.sources.wandb import WandbFiles
 
-    return [Tables(), TrainerStates(), MlflowFiles(), MlflowDatabase(), Safetensors(), TorchCheckpoints(), TextLogs()]
+    scalars: list[Format] = [
+        Tables(),
+        TrainerStates(),
+        MlflowFiles(),
+        MlflowDatabase(),
+        WandbFiles(),
+        TrackioDatabase(),
+    ]
+    return [*scalars, Safetensors(), TorchCheckpoints(), TextLogs()]
 
 
 def files_in(tree: Tree) -> dict[str, dict[str, Sequence[str]]]:
@@ -108,7 +118,7 @@ def _without_last_resorts(
     kept = {}
     for run, by_format in found.items():
         base = f"{run}/" if run else ""
-        if any(other == run or other.startswith(base) for other in better):
+        if any(f"{run}/".startswith(f"{other}/" if other else "") or other.startswith(base) for other in better):
             by_format = {name: files for name, files in by_format.items() if name not in resorts}
         if by_format:
             kept[run] = by_format

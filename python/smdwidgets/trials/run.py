@@ -202,6 +202,10 @@ class Run(ABC):
         """Return how the run ended, or None if it has not ended."""
         return None if self.end_age() is None else RunEnd()
 
+    def says_ended(self) -> bool:
+        """Return whether the run has ended by its own word, not because nothing was written for long."""
+        return self.end() is not None
+
     def incidents(self) -> IncidentFiles:
         """Return the incidents of the run.
 

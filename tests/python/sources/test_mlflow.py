@@ -12,7 +12,7 @@ import pytest
 
 import smdwidgets
 from smdwidgets.exceptions import RunIOError, RunNotFound, SeveralRuns
-from smdwidgets.sources import mlflow
+from smdwidgets.sources import sqlite as sqlite_source
 
 LOSSES = {0: 2.5, 10: 1.75, 20: 1.25, 30: 1.0, 40: 0.875, 50: 0.75}
 
@@ -124,7 +124,7 @@ def _running(database):
 
 
 def test_locked_database(database, monkeypatch):
-    monkeypatch.setattr(mlflow, "_PATIENCE", 0.01)
+    monkeypatch.setattr(sqlite_source, "_PATIENCE", 0.01)
     run = _running(database)
     _insert(database, run, "accuracy", 60)
     trial = smdwidgets.create_trial(database / run)

@@ -194,9 +194,12 @@ class SourceRun(LocalTensorBoardRun):
         return super().replaced_at() if any(read for _, read, _ in self.log.files()) else None
 
     def end_age(self) -> float | None:
-        if self._live is None and any(source.ended() for source in self._sources.values()):
+        if self._live is None and self.says_ended():
             return self.silence() or 0.0
         return super().end_age()
+
+    def says_ended(self) -> bool:
+        return any(source.ended() for source in self._sources.values())
 
     def silence(self) -> float | None:
         ages = [super().silence(), *(source.age() for source in self._sources.values())]

@@ -90,4 +90,5 @@ class SourceTrial(TensorBoardTrial):
 
     def hparams(self) -> dict[str, Any]:
         """Return the hyperparameters of the run."""
-        return self._run.hparams() | super().hparams()
+        logged = super().hparams()  # reads a run that was not read yet
+        return self._run.hparams() | logged

@@ -185,6 +185,9 @@ class TensorBoardRun(Run):
         age = self.silence()
         return None if age is None or age < QUIET else age
 
+    def says_ended(self) -> bool:
+        return False  # event files have no end marker
+
     def silence(self) -> float | None:
         ages = (self.storage.age(key) for key, read, _ in self.log.files() if read)
         return min((age for age in ages if age is not None), default=None)
