@@ -203,7 +203,10 @@ class Run(ABC):
         return None if self.end_age() is None else RunEnd()
 
     def says_ended(self) -> bool:
-        """Return whether the run has ended by its own word, not because nothing was written for long."""
+        """Return whether the run says that it ended.
+
+        A log that was not written for long may only be silent.
+        """
         return self.end() is not None
 
     def incidents(self) -> IncidentFiles:

@@ -168,9 +168,9 @@ def test_damaged_block_is_skipped_and_named(file):
     data[BLOCK + 500] ^= 1
     file.write_bytes(data)
     trial = smdwidgets.create_trial(file)
-    found = values(trial, "loss")
-    assert {0, 59} <= found.keys()
-    assert all(step == value for step, value in found.items())
+    losses = values(trial, "loss")
+    assert {0, 59} <= losses.keys()
+    assert all(step == value for step, value in losses.items())
     [(name, text)] = trial.problems()
     assert name == "run-1.wandb"
     assert "record checksum mismatch" in text
@@ -184,10 +184,10 @@ def test_every_flipped_byte_is_harmless(file):
         damaged[place] ^= 0x55
         file.write_bytes(damaged)
         try:
-            found = values(smdwidgets.create_trial(file), "loss")
+            losses = values(smdwidgets.create_trial(file), "loss")
         except smdwidgets.exceptions.SMDebugError:
             continue
-        assert all(step == value for step, value in found.items())
+        assert all(step == value for step, value in losses.items())
 
 
 def test_messages_that_lie_are_harmless(file):
