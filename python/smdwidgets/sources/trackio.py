@@ -13,7 +13,7 @@ import numpy as np
 
 from smdwidgets._text import visible
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.sources.columns import GrowingColumns, cells_of_rows, last_of_step
+from smdwidgets.sources.columns import GrowingColumns, last_of_step, rows_of_objects
 from smdwidgets.sources.layout import flat
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.sqlite import SUFFIXES, columns_of, is_database, query, tables_of
@@ -116,7 +116,7 @@ class TrackioSource(Source):
             row = flat({name: value for name, value in metrics.items() if not _is_media(value)})
             values.append({**row, _STEP: int(step), _TIME: _seconds(timestamp)})
         self._written = max((value[_TIME] for value in values), default=None)
-        self._columns.append(cells_of_rows(values), len(values))
+        self._columns.append(rows_of_objects(values))
 
     def _read_settings(self, rows: Sequence[tuple[Any, ...]]) -> None:
         settings = flat(_object(rows[0][0])) if rows else {}
@@ -124,7 +124,7 @@ class TrackioSource(Source):
 
     def scalars(self) -> Mapping[str, Scalars]:
         """Return the metrics."""
-        columns = self._columns.joined({}, 0)
+        columns = self._columns.joined().numbers
         if not columns:
             return {}
         steps = columns.pop(_STEP)[1].astype(np.int64)

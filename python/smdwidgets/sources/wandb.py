@@ -13,7 +13,7 @@ import numpy as np
 
 from smdwidgets._text import listed, shown, visible
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.sources.columns import Cells, GrowingColumns, last_of_step
+from smdwidgets.sources.columns import Cells, GrowingColumns, Rows, last_of_step
 from smdwidgets.sources.layout import flat
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import Tree
@@ -154,11 +154,11 @@ class WandbSource(Source):
         every = np.arange(len(rows))
         columns[_STEP] = every, np.array(steps, np.float64)
         columns[_TIME] = every, np.array(times, np.float64)
-        self._columns.append(columns, len(rows))
+        self._columns.append(Rows(len(rows), columns, {}))
 
     def scalars(self) -> Mapping[str, Scalars]:
         """Return the numbers of the history by name; names of parts are joined by dots, as in W&B."""
-        columns = self._columns.joined({}, 0)
+        columns = self._columns.joined().numbers
         if not columns:
             return {}
         steps = columns.pop(_STEP)[1].astype(np.int64)

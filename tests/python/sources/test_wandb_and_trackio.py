@@ -198,7 +198,7 @@ def test_messages_that_lie_are_harmless(file):
     assert values(smdwidgets.create_trial(file), "loss")[7] == 1
 
 
-def test_console_text_of_a_run_is_no_run_of_its_own(file):
+def test_console_text_of_a_run_is_no_separate_run(file):
     file.write_bytes(framed(history(step, loss=step) for step in range(5)))
     (file.parent / "files").mkdir()
     (file.parent / "files" / "output.log").write_text("".join(f"epoch {n}: loss {n}\n" for n in range(9)))
