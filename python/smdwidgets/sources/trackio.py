@@ -124,7 +124,7 @@ class TrackioSource(Source):
 
     def scalars(self) -> Mapping[str, Scalars]:
         """Return the metrics."""
-        columns = self._columns.joined().numbers
+        columns = dict(self._columns.joined().numbers)
         if not columns:
             return {}
         steps = columns.pop(_STEP)[1].astype(np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 
 from smdwidgets._text import listed, shown, visible
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.sources.columns import Cells, GrowingColumns, Rows, last_of_step
+from smdwidgets.sources.columns import GrowingColumns, Rows, last_of_step
 from smdwidgets.sources.layout import flat
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import Tree
@@ -148,7 +148,7 @@ class WandbSource(Source):
                 places, values = cells.setdefault(name, ([], []))
                 places.append(at)
                 values.append(value)
-        columns: dict[str, Cells] = {
+        columns = {
             name: (np.array(places, np.int64), np.array(values)) for name, (places, values) in cells.items()
         }
         every = np.arange(len(rows))
@@ -158,7 +158,7 @@ class WandbSource(Source):
 
     def scalars(self) -> Mapping[str, Scalars]:
         """Return the numbers of the history by name; names of parts are joined by dots, as in W&B."""
-        columns = self._columns.joined().numbers
+        columns = dict(self._columns.joined().numbers)
         if not columns:
             return {}
         steps = columns.pop(_STEP)[1].astype(np.int64)

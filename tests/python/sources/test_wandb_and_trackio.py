@@ -1,4 +1,4 @@
-"""Runs that W&B and trackio wrote, by files in their formats: values, growth, damage, hostile content."""
+"""Runs of W&B and trackio: values, growth, damage, hostile content."""
 
 from __future__ import annotations
 
