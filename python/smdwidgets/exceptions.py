@@ -438,6 +438,10 @@ class CollectionFileError(SMDebugValueError):
 # --------------------------------------------------------------------------------------------------------- run, bytes
 
 
+#: Reason why there is no run, perhaps because the training has not started.
+EMPTY_DIRECTORY = "the directory is empty"
+
+
 class RunNotFound(SMDebugError, FileNotFoundError):
     """No run was found at the given path."""
 
@@ -458,7 +462,9 @@ class RunNotFound(SMDebugError, FileNotFoundError):
         return self.what
 
     def _message(self) -> str:
-        return f"{self.what} If the training has not started yet, pass wait=seconds"
+        # Files that are no run do not become one.
+        is_early = not self.reason or self.reason == EMPTY_DIRECTORY
+        return f"{self.what} If the training has not started yet, pass wait=seconds" if is_early else self.what
 
 
 class SeveralRuns(SMDebugValueError):

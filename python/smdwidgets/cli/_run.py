@@ -9,32 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from smdwidgets._text import byte_size, shown, visible
-from smdwidgets.exceptions import RunNotFound, SMDebugValueError
+from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules.progress import Progress
-from smdwidgets.storage.address import is_address
-from smdwidgets.storage.local import local_path
 from smdwidgets.trials import Trial, create_trial
 
 
 def open_run(path: str) -> Trial:
-    """Open a run and skip unreadable index files.
-
-    Raises for an empty directory instead of waiting for the run to start.
-    """
-    check_not_empty(path)
+    """Open a run and skip unreadable index files."""
     return create_trial(path, skip_bad_index=True)
-
-
-def check_not_empty(path: str) -> None:
-    """Raise RunNotFound for an empty local directory.
-
-    At a terminal, an empty directory is more likely a wrong path than a run that has yet to start.
-    """
-    if is_address(path):
-        return
-    folder = Path(local_path(path))
-    if folder.is_dir() and not any(folder.iterdir()):
-        raise RunNotFound(path, "the directory is empty")
 
 
 def check_output(path: str, what: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from smdwidgets.sources import Tree
+from smdwidgets.sources.recognition import refused_files
 from smdwidgets.trials.discovery import RunFiles
 from smdwidgets.trials.sources.run import SourceRun
 from smdwidgets.trials.tensorboard.layout import foreign_format
@@ -63,6 +64,16 @@ def other_files(tree: Tree, runs: Mapping[str, RunFiles]) -> dict[str, str]:
     heads = {key: tree.head(key, 256) for key in tree.named(*_OF_TRAININGS) if key not in known}
     # A checkpoint of PyTorch is a ZIP archive.
     return {key: what for key, head in heads.items() if head[:2] != b"PK" and (what := foreign_format(head))}
+
+
+def damaged_files(tree: Tree, runs: Mapping[str, RunFiles]) -> list[dict[str, Any]]:
+    """Return files that are so damaged that no format recognizes them, as faults."""
+    known = {key for files in runs.values() for keys in files.sources.values() for key in keys}
+    return [
+        {"file": one.key, "offset": None, "message": one.refusal.reason}
+        for one in refused_files(tree, known)
+        if one.refusal.is_damaged
+    ]
 
 
 def source_lines(sources: list[dict[str, Any]]) -> Iterator[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from smdwidgets.cli._check_diagnosis import check_diagnosis
 from smdwidgets.cli._check_rules import check_rules
-from smdwidgets.cli._run import check_not_empty
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.executors import connect
 from smdwidgets.rules import BUILTIN, describe
@@ -42,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _open_trial(args: argparse.Namespace) -> Trial:
     if not args.follow:
-        check_not_empty(args.run)
         return create_trial(args.run)
     # The run may not exist yet: CI can start the training and this command together.
     return create_trial(args.run, wait=WAIT_TO_BEGIN if args.timeout is None else args.timeout)

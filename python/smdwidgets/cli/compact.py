@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 
 from smdwidgets._text import byte_size
-from smdwidgets.cli._run import check_not_empty, plain
+from smdwidgets.cli._run import plain
 from smdwidgets.exceptions import CompactionSuperseded
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Compacted, compact
@@ -19,7 +19,6 @@ def run(args: argparse.Namespace) -> int:
     done: list[Compacted] = []
     superseded = False
     for path in args.runs:
-        check_not_empty(path)
         try:
             with Progress("compact") as progress:
                 done.append(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from smdwidgets._text import did_you_mean, shown
-from smdwidgets.cli._run import check_not_empty, plain
+from smdwidgets.cli._run import plain
 from smdwidgets.cli._terminal import coloured, curve, has_colour, is_terminal
 from smdwidgets.diagnosis import Diagnoser, Diagnosis, diagnose, summaries_of
 from smdwidgets.diagnosis.diagnoser import NO_SUCH_SERIES
@@ -81,7 +81,6 @@ def _diagnose_all(args: argparse.Namespace, kinds: dict[str, str]) -> Iterator[D
 
 
 def _open(path: str) -> list[Trial]:
-    check_not_empty(path)
     return list(create_trials(path, skip_bad_index=True).values())
 
 

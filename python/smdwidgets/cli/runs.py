@@ -11,6 +11,9 @@ from smdwidgets.cli._run import plain
 from smdwidgets.cli.arguments.runs import SHOWN
 from smdwidgets.exceptions import RunNotFound
 from smdwidgets.run_table import RunGroups, RunTable, runs
+from smdwidgets.sources.recognition import why_no_run
+from smdwidgets.storage.address import is_address
+from smdwidgets.storage.local import local_path
 
 
 def run(args: argparse.Namespace) -> int:
@@ -19,7 +22,8 @@ def run(args: argparse.Namespace) -> int:
         raise RunNotFound(args.root, "it is a file; give a directory with runs below it")
     table = runs(args.root, _words(args.tags) or None, findings=args.findings, cache=not args.no_cache)
     if not len(table):
-        raise RunNotFound(args.root, "no run in it or below it")
+        reason = "no run below this prefix" if is_address(args.root) else why_no_run(local_path(args.root))
+        raise RunNotFound(args.root, reason)
     for text in (args.filter, args.query):
         table = table.query(text) if text else table
     if args.sort:

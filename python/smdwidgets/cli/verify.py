@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from smdwidgets import _core
 from smdwidgets._text import byte_size
-from smdwidgets.cli._run import bytes_progress, check_not_empty, plain
-from smdwidgets.cli._verify_files import check_sources, other_files, source_lines
+from smdwidgets.cli._run import bytes_progress, plain
+from smdwidgets.cli._verify_files import check_sources, damaged_files, other_files, source_lines
 from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.executors import connect, current
 from smdwidgets.rules.progress import Progress
 from smdwidgets.sources import Tree
+from smdwidgets.sources.recognition import of_objects
 from smdwidgets.storage import LocalStorage, Range, Storage
 from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import local_path
@@ -41,7 +42,6 @@ SHOWN = 50
 
 def run(args: argparse.Namespace) -> int:
     """Verify the run and print the result."""
-    check_not_empty(args.run)
     with connect(args.scheduler):
         found = check(args.run, args.steps, args.threads)
     print(json.dumps(found, indent=2) if args.json else text(found))
@@ -60,9 +60,10 @@ def check(path: str, steps: range | None = None, threads: int | None = None) -> 
         return _check_run(RemoteRun(storage, *_ends(steps), lazy=False, trust="none"), steps, threads)
     except RunNotFound:
         storage = Connection().storage(path)
-        if not runs_of(storage.list("")):
+        keys = list(storage.list(""))
+        if not runs_of(keys):
             storage.close()
-            raise
+            raise RunNotFound(path, of_objects(keys)) from None
         if steps is not None:
             storage.close()
             raise SMDebugValueError(
@@ -75,12 +76,13 @@ def _check_local(path: str, steps: range | None, threads: int | None) -> dict[st
     tree = Tree(path) if os.path.exists(path) else None
     runs = {} if tree is None else runs_in(tree)
     others = {} if tree is None else other_files(tree, runs)
-    if tree is None or "" in tree.hooks or not (runs or others):
+    damaged = [] if tree is None else damaged_files(tree, runs)
+    if tree is None or "" in tree.hooks or not (runs or others or damaged):
         return _check_run(LocalRun(path, *_ends(steps), lazy=False, trust="none"), steps, threads)
     if steps is not None:
         raise SMDebugValueError("--steps is supported for one run of a hook only; other files are read as a whole")
     logs = any(files.layout for files in runs.values())
-    found: dict[str, Any] = {"path": path, "ended": True, "steps": 0, "others": {}, "faults": [], "hooks": {}}
+    found: dict[str, Any] = {"path": path, "ended": True, "steps": 0, "others": {}, "faults": damaged, "hooks": {}}
     parts = [check_sources(tree, runs), *([_check_log(LocalStorage(path))] if logs else [])]
     for run in tree.hooks:
         hook = _check_run(LocalRun(str(Path(path, run)), lazy=False, trust="none"), None, threads)

@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smdwidgets.exceptions import RunNotFound
 from smdwidgets.sources import Tree
+from smdwidgets.sources.recognition import of_objects
 from smdwidgets.trials import Trial
 from smdwidgets.trials.discovery import RunFiles, runs_in
 from smdwidgets.trials.tensorboard.layout import is_event_file
@@ -105,6 +107,8 @@ def find_remote_runs(
                 pool.shutdown(wait=False, cancel_futures=True)
     if not runs:
         refuse_other_formats(address, tree.files)
+        if not tree.files:
+            raise RunNotFound(address, of_objects(()))
     events: dict[str, list[Listed]] = {}
     for key in tree.event_files():
         events.setdefault(key.rpartition("/")[0], []).append(tree.files[key])

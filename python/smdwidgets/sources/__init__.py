@@ -5,11 +5,12 @@ the files of one run. ``docs/sources.md`` has an example of a format of another 
 """
 
 from smdwidgets.sources.registry import files_in, formats, open_source, register
-from smdwidgets.sources.source import Format, Scalars, Source, StoredTensor, Verified
+from smdwidgets.sources.source import Format, Refusal, Scalars, Source, StoredTensor, Verified
 from smdwidgets.sources.tree import Tree
 
 __all__ = [
     "Format",
+    "Refusal",
     "Scalars",
     "Source",
     "StoredTensor",

@@ -16,7 +16,7 @@ from smdwidgets.sources.long_tables import Cells, Texts, long_curves
 from smdwidgets.sources.source import Scalars
 
 #: Largest step that the index can hold.
-_LARGEST = 2**62
+LARGEST_STEP: Final = 2**62
 #: Times after this are in milliseconds: the year 5138 in seconds.
 _MILLISECONDS = 1e11
 #: Times before this are not since 1970 but since the start of the training.
@@ -303,7 +303,7 @@ def _steps(columns: Mapping[str, Cells], named: str | None, rows: int) -> tuple[
     at, values = columns[named]
     is_number = ~np.isnan(values)
     at, values = at[is_number], values[is_number]
-    fits = (values >= 0) & (values < _LARGEST)
+    fits = (values >= 0) & (values < LARGEST_STEP)
     if (values[fits] != np.floor(values[fits])).any():  # fractions of an epoch
         steps = np.arange(rows)
         steps[at[~fits]] = -1
@@ -320,11 +320,19 @@ def _steps(columns: Mapping[str, Cells], named: str | None, rows: int) -> tuple[
     if fits.all():
         return steps, []
     first = int(np.flatnonzero(~fits)[0])
-    problem = (
-        f"{int((~fits).sum()):,} rows are not read, because their step is not a number from 0 to {_LARGEST:.2g}: "
-        f"the first one is {values[first]:.6g}, in row {int(at[first]) + 1:,}"
+    return steps, [f"{invalid_steps(int((~fits).sum()), values[first])}, in row {int(at[first]) + 1:,}"]
+
+
+def invalid_steps(count: int, first: float) -> str:
+    """Return that rows are not read because of their steps.
+
+    >>> invalid_steps(2, -1)
+    '2 rows are not read, because their step is not a number from 0 to 4.6e+18: the first one is -1'
+    """
+    return (
+        f"{count:,} rows are not read, because their step is not a number from 0 to {LARGEST_STEP:.2g}: "
+        f"the first one is {first:.6g}"
     )
-    return steps, [problem]
 
 
 def _has(at: NDArray[np.int64], rows: int) -> NDArray[np.bool_]:

@@ -250,6 +250,25 @@ def json_row(line: str) -> dict[str, Any] | None:
     return flat(found) if isinstance(found, dict) else None
 
 
+def json_fault(error: Exception, data: bytes) -> str:
+    """Return where JSON is damaged: where it ends, if it is incomplete.
+
+    >>> for text in (b'{"a": 1, "b', b'{"a": 1, b}'):
+    ...     try:
+    ...         json.loads(text)
+    ...     except ValueError as error:
+    ...         print(json_fault(error, text))
+    JSON ends at byte 11: Unterminated string
+    invalid JSON at byte 9: Expecting property name enclosed in double quotes
+    """
+    if not isinstance(error, json.JSONDecodeError):
+        return f"invalid JSON: {error}" if isinstance(error, ValueError) else "invalid JSON: it is nested too deeply"
+    at = len(error.doc[: error.pos].encode("utf-8", "surrogatepass"))
+    reason = error.msg.removesuffix(" starting at").removesuffix(":")
+    is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
+    return f"JSON ends at byte {len(data):,}: {reason}" if is_cut else f"invalid JSON at byte {at:,}: {reason}"
+
+
 def flat(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested mappings as one, with names joined by slashes."""
     found: dict[str, Any] = {}

@@ -9,15 +9,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from smdwidgets._text import listed, shown
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.sources.columns import last_of_step
+from smdwidgets.sources.columns import LARGEST_STEP, invalid_steps, last_of_step
 from smdwidgets.sources.settings import plain_value, read_settings
-from smdwidgets.sources.source import Scalars, Source
-from smdwidgets.sources.sqlite import SUFFIXES, is_database, query, tables_of
+from smdwidgets.sources.source import Refusal, Scalars, Source
+from smdwidgets.sources.sqlite import databases, is_database, query, tables_of
 from smdwidgets.sources.tree import Tree
 
 #: States in which a run has ended, as MLflow's files and database write them.
 _ENDED: Final = frozenset({"3", "4", "5", "FINISHED", "FAILED", "KILLED"})
+_TABLES: Final = frozenset(["runs", "metrics", "params", "tags", "experiments"])
 #: Bytes of a metric's file that are read at once.
 _PIECE: Final = 8 << 20
 
@@ -117,6 +119,8 @@ class MlflowFileSource(Source):
                     bad += 1
         if bad:
             self._problems[key] = f"{self._tree.path(key)}: {bad:,} lines are not: time, value, step"
+        elif problem := _without_step(rows):
+            self._problems[key] = f"{self._tree.path(key)}: {problem}"
         return _scalars(rows)
 
     def scalars(self) -> Mapping[str, Scalars]:
@@ -162,12 +166,18 @@ def _row(line: bytes) -> tuple[float, float, int] | None:
 
 def _scalars(rows: Sequence[tuple[float, float, int]]) -> Scalars:
     """Return a metric by step, written in any order; the last write counts."""
-    kept = [row for row in rows if abs(row[2]) < 2**62]
+    kept = [row for row in rows if 0 <= row[2] < LARGEST_STEP]
     times = np.array([row[0] for row in kept], np.float64)
     steps = np.array([row[2] for row in kept], np.int64)
     order = np.lexsort((np.arange(len(kept)), times, steps))
     order = order[last_of_step(steps[order])]
     return Scalars(steps[order], np.array([row[1] for row in kept], np.float64)[order], times[order])
+
+
+def _without_step(rows: Sequence[tuple[float, float, int]]) -> str:
+    """Return how many rows are not read because of their step, or ""."""
+    beyond = [row[2] for row in rows if not 0 <= row[2] < LARGEST_STEP]
+    return invalid_steps(len(beyond), beyond[0]) if beyond else ""
 
 
 class MlflowDatabase:
@@ -178,14 +188,15 @@ class MlflowDatabase:
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the database of each run, which is named by the file and the run."""
         found: dict[str, Sequence[str]] = {}
-        for key in tree.named(*SUFFIXES):
-            if not is_database(tree, key):
-                continue
-            path = tree.path(key)
-            tables = tables_of(path)
-            if not {"runs", "metrics", "params", "tags", "experiments"} <= tables:
+        for key, tables in databases(tree):
+            if not tables >= _TABLES:
                 continue  # another application's database
-            runs = query(path, "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'active'")
+            try:
+                runs = query(tree.path(key), "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'active'")
+            except RunIOError:
+                if tree.is_file:
+                    raise
+                continue  # it is damaged, and hides no other one
             base = "" if tree.is_file else key + "/"
             found |= {f"{base}{run}": [key] for (run,) in runs}
         return found
@@ -193,6 +204,22 @@ class MlflowDatabase:
     def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
         """Return the source of one run."""
         return MlflowDatabaseSource(tree, run.rpartition("/")[2], files[0])
+
+    def why_not(self, tree: Tree, key: str) -> Refusal | None:
+        """Return what is wrong with a SQLite database."""
+        if not is_database(tree, key):
+            return None
+        try:
+            tables = tables_of(tree.path(key))
+            query(tree.path(key), "SELECT count(*) FROM runs" if "runs" in tables else "PRAGMA quick_check(1)")
+        except RunIOError as error:
+            return Refusal(str(error).removeprefix(f"{shown(tree.path(key), 400)}: "), True)
+        missing = sorted(_TABLES - tables)
+        if not missing:
+            return Refusal("MLflow's database has no active run")
+        if {"runs", "experiments"} <= tables:
+            return Refusal(f"MLflow's database lacks the table {listed(missing)}", True)
+        return Refusal("a SQLite database of another program")
 
 
 class MlflowDatabaseSource(Source):
@@ -261,7 +288,11 @@ class MlflowDatabaseSource(Source):
 
     def problems(self) -> Sequence[tuple[str, str]]:
         """Return why the database cannot be read."""
-        return [(self._key, self._problem)] if self._problem else []
+        if self._problem:
+            return [(self._key, self._problem)]
+        beyond = {name: problem for name, rows in self._rows.items() if (problem := _without_step(rows))}
+        path = self._tree.path(self._key)
+        return [(self._key, f"{path}: metric {shown(name)}: {problem}") for name, problem in beyond.items()]
 
 
 def _number(value: Any) -> float:

@@ -1,23 +1,52 @@
-"""Say why a file was not recognized as one of a training."""
+"""Say which files are in a place without a run, and why none of them is one."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from smdwidgets._text import listed, shown
+from smdwidgets.exceptions import EMPTY_DIRECTORY, RunIOError
 from smdwidgets.sources.layout import BOM, distinct, json_row, split, step_column
-from smdwidgets.sources.tree import HEAD
+from smdwidgets.sources.registry import formats
+from smdwidgets.sources.source import Refusal
+from smdwidgets.sources.tree import HEAD, Tree
 
 #: Endings of tables of text.
-_TEXT = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
-_READ = (
-    "CSV, TSV and JSON lines with a column of steps, trainer_state.json, MLflow, W&B, trackio, safetensors, PyTorch checkpoints, "
+_TEXT: Final = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
+_READ: Final = (
+    "CSV, TSV and JSON lines with a column of steps, trainer_state.json, MLflow, W&B, trackio, safetensors, PyTorch "
+    "checkpoints, "
     "text logs of trainings"
 )
-_SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
+_SEPARATORS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 #: Marks at the beginning of a text in another encoding.
-_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_MARKS: Final = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+#: Files by their first bytes that are of no use as they are, and what to do.
+_KINDS: Final = {
+    b"\x1f\x8b": "a gzip file; unpack it with: gunzip",
+    b"\x28\xb5\x2f\xfd": "a Zstandard file; unpack it with: unzstd",
+    b"\xfd7zXZ": "an xz file; unpack it with: unxz",
+    b"\x89HDF": "an HDF5 file, which is not read",
+    b"PAR1": "a Parquet file, which is not read",
+    b"version https://git-lfs": "a pointer of Git LFS; get the file with: git lfs pull",
+    b"<!DOCTYPE": "an HTML page",
+    b"<html": "an HTML page",
+}
+#: Files whose reasons are listed, and files that are opened to find them.
+_LISTED: Final = 4
+_MOST_OPENED: Final = 100
+
+
+class NotRead(NamedTuple):
+    """A file that no format reads."""
+
+    key: str
+    refusal: Refusal
 
 
 def why_not_read(path: str) -> str:
@@ -28,17 +57,105 @@ def why_not_read(path: str) -> str:
     ...     why_not_read(empty.name)
     'the file is empty'
     """
+    tree = Tree(path)
+    return _refusal(tree, tree.keys[0]).reason if tree.keys else "cannot read the file"
+
+
+def why_no_run(path: str) -> str:
+    """Return what a directory has in place of a run: its files, and why none is read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "trainer_state.json").write_text('{"log_history": [{"step": 1, "lo')
+    ...     why_no_run(folder)
+    "none of its files is one of a run: 'trainer_state.json': JSON ends at byte 32: Unterminated string"
+    """
+    tree = Tree(path)
+    if not tree.keys:
+        return EMPTY_DIRECTORY if not any(os.scandir(path)) else "the directory contains no files"
+    return of_files(refused_files(tree), tree.keys)
+
+
+def of_objects(keys: Sequence[str]) -> str:
+    """Return what is below a prefix of a store without a run.
+
+    >>> of_objects([]), of_objects(["a.png", "b.png"])[:53]
+    ('no object has this prefix', 'none of its 2 objects (2 *.png) is one of a run; read')
+    """
+    return of_files([], keys, "objects") if keys else "no object has this prefix"
+
+
+def of_files(refused: Sequence[NotRead], keys: Sequence[str], what: str = "files") -> str:
+    """Return which files are in a place without a run, and why some are not read."""
+    named = [f"{shown(one.key, 200)}: {one.refusal.reason.removesuffix('.')}" for one in refused[:_LISTED]]
+    others = Counter(_ending(key) for key in keys)
+    others.subtract(_ending(one.key) for one in refused[:_LISTED])
+    rest = [f"{count:,} {ending}" for ending, count in others.most_common() if count > 0]
+    more = f"{len(keys) - len(named):,} more ({listed(rest, 5)})" if rest and named else ""
+    if not named:
+        return f"none of its {len(keys):,} {what} ({listed(rest, 5)}) is one of a run; read are {_READ}"
+    return "none of its files is one of a run: " + "; ".join([*named, *([more] if more else [])])
+
+
+def _ending(key: str) -> str:
+    ending = Path(key).suffix
+    return f"*{ending}" if ending else "without an ending"
+
+
+def refused_files(tree: Tree, read: Collection[str] = ()) -> list[NotRead]:
+    """Return files that look like those of a training, the damaged ones first.
+
+    Files that are ``read`` are left out.
+    """
+    refused = []
+    for key in sorted(set(tree.keys).difference(read), key=lambda key: (key.count("/"), key))[:_MOST_OPENED]:
+        refusal = _of_formats(tree, key) or _of_kind(tree.head(key, 64))
+        if refusal is None and key.lower().endswith(_TEXT):
+            refusal = _of_text(tree, key)
+        if refusal is not None:
+            refused.append(NotRead(key, refusal))
+    return sorted(refused, key=lambda one: not one.refusal.is_damaged)
+
+
+def _refusal(tree: Tree, key: str) -> Refusal:
+    if not tree.size(key):
+        return Refusal("the file is empty" if tree.size(key) == 0 else "cannot read the file")
     try:
-        with Path(path).open("rb") as file:
-            beginning = file.read(HEAD)
-    except OSError as error:
-        return f"cannot read the file: {error.strerror}"
+        tree.read(key, 0, 1)
+    except RunIOError as error:
+        return Refusal(str(error))
+    refusal = _of_formats(tree, key) or _of_kind(tree.head(key, 64))
+    if refusal is not None:
+        return refusal
+    if not key.lower().endswith(_TEXT):
+        ending = Path(key).suffix
+        return Refusal(
+            f"files {f'that end in {shown(ending)}' if ending else 'of this kind'} are not read; read are {_READ}"
+        )
+    return _of_text(tree, key)
+
+
+def _of_formats(tree: Tree, key: str) -> Refusal | None:
+    """Return the reason of the format that reads files like this one."""
+    for one in formats():
+        why_not = getattr(one, "why_not", None)
+        refusal: Refusal | None = None if why_not is None else why_not(tree, key)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _of_kind(beginning: bytes) -> Refusal | None:
+    kind = next((kind for start, kind in _KINDS.items() if beginning.startswith(start)), None)
+    return None if kind is None else Refusal(kind)
+
+
+def _of_text(tree: Tree, key: str) -> Refusal:
+    beginning = tree.head(key)
     if not beginning:
-        return "the file is empty"
-    if not path.lower().endswith(_TEXT):
-        ending = Path(path).suffix
-        return f"files {f'that end in {shown(ending)}' if ending else 'of this kind'} are not read; read are {_READ}"
-    return _why_no_text(beginning) or _why_no_table(beginning, path.lower().endswith((".jsonl", ".ndjson", ".json")))
+        return Refusal("the file is empty")
+    is_json = key.lower().endswith((".jsonl", ".ndjson", ".json"))
+    return Refusal(_why_no_text(beginning) or _why_no_table(beginning, is_json))
 
 
 def _why_no_text(beginning: bytes) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from smdwidgets._text import shown
 from smdwidgets.exceptions import CorruptDataError, DataError, RunIOError
 from smdwidgets.sources.checkpoints import is_of_weights, place_of, with_steps
-from smdwidgets.sources.source import Source, StoredTensor
+from smdwidgets.sources.source import Refusal, Source, StoredTensor
 from smdwidgets.sources.tree import Tree
 
 #: Largest header, as in the library.
@@ -78,6 +78,17 @@ class Safetensors:
     def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
         """Return the source of the checkpoints of one run."""
         return CheckpointSource(tree, run, files)
+
+    def why_not(self, tree: Tree, key: str) -> Refusal | None:
+        """Return what is wrong with a file whose name ends in ``.safetensors``."""
+        if not key.endswith(".safetensors") or not is_of_weights(key):
+            return None
+        if not (tree.head(key, 64).isascii() and tree.head(key, 64).strip()):
+            try:
+                read_header(tree, key)
+            except (DataError, RunIOError) as error:
+                return Refusal(str(error).removeprefix(tree.path(key)).lstrip(",: "), True)
+        return None
 
 
 def _is_safetensors(head: bytes) -> bool:

@@ -46,6 +46,14 @@ class StoredTensor(NamedTuple):
     checksum: int | None = None
 
 
+class Refusal(NamedTuple):
+    """Why a file is not read."""
+
+    reason: str
+    #: Whether the file was one of a training before it was damaged.
+    is_damaged: bool = False
+
+
 class Verified(NamedTuple):
     """What a source found when it read the content of its files."""
 
@@ -105,7 +113,12 @@ class Source(ABC):
 
 
 class Format(Protocol):
-    """A format that one module adds, see :func:`smdwidgets.sources.register`."""
+    """A format that one module adds, see :func:`smdwidgets.sources.register`.
+
+    A format may have a method ``why_not(tree, key)``. It returns the :class:`Refusal` of a file that looks like one of
+    the format, but that :meth:`find` does not return, or None for other files. The error for a place without a run
+    quotes it.
+    """
 
     #: Name of the format, such as ``"table"``.
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,22 @@ def tables_of(path: str) -> set[str]:
     Raises :class:`~smdwidgets.exceptions.RunIOError`.
     """
     return {str(name) for (name,) in query(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def databases(tree: Tree) -> Iterator[tuple[str, set[str]]]:
+    """Yield the databases of a tree, with the names of their tables.
+
+    A damaged database is left out, unless it is the file that was opened; then this raises
+    :class:`~smdwidgets.exceptions.RunIOError`.
+    """
+    for key in tree.named(*SUFFIXES):
+        if not is_database(tree, key):
+            continue
+        try:
+            yield key, tables_of(tree.path(key))
+        except RunIOError:
+            if tree.is_file:
+                raise
 
 
 def columns_of(path: str, table: str) -> set[str]:

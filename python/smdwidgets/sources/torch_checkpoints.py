@@ -12,7 +12,7 @@ from smdwidgets._text import listed, shown, visible
 from smdwidgets.exceptions import CorruptDataError, DataError, RunIOError, UnsupportedDataError
 from smdwidgets.sources.archive import LOCAL_HEADER, ZIP, Archive
 from smdwidgets.sources.checkpoints import is_of_weights, place_of, with_steps
-from smdwidgets.sources.source import Source, StoredTensor, Verified
+from smdwidgets.sources.source import Refusal, Source, StoredTensor, Verified
 from smdwidgets.sources.tensor_pickle import Opaque, PickledTensor, read_pickle, tensors_of
 from smdwidgets.sources.tree import Tree
 
@@ -48,6 +48,25 @@ class TorchCheckpoints:
     def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
         """Return the source of the checkpoints of one run."""
         return TorchCheckpointSource(tree, run, files)
+
+    def why_not(self, tree: Tree, key: str) -> Refusal | None:
+        """Return what is wrong with a file whose name ends as that of a checkpoint."""
+        if not key.lower().endswith(_SUFFIXES):
+            return None
+        head = tree.head(key, 256)
+        if _is_archive(head) or head.startswith(_LEGACY):
+            return (
+                Refusal("the state of a training beside its weights, by its name") if not is_of_weights(key) else None
+            )
+        if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
+            return Refusal("a pickle, which could execute anything and is not loaded; torch.save writes an archive")
+        if head.startswith(ZIP):
+            return Refusal("a ZIP archive that torch.save did not write")
+        return (
+            Refusal(f"not an archive of torch.save: it begins with {head[:8]!r}", True)
+            if head.startswith(b"PK")
+            else None
+        )
 
 
 def _is_archive(head: bytes) -> bool:

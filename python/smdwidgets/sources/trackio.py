@@ -16,7 +16,7 @@ from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.columns import GrowingColumns, last_of_step, rows_of_objects
 from smdwidgets.sources.layout import flat
 from smdwidgets.sources.source import Scalars, Source
-from smdwidgets.sources.sqlite import SUFFIXES, columns_of, is_database, query, tables_of
+from smdwidgets.sources.sqlite import columns_of, databases, query, tables_of
 from smdwidgets.sources.tree import Tree
 
 _TABLE: Final = "metrics"
@@ -34,11 +34,9 @@ class TrackioDatabase:
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the database of each run, which is named by the file and the run."""
         runs: dict[str, Sequence[str]] = {}
-        for key in tree.named(*SUFFIXES):
-            if not is_database(tree, key):
-                continue
+        for key, tables in databases(tree):
             path = tree.path(key)
-            if _TABLE not in tables_of(path) or not columns_of(path, _TABLE) >= _NEEDED:
+            if _TABLE not in tables or not columns_of(path, _TABLE) >= _NEEDED:
                 continue  # another application's database
             base = "" if tree.is_file else f"{key}/"
             runs |= {f"{base}{name}": [key] for name in _run_names(path)}

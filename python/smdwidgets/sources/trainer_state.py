@@ -10,7 +10,8 @@ from typing import Any, Final
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.checkpoints import place_of
 from smdwidgets.sources.columns import curves_of, rows_of_objects
-from smdwidgets.sources.source import Scalars, Source
+from smdwidgets.sources.layout import json_fault
+from smdwidgets.sources.source import Refusal, Scalars, Source
 from smdwidgets.sources.tree import Tree
 
 #: Largest file that is read.
@@ -36,6 +37,19 @@ class TrainerStates:
     def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
         """Return the source of the states of one run."""
         return TrainerStateSource(tree, files)
+
+    def why_not(self, tree: Tree, key: str) -> Refusal | None:
+        """Return what is wrong with a file of the name that the Trainer gives its state."""
+        if key.rpartition("/")[2] != "trainer_state.json":
+            return None
+        data = tree.head(key, _LARGEST)
+        if not data:
+            return Refusal("the file is empty", True)
+        try:
+            json.loads(data)
+        except (ValueError, RecursionError) as error:
+            return Refusal(json_fault(error, data), True)
+        return Refusal("not a trainer state: it has no log_history and global_step")
 
 
 class TrainerStateSource(Source):
@@ -86,12 +100,13 @@ class TrainerStateSource(Source):
             if size > _LARGEST:
                 self._problems[key] = f"{path}: {size:,} bytes exceed the limit of {_LARGEST:,} for a trainer state"
                 return None
-            state = json.loads(self._tree.read(key, 0, size))
+            data = self._tree.read(key, 0, size)
+            state = json.loads(data)
         except RunIOError as error:
             self._problems[key] = str(error)
             return None
         except (ValueError, RecursionError) as error:
-            self._problems[key] = f"{path}: invalid JSON: {error}; it may be incomplete"
+            self._problems[key] = f"{path}: {json_fault(error, data)}"
             return None
         if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
             self._problems[key] = f"{path}: not a trainer state: log_history must be a list"

@@ -148,9 +148,7 @@ class WandbSource(Source):
                 places, values = cells.setdefault(name, ([], []))
                 places.append(at)
                 values.append(value)
-        columns = {
-            name: (np.array(places, np.int64), np.array(values)) for name, (places, values) in cells.items()
-        }
+        columns = {name: (np.array(places, np.int64), np.array(values)) for name, (places, values) in cells.items()}
         every = np.arange(len(rows))
         columns[_STEP] = every, np.array(steps, np.float64)
         columns[_TIME] = every, np.array(times, np.float64)

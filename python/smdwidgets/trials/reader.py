@@ -168,12 +168,13 @@ class RunReader:
     # ---------------------------------------------------------------------------------------------------- opening
 
     def _open(self, wait: float, may_come: bool) -> None:
-        if may_come:
-            wait_until(self._is_there, lambda: f"a run to start at {self.path}", wait)
-        else:
-            self.run.check()
         # Log early: usually the path is wrong or the training has not started.
         hint = "Set the timeout with create_trial(path, wait=seconds), or press Ctrl-C."
+        if may_come:
+            start = f"a run to start at {self.path}"
+            wait_until(self._is_there, lambda: start, wait, hint=hint, log_after=_LOG_WAIT_AFTER)
+        else:
+            self.run.check()
         wait_until(self._collections_complete, self._missing_collections, wait, hint=hint, log_after=_LOG_WAIT_AFTER)
         self.run.refresh()
         self._after_refresh()

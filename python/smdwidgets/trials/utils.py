@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import did_you_mean, listed, shown
 from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDebugValueError
+from smdwidgets.sources.recognition import of_objects
 from smdwidgets.storage.address import FORMS, is_address, parse
 from smdwidgets.storage.local import local_path
 from smdwidgets.trials.discovery import RunFiles, chosen_run, find_runs
@@ -95,8 +96,6 @@ def create_trial(
             return _open_remote(text, name, range_steps, options)
         except RunNotFound:
             found = remote_runs(text, options)
-            if not found:
-                raise
             chosen = chosen_run(text, found)
             return open_remote_run(text, chosen, found[chosen], name, range_steps, options)
     root, run = _in_store(local_path(text))
@@ -200,8 +199,6 @@ def create_trials(
             return {trial.name: trial}
         except RunNotFound:
             runs = remote_runs(text, options)
-            if not runs:
-                raise
     else:
         runs = _runs_for(options, find_runs(root))
         if not runs:
@@ -240,7 +237,7 @@ def _storage(text: str, options: Mapping[str, Any]) -> RemoteStorage:
 def remote_runs(text: str, options: Mapping[str, Any]) -> dict[str, RunFiles]:
     """Return the runs below an address by folder.
 
-    Raises an error if there are none, but files of formats that are read locally only.
+    Raises an error if there are none, with the objects that are there.
     """
     from smdwidgets.trials.remote_discovery import runs_below, walk  # imported for stores only
 
@@ -252,6 +249,7 @@ def remote_runs(text: str, options: Mapping[str, Any]) -> dict[str, RunFiles]:
         storage.close()
     if not found:
         refuse_other_formats(text, tree.files)
+        raise RunNotFound(text, of_objects(list(tree.files)))
     return found
 
 

@@ -306,7 +306,7 @@ def test_follow_waits_for_empty_directory_and_logs_it(tmp_path, capsys, caplog):
     code, _, err = run_command(capsys, "check", tmp_path, "--follow", "--timeout", "1.5")
     assert code == 2
     assert "timed out after 1.5 s waiting for" in err
-    assert f"Still waiting for the first collection file of {tmp_path}" in caplog.text
+    assert f"Still waiting for a run to start at {tmp_path}" in caplog.text
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ WRONG = {
     "export run --to csv --steps 500:600": "its steps are 0 to 19",
     "export run --to tensorboard -o -": "TensorBoard logs cannot be written to standard output; give a directory with -o",
     "export run --to csv -o - --json": "cannot both write to standard output",
-    "runs empty": "no run in it or below it",
+    "runs empty": "the directory is empty.",
     "runs zero.csv": "it is a file; give a directory with runs below it",
     "runs run --limit 0": "must be an integer of at least 1",
     "check run --rules DeadRely": "Did you mean 'DeadRelu'?",

@@ -168,7 +168,7 @@ def test_run_below_the_path_of_a_sagemaker_job_is_found(
 
 
 def test_missing_run_error_names_the_searched_prefix(endpoint: str, bucket: str) -> None:
-    with pytest.raises(RunNotFound, match=r"nothing/here.*collections/, index/ and events/.*debug-output"):
+    with pytest.raises(RunNotFound, match=r"nothing/here.*no object has this prefix"):
         smdwidgets.create_trial(f"s3://{bucket}/nothing/here", endpoint_url=endpoint)
 
 
@@ -324,7 +324,10 @@ def test_verify_reads_a_bucket(
     assert cli.main(["verify", f"s3://{bucket}/logs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bytes"] == len(log)
     assert cli.main(["verify", f"s3://{bucket}/none"]) == 2
-    assert "found none of collections/" in capsys.readouterr().err
+    assert "no object has this prefix" in capsys.readouterr().err
+    for command in ("runs", "inspect"):
+        assert cli.main([command, f"s3://{bucket}/none"]) == 2
+        assert "no object has this prefix" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("size", [1, 64, 25_000, 1 << 18, 1 << 21])

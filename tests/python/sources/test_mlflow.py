@@ -155,3 +155,17 @@ def test_other_databases_are_ignored(tmp_path):
     (tmp_path / "text.db").write_text("SQLite")
     (tmp_path / "metrics.csv").write_text("step,loss\n0,1\n")
     assert smdwidgets.create_trial(tmp_path).sources() == ["metrics.csv"]
+
+
+def test_steps_that_do_not_fit_are_a_problem(tmp_path):
+    run = tmp_path / "mlruns" / "0" / "a"
+    (run / "metrics").mkdir(parents=True)
+    (run / "meta.yaml").write_text("run_id: a\nstatus: 3\n")
+    (run / "metrics" / "loss").write_text(f"1700000000000 1 {-(2**63)}\n1700000000000 2 -1\n1700000000000 3 5\n")
+    trial = smdwidgets.create_trial(tmp_path)
+    assert trial.tensor("loss").steps() == [5]
+    [(_, message)] = trial.problems()
+    assert (
+        "2 rows are not read, because their step is not a number from 0 to 4.6e+18: the first one is -9.22337e+18"
+        in message
+    )

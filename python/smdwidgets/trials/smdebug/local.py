@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets._text import shown
-from smdwidgets.exceptions import RunNotFound
+from smdwidgets.exceptions import EMPTY_DIRECTORY, RunNotFound
 from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE
-from smdwidgets.sources.recognition import why_not_read
+from smdwidgets.sources.recognition import why_no_run, why_not_read
 from smdwidgets.sources.tree import of_hook
 from smdwidgets.storage.local import LocalStorage, local_path
 from smdwidgets.trials.reader import Reopening, checked_range, reopened
@@ -64,12 +64,14 @@ class LocalRun(SmdebugRun):
             raise RunNotFound(self.path, _why_no_run(self.path)) from None
         except OSError as error:
             raise RunNotFound(self.path, str(error.strerror)) from error
-        if names and not any(of_hook(name) or name in _SIGNS for name in names):
+        if not names:
+            raise RunNotFound(self.path, EMPTY_DIRECTORY)
+        if not any(of_hook(name) or name in _SIGNS for name in names):
             if any(is_event_file(name) for name in names):
                 raise RunNotFound(
                     self.path, "the directory contains TensorBoard event files; open them with smdwidgets.create_trial"
                 )
-            raise RunNotFound(self.path, "the directory contains none of collections/, index/ and events/")
+            raise RunNotFound(self.path, why_no_run(self.path))
 
     def start_over(self) -> None:
         super().start_over()
