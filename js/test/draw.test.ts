@@ -1,6 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { Frame, Histogram } from "../src/data/frames";
-import { cellAt, cellTicks, clampWindow, colourPixels, layoutHeatmap, zoomWindow } from "../src/draw/heatmap";
+import {
+  cellAt,
+  cellTicks,
+  clampWindow,
+  colourPixels,
+  drawHeatmap,
+  layoutHeatmap,
+  zoomWindow,
+} from "../src/draw/heatmap";
 import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../src/draw/histogram";
 import {
   drawRidge,
@@ -202,6 +210,26 @@ describe("heat map", () => {
     expect(of(256, 48).width).toBeLessThanOrEqual(4 * of(256, 48).height);
     expect(of(200, 2, true).width).toBeCloseTo(of(200, 2, true).height / 100, 5);
   });
+  test("the colour bar says both ends of the scale, with three digits", () => {
+    const paper = pen();
+    const image = {
+      width: 2,
+      height: 2,
+      data: Float32Array.from([-0.03712, 0, 0, 0.4126]),
+      lo: -0.03712,
+      hi: 0.4126,
+      edition: 0,
+    };
+    drawHeatmap(paper, size, theme, {
+      layers: [{ pixels: colourPixels(image, table("viridis", false), [-0.03712, 0.4126]), covers: [0, 2, 0, 2] }],
+      ...{ window: [0, 2, 0, 2], table: table("viridis", false), domain: [-0.03712, 0.4126] },
+      ...{ hover: undefined, marked: undefined, dim: false, emptyMessage: "" },
+    });
+    const texts = [...paper.toString().matchAll(/<text[^>]*>([^<]*)</g)].map((found) => found[1]);
+    expect(texts).toContain("0.413");
+    expect(texts).toContain("\u22120.0371");
+  });
+
   test("an axis of cells has labels at both ends, if they fit", () => {
     const room = () => 40;
     expect(cellTicks(0, 90, 70, room)).toEqual([0, 89]);

@@ -72,6 +72,83 @@ const press = async (name: string) => {
   await frame();
 };
 
+describe("opening", () => {
+  const fresh: Partial<Traits> = { _fresh: true, tensor: "lm_head.weight", step: -1, follow: true };
+  const place = () => {
+    const { tensor, step, follow } = (shown as OpenedExplorer).session.state.all();
+    return { tensor, step, follow };
+  };
+  const found = () => diagnosis({ findings: [finding(NAN_TENSOR, NAN_STEP, "k_proj.weight is NaN")] });
+  const onFinding = { tensor: NAN_TENSOR, step: NAN_STEP, follow: false };
+
+  test("selects the row of the first finding, in sight, with the playhead on its step", async () => {
+    const { el, session, model } = open([...bootPackets(made), diagnosis({ state: "reading" })], fresh);
+    await until(() => place().step === 499);
+    expect(place().tensor).toBe("lm_head.weight");
+    session.store.addPackets([found()]);
+    await until(() => place().step === NAN_STEP);
+    expect(place()).toEqual(onFinding);
+    const row = await until(() => el.querySelector(".smdw-map-selected"));
+    expect(row.getAttribute("title")).toBe(NAN_TENSOR);
+    const [inside, map] = [row, $(el, ".smdw-map")].map((each) => each.getBoundingClientRect());
+    expect(inside?.top).toBeGreaterThanOrEqual(map?.top as number);
+    expect(inside?.bottom).toBeLessThanOrEqual(map?.bottom as number);
+    expect($<HTMLInputElement>(el, ".smdw-step-box").value).toBe(String(NAN_STEP));
+    // Only once: a choice made after that stays.
+    expect(model.get("_fresh")).toBe(false);
+    session.state.set({ step: 20 });
+    session.store.addPackets([found()]);
+    await frame();
+    expect(place().step).toBe(20);
+  });
+
+  test("leaves a choice that was made before the run was diagnosed", async () => {
+    const { session } = open([...bootPackets(made), diagnosis({ state: "reading" })], fresh);
+    await until(() => place().step === 499);
+    session.state.set({ tensor: GRADIENT });
+    session.store.addPackets([found()]);
+    await until(() => session.state.get("_fresh") === false);
+    expect(place()).toEqual({ tensor: GRADIENT, step: 499, follow: true });
+  });
+
+  test("of a healthy run is at its last step, also if a finding comes later", async () => {
+    const { session } = open([...bootPackets(madeRun(false)), diagnosis({ state: "nothing" })], fresh);
+    await until(() => session.state.get("_fresh") === false);
+    session.store.addPackets([found()]);
+    await frame();
+    expect(place()).toEqual({ tensor: "lm_head.weight", step: 499, follow: true });
+  });
+
+  test("with a tensor or step that was asked for is there", async () => {
+    open([...bootPackets(made), found()], { tensor: GRADIENT, step: 100 });
+    await frame();
+    expect(place()).toEqual({ tensor: GRADIENT, step: 100, follow: false });
+  });
+});
+
+describe("a hover", () => {
+  test("of the map is in a tooltip, and the controls stay", async () => {
+    const { el } = open(troubled(), { inspect: true });
+    await until(() => el.querySelector(".smdw-compare-views, .smdw-tools button"));
+    const before = [...el.querySelectorAll<HTMLElement>(".smdw-tensor-bar button")].filter((each) =>
+      each.checkVisibility(),
+    );
+    const grid = $(el, "[role=grid]");
+    const box = grid.getBoundingClientRect();
+    const tooltip = $(el, ".smdw-hover");
+    expect(tooltip.hidden).toBe(true);
+    pointer(grid, "pointermove", box.width * 0.9, 20);
+    await until(() => tooltip.textContent?.includes("step"));
+    expect(tooltip.checkVisibility()).toBe(true);
+    for (const each of before) expect(each.checkVisibility(), each.textContent ?? "").toBe(true);
+    const [text, stage] = [tooltip, $(el, ".smdw-stage")].map((each) => each.getBoundingClientRect());
+    expect(text?.left).toBeGreaterThanOrEqual(stage?.left as number);
+    expect(text?.right).toBeLessThanOrEqual(stage?.right as number);
+    pointer(grid, "pointerleave", 0, 0);
+    await until(() => tooltip.hidden);
+  });
+});
+
 describe("sentence", () => {
   test("its clauses lead to their tensors and steps", () => {
     const { el, model } = open(marked());
@@ -85,6 +162,8 @@ describe("sentence", () => {
     ]);
     links[1]?.click();
     expect([model.get("tensor"), model.get("step"), model.get("follow")]).toEqual([GRADIENT, 352, false]);
+    // What it says is seen in the pictures of the tensor.
+    expect(model.get("inspect")).toBe(true);
   });
 
   test("n and p walk through the findings", async () => {

@@ -152,6 +152,30 @@ describe("pointer", () => {
     expect(sent.mock.calls.filter(([slot]) => slot !== "survey" && slot !== "frames/main")).toEqual([]);
   });
 
+  test("a hover and a click between saved steps are at the saved step whose value is drawn there", async () => {
+    const made = madeRun();
+    // The steps of the run are every one, those of this tensor every fifth.
+    const row = made.names.indexOf("gradient/model.layers.17.self_attn.q_proj.weight");
+    for (let i = 0; i < made.steps.length; i++) if (i % 5) (made.values[row] as Float32Array)[i] = Number.NaN;
+    const map = await opened({}, made);
+    const { el, session } = map;
+    const grid = $(el, "[role=grid]");
+    const y = middle(el, "Gq_proj.weight");
+    for (const [step, saved] of [
+      [201, 200],
+      [204, 200],
+      [205, 205],
+      [498, 495],
+    ] as const) {
+      pointer(grid, "pointermove", axisOf(map).x(step), y);
+      await until(() => map.map.hoverText.includes(`step ${saved} `));
+      expect(map.map.hoverText).not.toContain("not saved");
+      pointer(grid, "pointerdown", axisOf(map).x(step), y);
+      pointer(grid, "pointerup", axisOf(map).x(step), y);
+      expect(session.state.get("step")).toBe(saved);
+    }
+  });
+
   test("a click selects tensor and step and opens the inspector; with Alt it sets what to compare with", async () => {
     const map = await opened();
     const { el, session } = map;

@@ -72,7 +72,7 @@ def test_tensors_of_every_kind_are_displayed_suitably(lab, tmp_path):
     notebook.screenshot("odd-nan")
     choose("holes")
     look.go(5)
-    expect(look.el.locator(".smdw-from")).to_contain_text("not saved at this step: showing TRAIN step 3")
+    expect(look.el.locator(".smdw-from")).to_contain_text("not saved at this step: showing step 3")
     expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("mean 3")
     look.go(1)
     expect(look.el.locator(".smdw-from")).to_contain_text("not saved yet")

@@ -48,7 +48,7 @@ def test_two_runs_are_aligned_by_step(lab, two, width, theme):
     histogram = look.panel("histogram").locator(".smdw-readout")
     expect(histogram).to_contain_text(f"max {shown(runs.weight(13).max())}")
     # The other run has no step 13: its latest earlier step is displayed and labelled.
-    expect(look.el.locator(".smdw-from")).to_have_text("two: not saved at this step: showing TRAIN step 12")
+    expect(look.el.locator(".smdw-from")).to_have_text("two: not saved at this step: showing step 12")
     expect(look.el.get_by_label("Run of B")).to_have_value("1")
     expect(look.panel("scalars")).to_contain_text("loss")
     widths = look.el.evaluate("(el) => [el.scrollWidth, el.clientWidth]")

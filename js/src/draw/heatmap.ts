@@ -160,6 +160,9 @@ function drawCellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: 
   }
 }
 
+/** Pixels between two labels of the colour bar. */
+const LABEL = 14;
+
 function legend(pen: Pen, box: Box, size: Size, theme: Theme, { table, domain }: HeatmapPicture) {
   const x = box.x + box.width + 10;
   const height = Math.min(Math.max(96, box.height), size.height - 30);
@@ -171,10 +174,15 @@ function legend(pen: Pen, box: Box, size: Size, theme: Theme, { table, domain }:
     pen.rect(x, top, 8, bottom - top, { fill: `rgb(${table[k]},${table[k + 1]},${table[k + 2]})` });
   }
   const scale = linear(domain[0], domain[1], [box.y + height, box.y]);
-  for (const tick of scale.ticks(Math.max(2, Math.floor(height / 36)))) {
-    const y = scale(tick.value);
+  // Both limits, so that values can be read off, and round numbers where they leave room.
+  const ends = [domain[1], domain[0]].map((value) => ({ value, y: scale(value) }));
+  const between = scale
+    .ticks(Math.max(2, Math.floor(height / 36)))
+    .map(({ value }) => ({ value, y: scale(value) }))
+    .filter(({ y }) => ends.every((end) => Math.abs(end.y - y) >= LABEL));
+  for (const { value, y } of domain[0] < domain[1] ? [...ends, ...between] : ends.slice(1)) {
     line(pen, x + 8, crisp(y), x + 11, crisp(y), { stroke: theme.rule });
-    pen.text(x + 13, Math.min(Math.max(y, box.y + 5), box.y + height - 4), num(tick.value, 3), {
+    pen.text(x + 13, Math.min(Math.max(y, box.y + 5), box.y + height - 4), num(value, 3), {
       fill: theme.ink2,
       baseline: "middle",
       maxWidth: size.width - x - 13,

@@ -340,6 +340,7 @@ export interface Traits {
   _kind: Kind;
   _protocol: number;
   _many: boolean;
+  _fresh: boolean;
   _boot: DataView[];
   step: number;
   follow: boolean;
@@ -392,6 +393,7 @@ export const DEFAULTS: Traits = {
   _kind: "explorer",
   _protocol: 1,
   _many: false,
+  _fresh: false,
   _boot: [],
   step: -1,
   follow: true,

@@ -6,6 +6,7 @@ import { isComparing, sameTensor, tensorOfB } from "./comparison";
 import { framesSlot } from "./connection";
 import { neededDifference } from "./difference-need";
 import { isComplete, lacksFrame, neededPart, neededSections, neededSeries, neededSurvey } from "./needs";
+import { Opening } from "./opening";
 import { usesValues } from "./query-view";
 import { Resource } from "./resource";
 import type { Scene } from "./scene";
@@ -19,6 +20,7 @@ const RENEWAL = 2000;
 
 export class DataRequester {
   readonly #defaults: ViewDefaults;
+  readonly #opening: Opening;
   readonly #frames: Record<Role, Resource>;
   /** the single frame of the step at which the view rests, of long runs */
   readonly #exact: Record<Role, Resource>;
@@ -35,6 +37,7 @@ export class DataRequester {
     private readonly signal: AbortSignal,
   ) {
     this.#defaults = new ViewDefaults(session);
+    this.#opening = new Opening(session);
     const frames = (role: Role) => new Resource(session, framesSlot(role), signal);
     const exact = (role: Role) => new Resource(session, `${framesSlot(role)}/exact`, signal, { rest: REST });
     this.#frames = { main: frames("main"), compare: frames("compare") };
@@ -50,6 +53,7 @@ export class DataRequester {
     const { exported } = this.session; // such a page has all that it can show
     if (!exported) this.#open(scene);
     this.#defaults.update(scene);
+    this.#opening.update(scene);
     if (exported) return;
     if (traits._kind === "inspector" || traits._kind === "explorer") {
       this.#requestFrames("main", scene, traits, scene.step);

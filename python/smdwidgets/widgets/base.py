@@ -53,6 +53,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
     #: Id of the thread that is applying state from the browser; 0 if there is none.
     _syncing_thread = 0
     _own_layout = False
+    _constructed = False
 
     @property
     def _esm(self) -> str | Path:
@@ -92,6 +93,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         if traits.get("step", -1) >= 0:
             traits.setdefault("follow", False)
         chosen = {**slot.state, **traits}
+        is_fresh = self.KIND == "explorer" and not {"tensor", "step"} & chosen.keys()
         if "tensor" not in chosen and self.KIND in {"explorer", "inspector"} and not chosen.get("table"):
             chosen["tensor"] = _first_tensor(self.trials[int(chosen.get("run", 0)) if _rows is not None else 0])
         has_map = self.KIND == "explorer"
@@ -109,6 +111,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         super().__init__(
             _kind=self.KIND,
             _many=_rows is not None,
+            _fresh=is_fresh,
             _parts=bundle.carried.take(self.KIND, _rows is not None),
             _boot=self.request_handler.boot(self._lane(chosen)),
             **chosen,
@@ -117,6 +120,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         self.on_msg(_on_message)
         self._still = Still(self)
         slot.attach(self)
+        self._constructed = True
         self.rule_controller.start()
 
     def _lane(self, state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -154,6 +158,12 @@ class RunWidget(anywidget.AnyWidget, RunView):
         with no_refresh(self.trial):
             if self.follow and change["new"] >= 0 and change["new"] not in self.trial.steps()[-1:]:
                 self.follow = False
+
+    @traitlets.observe("run", "tensor", "step", "inspect")
+    def _keep_choice(self, change: Any) -> None:
+        # Who sets what is in view wants to see it rather than the first finding. The browser sets `_fresh` itself.
+        if self._constructed and self._syncing_thread != threading.get_ident():
+            self._fresh = False
 
     @traitlets.observe("run")
     def _show_run(self, change: Any) -> None:

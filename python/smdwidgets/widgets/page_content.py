@@ -86,7 +86,11 @@ def page_content(
     packets += _curves_of_numbers(widget, views, int(room * _CURVES_SHARE))
     packets += _log_values(views, int(room * _LOG_VALUES_SHARE))
     traits: dict[str, Any] = {name: getattr(widget, name) for name in STATE}
-    traits |= {"_kind": widget.KIND, "_many": widget.live_table is not None}
+    traits |= {
+        "_kind": widget.KIND,
+        "_many": widget.live_table is not None,
+        "_fresh": widget.opens_on_finding,
+    }
     left = room - sum(map(len, packets)) - len(pack({"kind": "page", "traits": traits, "opened": {}}))
     if left < 0:
         raise SMDebugValueError(

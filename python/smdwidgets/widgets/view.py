@@ -6,6 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
+from traitlets import Bool
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TensorUnavailable
@@ -33,6 +34,8 @@ class RunView(ViewState):
 
     KIND: ClassVar[str] = "explorer"
 
+    _fresh = Bool(False).tag(sync=True)
+
     #: The runs; those of a table are opened when they are first used.
     trials: OpenRuns
     live_table: LiveTable | None
@@ -52,6 +55,11 @@ class RunView(ViewState):
         See :func:`smdwidgets.diagnose`.
         """
         return self.live_diagnosis.of(self.trials.index(self.trial)) if self.live_diagnosis is not None else None
+
+    @property
+    def opens_on_finding(self) -> bool:
+        """Whether a page opens on the first finding: nobody has chosen a place yet."""
+        return bool(self._fresh)
 
     def run_names(self) -> list[str]:
         """Return the name of each run by number, without opening runs."""

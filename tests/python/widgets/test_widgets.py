@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +99,33 @@ def test_initial_state_contains_the_run(explorer: Any) -> None:
     assert explorer._boot
     assert sum(map(len, explorer._boot)) <= LARGEST
     assert explorer.tensor == "fc1.weight"
+
+
+def test_explorer_opens_on_the_first_finding_unless_a_place_is_chosen(run: Path, tmp_path: Path) -> None:
+    for given, chosen in (
+        ({}, {}),
+        ({}, {"tensor": "loss"}),
+        ({}, {"step": 5}),
+        ({"tensor": "loss"}, {}),
+        ({"step": 5}, {}),
+    ):
+        widget = smdwidgets.explore(run, **given)
+        widget.map_stat = "zeros"  # no choice of a place
+        for name, value in chosen.items():
+            setattr(widget, name, value)
+        fresh = not given and not chosen
+        assert widget.opens_on_finding is fresh
+        page = tmp_path / "page.html"
+        widget.to_html(page)
+        blocks = re.findall(r'class="smdw-packet">([^<]*)<', page.read_text())
+        heads = [unpack(base64.b64decode(block))[0] for block in blocks]
+        assert [head["traits"]["_fresh"] for head in heads if head["kind"] == "page"] == [fresh]
+        widget.close()
+    widget = smdwidgets.explore(run)
+    # The page, which has gone to the finding, says so.
+    widget.set_state({"step": 5, "_fresh": False})
+    assert not widget.opens_on_finding
+    widget.close()
 
 
 def test_frames_match_numpy(explorer: Any) -> None:

@@ -22,6 +22,7 @@ import { Timeline } from "../timeline/view";
 import { Brush } from "./brush";
 import { KeyHelp } from "./key-help";
 import { Toolbar } from "./toolbar";
+import { Tooltip } from "./tooltip";
 
 const HEIGHT = 600;
 const LEAST_HEIGHT = 420;
@@ -49,7 +50,7 @@ export class Explorer implements Part {
   readonly #help: KeyHelp;
   readonly #playhead = h("div", { class: "smdw-playhead" });
   readonly #message = h("p", { class: "smdw-state", role: "status" });
-  readonly #hover = h("span", { class: "smdw-hover", "aria-hidden": "true" });
+  readonly #hover = new Tooltip();
   readonly #open: HTMLButtonElement;
   /** opens the pictures that a scalar has no place for */
   readonly #others: Toggle;
@@ -109,7 +110,9 @@ export class Explorer implements Part {
       this.#value.el,
       this.#playhead,
       this.#brush.el,
+      this.#hover.el,
     );
+    this.#hover.follow(this.stage, signal);
     this.el = h(
       "div",
       { class: "smdw-explorer", tabindex: -1 },
@@ -120,7 +123,7 @@ export class Explorer implements Part {
         "div",
         { class: "smdw-workspace" },
         this.stage,
-        h("div", { class: "smdw-tensor-bar" }, this.#header.el, this.#hover, this.#others.el, this.#open),
+        h("div", { class: "smdw-tensor-bar" }, this.#header.el, this.#others.el, this.#open),
         this.#pictures.el,
       ),
       this.#edge,
@@ -189,9 +192,7 @@ export class Explorer implements Part {
     if (inside) this.#playhead.style.transform = `translateX(${at}px)`;
     this.#brush.update(scene);
     this.#header.update(scene);
-    const hover = this.#map.hoverText || this.#timeline.hoverText();
-    setText(this.#hover, hover);
-    this.el.classList.toggle("smdw-hovering", hover !== "");
+    this.#hover.show(this.#map.hoverText || this.#timeline.hoverText());
     setText(this.#openKey, inspect ? "Esc" : "Enter");
     setText(this.#openName, inspect ? "Close inspector" : "Open inspector");
     setAttributes(this.#open, {

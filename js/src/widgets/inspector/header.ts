@@ -128,7 +128,8 @@ export class TensorHeader implements Part {
         if (!shown.frames.plan) return "";
         return `${prefix}${shown.neverSaved ? "not saved in this mode" : "not saved yet"}`;
       }
-      const name = stepName(store, shown.run, shown.savedStep);
+      // Steps of the whole run, as everywhere: those of a mode are only in a title.
+      const name = `step ${count(shown.savedStep)}`;
       if (shown.pending)
         return shown.frame
           ? `${prefix}loading ${name}, showing step ${count(shown.frame.step)}`
@@ -150,7 +151,10 @@ export class TensorHeader implements Part {
     ];
     const source = parts.filter(Boolean).join(" \u00b7 ");
     setText(this.#source, truncate(source, 400));
-    setAttributes(this.#source, { title: truncate(source, 2000) || undefined });
+    const ofMode = main && !Number.isNaN(main.savedStep) ? stepName(store, main.run, main.savedStep) : "";
+    setAttributes(this.#source, {
+      title: truncate([source, ofMode].filter(Boolean).join(" \u00b7 "), 2000) || undefined,
+    });
     this.#source.classList.toggle("smdw-error", Boolean(error));
   }
 

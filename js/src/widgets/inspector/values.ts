@@ -13,7 +13,7 @@ import type { PlanHead, ValuesHead } from "../../protocol/types";
 import { pythonValue, sliceText } from "../../session/python-code";
 import { Resource } from "../../session/resource";
 import type { Scene } from "../../session/scene";
-import { emptyReason, stepName } from "../common/frame-text";
+import { emptyReason } from "../common/frame-text";
 import { Panel, type Rows } from "../common/panel";
 import type { Context } from "../common/part";
 
@@ -144,7 +144,7 @@ export class ValuesPanel extends Panel {
       }
     }
     if (alone !== undefined) this.#scroll.style.height = "auto";
-    const earlier = stale && written ? `Values of ${stepName(session.store, main.run, written.head.step)}` : "";
+    const earlier = stale && written ? `Values of step ${count(written.head.step)}` : "";
     this.note(status, stale && !status && session.exported ? "Not in this file" : earlier);
     setAttributes(
       this.#scroll,

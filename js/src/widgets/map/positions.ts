@@ -10,6 +10,8 @@ import type { Scene } from "../../session/scene";
 import type { MapList } from "./list";
 import type { CellPosition } from "./text";
 
+/** Steps of the run before a step among which a tensor's last saved one is looked for. */
+const MOST_BETWEEN = 512;
 /** Most bins that are shown side by side. */
 const MOST_BINS = 1024;
 
@@ -43,8 +45,8 @@ export class CellPositions {
     const { steps } = this;
     if (!steps.length) return undefined;
     const survey = this.#survey;
-    const saved = this.saved(step);
     let best = defined(row.tensors[0]);
+    const saved = this.#shownAt(row, this.saved(step));
     let worst = -2;
     let { level } = this;
     for (const tensor of row.tensors) {
@@ -61,6 +63,23 @@ export class CellPositions {
     const first = defined(steps[lowerIndex(steps, bin * 2 ** level)]);
     const last = defined(steps[lowerIndex(steps, (bin + 1) * 2 ** level) - 1]);
     return { row, tensor: best, name: this.list.model.names[best] ?? "", first, last };
+  }
+
+  /**
+   * The saved step whose value is drawn at a step: the last one of the row's tensors, or the first one where nothing was
+   * saved before; the step itself if there is none near it.
+   */
+  #shownAt({ tensors }: MapRow, step: number): number {
+    const { steps } = this;
+    const survey = this.#survey;
+    if (!survey) return step;
+    const isSaved = (at: number) => tensors.some((tensor) => survey.cell(tensor, at)?.saved);
+    const here = lowerIndex(steps, step);
+    for (let i = here; i >= Math.max(0, here - MOST_BETWEEN); i--)
+      if (isSaved(defined(steps[i]))) return defined(steps[i]);
+    for (let i = here + 1; i < Math.min(steps.length, here + MOST_BETWEEN); i++)
+      if (isSaved(defined(steps[i]))) return defined(steps[i]);
+    return step;
   }
 
   /** The first step of a cell at which trouble is known to begin, else the saved step nearest to the pointer. */

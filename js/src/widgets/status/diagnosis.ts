@@ -109,7 +109,8 @@ export class DiagnosisBar implements Part {
         const place = placeOf(clause);
         if (!place) return setCode(h("span", {}), clause.text);
         const button = h("button", { type: "button", class: "smdw-link", title: place });
-        button.addEventListener("click", () => this.#go(clause), { signal: this.context.signal });
+        // Who presses the sentence wants to see what it says, with the pictures of the tensor.
+        button.addEventListener("click", () => this.#go(clause, true), { signal: this.context.signal });
         this.#links.push({ button, clause });
         return setCode(button, clause.text);
       }),
@@ -137,9 +138,9 @@ export class DiagnosisBar implements Part {
     );
   }
 
-  #go({ tensor, step }: Clause): void {
+  #go({ tensor, step }: Clause, inspect = false): void {
     this.context.session.state.set({
-      ...(tensor ? { tensor } : {}),
+      ...(tensor ? { tensor, ...(inspect ? { inspect } : {}) } : {}),
       ...(step === null ? {} : { step, mode: "" as const, follow: false }),
     });
   }

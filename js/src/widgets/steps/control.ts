@@ -119,7 +119,11 @@ export class StepControl {
     );
     this.modeLabel.classList.toggle("smdw-vacant", i < 0 || mode === 4);
     const numbered = traits.mode === "" || this.numbering === "global";
-    setText(this.modeLabel, numbered && where ? `${MODES[mode]} ${count(where.modeStep)}` : (MODES[mode] ?? ""));
+    setText(this.modeLabel, MODES[mode] ?? "");
+    // The one number beside it is the step of the run; that of the mode is an aside.
+    setAttributes(this.modeLabel, {
+      title: numbered && where ? `Step ${count(where.modeStep)} of ${MODES[mode]}` : undefined,
+    });
     this.modeLabel.dataset.mode = String(mode);
     setVisible(this.mode.el, modes.length > 1);
     this.mode.update([["", "All modes"], ...modes.map((m) => [MODES[m] ?? "", MODES[m] ?? ""] as const)], traits.mode);
