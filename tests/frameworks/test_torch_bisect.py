@@ -1,4 +1,4 @@
-"""The first difference of two trainings with PyTorch, as the hook records them by default."""
+"""The first difference of two trainings with PyTorch."""
 
 from __future__ import annotations
 
@@ -111,16 +111,16 @@ def _train(name: str, folder: Path, **change: Any) -> Trial:
 def test_first_difference_is_named(
     model: str, change: Change, step: int, tensor: str | None, updated_after: int | None, tmp_path: Path
 ) -> None:
-    found = _train(model, tmp_path / "a").bisect(_train(model, tmp_path / "b", **change))
-    assert found.first is not None
-    assert (found.first.step, found.first.updated_after) == (step, updated_after), str(found)
-    assert tensor in (None, found.first.tensor), str(found)
-    assert found.first.exact
-    assert found.noise is None
+    divergence = _train(model, tmp_path / "a").bisect(_train(model, tmp_path / "b", **change))
+    assert divergence.first is not None
+    assert (divergence.first.step, divergence.first.updated_after) == (step, updated_after), str(divergence)
+    assert tensor in (None, divergence.first.tensor), str(divergence)
+    assert divergence.first.exact
+    assert divergence.noise is None
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_same_training_has_no_difference(model: str, tmp_path: Path) -> None:
-    found = _train(model, tmp_path / "a").bisect(_train(model, tmp_path / "b"), 0)
-    assert str(found).startswith("no difference\ncompared ")
-    assert found.steps == 12
+    divergence = _train(model, tmp_path / "a").bisect(_train(model, tmp_path / "b"), 0)
+    assert str(divergence).startswith("no difference\ncompared ")
+    assert divergence.steps == 12

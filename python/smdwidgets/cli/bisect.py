@@ -15,12 +15,12 @@ def run(args: argparse.Namespace) -> int:
     """Print the first difference of the runs."""
     tolerance = _tolerance(args.tolerance)
     with open_run(args.a) as a, open_run(args.b) as b:
-        found = a.bisect(b, tolerance)
+        divergence = a.bisect(b, tolerance)
     if args.json:
-        print(json.dumps(found.to_json(), indent=2))
+        print(json.dumps(divergence.to_json(), indent=2))
     else:
-        print("\n".join(plain(line, 4000) for line in str(found).splitlines()))
-    return 0 if found.equal else 1
+        print("\n".join(plain(line, 4000) for line in str(divergence).splitlines()))
+    return 0 if divergence.equal else 1
 
 
 def _tolerance(text: str) -> Tolerance:

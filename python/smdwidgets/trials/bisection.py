@@ -1,4 +1,4 @@
-"""Find the first difference of two runs in the order of execution, for :meth:`smdwidgets.Trial.bisect`.
+"""Find the first difference of two runs, for :meth:`smdwidgets.Trial.bisect`.
 
 Steps are compared in ascending order. In a step, tensors are compared in the order in which a wrong value spreads: the
 state that the step uses, inputs and outputs of modules, the loss, gradients from the last layer to the first, and what
@@ -100,11 +100,11 @@ class _Side:
 
     def steps(self) -> set[int]:
         """Return the complete steps with values, and those with statistics."""
-        found = set(self.reader.complete_steps())
+        deviation = set(self.reader.complete_steps())
         if self.file is not None and self.in_file:
             ends = list(self.in_file)
-            found |= set(self.file.read([ends[0], ends[-1]])["step"].tolist())
-        return found
+            deviation |= set(self.file.read([ends[0], ends[-1]])["step"].tolist())
+        return deviation
 
     def names(self) -> set[str]:
         return {*self.reader.names(), *self.in_file}
@@ -127,7 +127,7 @@ class _Side:
         return self.workers_of_files.get(in_file, in_file)
 
     def ordered(self, step: int, names: Iterable[str]) -> list[tuple[Place, str]]:
-        """Return places and names in the order in which a wrong value spreads through a step."""
+        """Return places and names in the order in which a wrong value spreads."""
         index = self.reader.index
 
         def recorded(name: str) -> tuple[int, int, str]:
@@ -237,7 +237,7 @@ class _Bisection:
             yield group
 
     def _workers(self, name: str, step: int, statistics: tuple[dict[_Item, Any], dict[_Item, Any]]) -> list[str | None]:
-        """Return the workers whose values of a tensor are compared; [None] for the first or all shards."""
+        """Return the workers whose values are compared; [None]: the first, or all shards."""
         if self.a.reader.is_sharded(name, step) or self.b.reader.is_sharded(name, step):
             return [None]
         every = [
@@ -253,23 +253,23 @@ class _Bisection:
 
     def _read(self, group: Sequence[tuple[int, list[tuple[Place, _Item]]]]) -> dict[_Item, tuple[Array, Array]]:
         """Return the values that both runs have."""
-        wanted = [
+        readable = [
             item
             for _, items in group
             for _, item in items
             if all(side.reader.index.find(item.name, item.step, item.worker) is not None for side in (self.a, self.b))
         ]
-        rows: list[Row] = [(item.name, item.step, item.worker) for item in wanted]
+        rows: list[Row] = [(item.name, item.step, item.worker) for item in readable]
         columns = []
         failed: set[int] = set()
         for side in (self.a, self.b):
-            found, errors = side.reader.values(rows)
+            deviation, errors = side.reader.values(rows)
             failed |= {row for row, _ in errors}
-            columns.append(found)
+            columns.append(deviation)
         self.unreadable += len(failed)
         return {
             item: (one, other)
-            for row, (item, one, other) in enumerate(zip(wanted, *columns, strict=True))
+            for row, (item, one, other) in enumerate(zip(readable, *columns, strict=True))
             if row not in failed and one is not None and other is not None
         }
 
@@ -296,7 +296,7 @@ class _Bisection:
             pair = values.get(item)
             if pair is not None:
                 self.compared.add(item.name)
-                found = _difference(*pair, summands)
+                deviation = _difference(*pair, summands)
             else:
                 by_value = False
                 named = _Item(item.step, item.name, item.worker or (self.a.workers or [""])[0])
@@ -304,36 +304,38 @@ class _Bisection:
                 if rows[0] is None or rows[1] is None:
                     continue
                 self.compared.add(item.name)
-                found = _statistics_difference(rows[0], rows[1], summands)
-            if found is None:
+                deviation = _statistics_difference(rows[0], rows[1], summands)
+            if deviation is None:
                 continue
-            difference = self._first(item, place, previous, found, by_value)
-            if not self._is_within(difference.kind, found):
+            difference = self._first(item, place, previous, deviation, by_value)
+            if not self._is_within(difference.kind, deviation):
                 self.first = difference
                 return True
             self.noise = self.noise or difference
-            self.level = max(self.level, found.relative)
+            self.level = max(self.level, deviation.relative)
         self.all_by_value = by_value
         if by_value and items:
             self.equal_until = step
         self.equal_gradients = by_value and gradients > 0 and self.noise is None
         return False
 
-    def _first(self, item: _Item, place: Place, previous: int | None, found: _Found, by_value: bool) -> FirstDifference:
+    def _first(
+        self, item: _Item, place: Place, previous: int | None, deviation: _Found, by_value: bool
+    ) -> FirstDifference:
         kind = self.a.kinds[item.name]
         is_state = (kind.is_parameter and place[0] == 0) or (item.name in self.a.buffers and kind is not Kind.OUTPUT)
         result = FirstDifference(
             item.step,
             item.name,
             kind,
-            found.what,
-            found.relative,
-            found.a,
-            found.b,
+            deviation.what,
+            deviation.relative,
+            deviation.a,
+            deviation.b,
             by_value,
-            found.index,
-            found.changed,
-            found.count,
+            deviation.index,
+            deviation.changed,
+            deviation.count,
             item.worker if len(self.a.workers) > 1 else None,
             equal_until=self.equal_until,
         )
@@ -341,18 +343,21 @@ class _Bisection:
             result = replace(result, updated_after=previous, gradients_equal=self.equal_gradients and kind.is_parameter)
         return result
 
-    def _is_within(self, kind: Kind, found: _Found) -> bool:
+    def _is_within(self, kind: Kind, deviation: _Found) -> bool:
         """Whether a difference is within the tolerance."""
-        if found.what in ("shape", "dtype") or not math.isfinite(found.relative):
+        if deviation.what in ("shape", "dtype") or not math.isfinite(deviation.relative):
             return False
         if self.tolerance != "auto":
-            return found.relative <= float(self.tolerance)
+            return deviation.relative <= float(self.tolerance)
         grown = self.level * (_MAGNIFIED if kind in _MAGNIFYING else _GROWTH)
-        return found.relative <= max(found.rounding, grown)
+        return deviation.relative <= max(deviation.rounding, grown)
 
     @staticmethod
     def _summands(values: dict[_Item, tuple[Array, Array]], items: Sequence[tuple[Place, _Item]]) -> float:
-        """Estimate how many numbers are summed into one: the columns of weights and the rows of batches."""
+        """Estimate how many numbers are summed into one.
+
+        These are the columns of weights, and the rows of batches.
+        """
         most = 1
         for _, item in items:
             pair = values.get(item)
@@ -370,8 +375,8 @@ def _difference(a: Array, b: Array, summands: float) -> _Found | None:
 
     >>> _difference(np.float32([1, 2]), np.float32([1, 2]), 1.0) is None
     True
-    >>> found = _difference(np.float32([1, 4]), np.float32([1, 2]), 1.0)
-    >>> found.index, found.relative, found.changed
+    >>> deviation = _difference(np.float32([1, 4]), np.float32([1, 2]), 1.0)
+    >>> deviation.index, deviation.relative, deviation.changed
     ((1,), 0.5, 1)
     """
     if a.shape != b.shape:
@@ -408,9 +413,10 @@ def _position(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _spacing(a: Array, b: Array) -> float:
-    """Return the relative spacing of the numbers that two arrays hold: that of the precision they were computed in.
+    """Return the relative spacing of the numbers in two arrays.
 
-    Hooks save bfloat16 as float32, and single numbers as float64. The unused bits are zero.
+    It is that of the precision in which they were computed. Hooks save bfloat16 as float32, and single numbers as
+    float64. The unused bits are zero.
     """
     if a.dtype.kind not in "fc":
         return 0.0

@@ -1,4 +1,4 @@
-"""The first difference of two runs in the order of execution: the result of :meth:`smdwidgets.Trial.bisect`.
+"""The result of :meth:`smdwidgets.Trial.bisect`.
 
 >>> first = FirstDifference(5, "optimizer/Adam/learning_rate_0", Kind.OPTIMIZER, "value", 0.5, 0.01, 0.015, exact=True)
 >>> print(Divergence("runs/a", "runs/b", "auto", first=first, steps=6, tensors=29))
@@ -167,7 +167,7 @@ class Divergence:
 
     @property
     def equal(self) -> bool:
-        """Whether the runs are equal within the tolerance, in everything that both recorded."""
+        """Whether everything that both recorded is equal within the tolerance."""
         return self.first is None
 
     def __str__(self) -> str:
@@ -237,7 +237,7 @@ def _number(value: object) -> str:
 
 
 def _json(value: Any) -> Any:
-    """Return a value of JSON: numbers that are not finite, and complex ones, become strings."""
+    """Return a value of JSON; numbers that JSON does not have become strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""The first difference of two runs: which step, which tensor, and which differences are rounding errors."""
+"""The first difference of two runs, and rounding errors."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ class Training:
                     if self.rounded == f"layer{n}":
                         hidden = hidden.astype(np.float16).astype(self.dtype)
                     hook.save_tensor(f"layer{n}_output_0", hidden, "outputs")
-                wanted = y[rows] * (1 - self.smoothing)
-                hook.save_tensor("target", wanted, "labels")
-                error = hidden - wanted
+                target = y[rows] * (1 - self.smoothing)
+                hook.save_tensor("target", target, "labels")
+                error = hidden - target
                 hook.save_tensor("loss", self.loss_scale * np.mean(error**2), "losses")
                 delta = (2 * self.loss_scale / error.size * error).astype(self.dtype)
                 for n in (2, 1, 0):
@@ -190,12 +190,12 @@ PAIRS: dict[str, tuple[Training, int, str, int | None]] = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_first_difference_is_named(name: str, base: Trial, tmp_path: Path) -> None:
     training, step, tensor, after = PAIRS[name]
-    found = base.bisect(training.run(tmp_path / "run"))
-    assert found.first is not None
-    assert (found.first.step, found.first.tensor, found.first.updated_after) == (step, tensor, after)
-    assert found.first.exact
-    assert found.noise is None
-    assert not found.equal
+    divergence = base.bisect(training.run(tmp_path / "run"))
+    assert divergence.first is not None
+    assert (divergence.first.step, divergence.first.tensor, divergence.first.updated_after) == (step, tensor, after)
+    assert divergence.first.exact
+    assert divergence.noise is None
+    assert not divergence.equal
 
 
 #: Runs whose only difference is the order of summation.
@@ -222,23 +222,23 @@ NOISE = {
 @pytest.mark.parametrize("name", NOISE)
 def test_rounding_errors_are_no_difference(name: str, tmp_path: Path) -> None:
     one, other = (training.run(tmp_path / str(n)) for n, training in enumerate(NOISE[name]))
-    found = one.bisect(other)
-    assert found.equal, str(found)
-    assert found.noise is not None
-    assert found.noise.step == 0
+    divergence = one.bisect(other)
+    assert divergence.equal, str(divergence)
+    assert divergence.noise is not None
+    assert divergence.noise.step == 0
     exact = one.bisect(other, 0)
     assert exact.first is not None
-    assert (exact.first.step, exact.first.tensor) == (0, found.noise.tensor)
+    assert (exact.first.step, exact.first.tensor) == (0, divergence.noise.tensor)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_same_training_has_no_difference(seed: int, tmp_path: Path) -> None:
     training = replace(BASE, seed=seed, kept=0.9)
-    found = training.run(tmp_path / "a").bisect(training.run(tmp_path / "b"), 0)
-    assert found.equal
-    assert found.noise is None
-    assert (found.steps, found.tensors) == (STEPS, 13)
-    assert str(found) == "no difference\ncompared 13 tensors at 12 steps"
+    divergence = training.run(tmp_path / "a").bisect(training.run(tmp_path / "b"), 0)
+    assert divergence.equal
+    assert divergence.noise is None
+    assert (divergence.steps, divergence.tensors) == (STEPS, 13)
+    assert str(divergence) == "no difference\ncompared 13 tensors at 12 steps"
 
 
 @pytest.mark.parametrize(
@@ -255,30 +255,30 @@ def test_difference_is_found_beyond_rounding_errors(
     change: dict[str, Any], step: int, tensor: str, tmp_path: Path
 ) -> None:
     one, other = replace(BASE, order=1).run(tmp_path / "a"), replace(BASE, order=2, **change).run(tmp_path / "b")
-    found = one.bisect(other)
-    assert found.first is not None
-    assert (found.first.step, found.first.tensor) == (step, tensor)
-    assert found.noise is not None
-    assert found.noise.step == 0
-    assert f"before it, within the tolerance since step 0: {found.noise.difference}" in str(found)
+    divergence = one.bisect(other)
+    assert divergence.first is not None
+    assert (divergence.first.step, divergence.first.tensor) == (step, tensor)
+    assert divergence.noise is not None
+    assert divergence.noise.step == 0
+    assert f"before it, within the tolerance since step 0: {divergence.noise.difference}" in str(divergence)
 
 
 def test_update_is_said_with_what_its_gradients_show(base: Trial, tmp_path: Path) -> None:
-    found = base.bisect(replace(BASE, decay=0.01).run(tmp_path / "a"))
-    assert found.first is not None
-    assert found.first.gradients_equal
-    assert "the gradients of step 0 are equal: the optimizer or its settings differ" in str(found)
-    found = replace(BASE, records_gradients=False).run(tmp_path / "b").bisect(base)
-    assert found.equal
-    assert found.only_b == tuple(f"gradient/layer{n}.weight" for n in range(3))
+    divergence = base.bisect(replace(BASE, decay=0.01).run(tmp_path / "a"))
+    assert divergence.first is not None
+    assert divergence.first.gradients_equal
+    assert "the gradients of step 0 are equal: the optimizer or its settings differ" in str(divergence)
+    divergence = replace(BASE, records_gradients=False).run(tmp_path / "b").bisect(base)
+    assert divergence.equal
+    assert divergence.only_b == tuple(f"gradient/layer{n}.weight" for n in range(3))
     one, other = (
         replace(BASE, records_gradients=False, momentum=momentum).run(tmp_path / str(momentum))
         for momentum in (0.9, 0.5)
     )
-    found = one.bisect(other)
-    assert found.first is not None
-    assert not found.first.gradients_equal
-    assert "no recorded gradient shows why" in str(found)
+    divergence = one.bisect(other)
+    assert divergence.first is not None
+    assert not divergence.first.gradients_equal
+    assert "no recorded gradient shows why" in str(divergence)
 
 
 def _write(folder: Path, series: dict[int, dict[str, Any]]) -> Trial:
@@ -294,9 +294,9 @@ def test_nan_and_infinities_of_both_are_equal(tmp_path: Path) -> None:
     value = np.float32([np.nan, np.inf, -np.inf, 0.0])
     one = _write(tmp_path / "a", {0: {"w": value}})
     assert one.bisect(_write(tmp_path / "b", {0: {"w": -np.float32([-np.nan, -np.inf, np.inf, 0.0])}}), 0).equal
-    found = one.bisect(_write(tmp_path / "c", {0: {"w": np.float32([1, np.inf, -np.inf, 0.0])}}))
-    assert found.first is not None
-    assert (found.first.index, found.first.relative, found.first.changed) == ((0,), float("inf"), 1)
+    divergence = one.bisect(_write(tmp_path / "c", {0: {"w": np.float32([1, np.inf, -np.inf, 0.0])}}))
+    assert divergence.first is not None
+    assert (divergence.first.index, divergence.first.relative, divergence.first.changed) == ((0,), float("inf"), 1)
 
 
 @pytest.mark.parametrize(
@@ -312,9 +312,9 @@ def test_nan_and_infinities_of_both_are_equal(tmp_path: Path) -> None:
     ],
 )
 def test_any_type_is_compared(a: Any, b: Any, what: str, tmp_path: Path) -> None:
-    found = _write(tmp_path / "a", {0: {"w": a}}).bisect(_write(tmp_path / "b", {0: {"w": b}}))
-    assert what in str(found)
-    json.dumps(found.to_json(), allow_nan=False)
+    divergence = _write(tmp_path / "a", {0: {"w": a}}).bisect(_write(tmp_path / "b", {0: {"w": b}}))
+    assert what in str(divergence)
+    json.dumps(divergence.to_json(), allow_nan=False)
 
 
 def test_tolerance_is_relative_to_the_largest_magnitude(tmp_path: Path) -> None:
@@ -343,9 +343,9 @@ def test_runs_that_cannot_be_compared_are_an_error(base: Trial, tmp_path: Path) 
 
 def test_lengths_and_other_tensors_are_said(base: Trial, tmp_path: Path) -> None:
     shorter = replace(BASE, steps=4).run(tmp_path / "a")
-    found = base.bisect(shorter)
-    assert found.equal
-    assert str(found) == "no difference\ncompared 13 tensors at 4 steps\nlast steps: 11 and 3"
+    divergence = base.bisect(shorter)
+    assert divergence.equal
+    assert str(divergence) == "no difference\ncompared 13 tensors at 4 steps\nlast steps: 11 and 3"
 
 
 def test_step_of_another_mode_is_a_difference(tmp_path: Path) -> None:
@@ -355,8 +355,8 @@ def test_step_of_another_mode_is_a_difference(tmp_path: Path) -> None:
                 hook.set_mode("TRAIN" if step < 2 else mode)
                 hook.save_tensor("x", np.ones(2), "outputs")
                 hook.step()
-    found = create_trial(tmp_path / "a").bisect(create_trial(tmp_path / "b"))
-    assert "first difference at step 2: the mode is TRAIN and EVAL" in str(found)
+    divergence = create_trial(tmp_path / "a").bisect(create_trial(tmp_path / "b"))
+    assert "first difference at step 2: the mode is TRAIN and EVAL" in str(divergence)
 
 
 def test_statistics_are_compared_where_values_are_missing(tmp_path: Path) -> None:
@@ -368,14 +368,19 @@ def test_statistics_are_compared_where_values_are_missing(tmp_path: Path) -> Non
                 hook.step()
         trials.append(create_trial(tmp_path / name))
     assert trials[0].tensor("x").steps() == [0, 4, 8]
-    found = trials[0].bisect(trials[1])
-    assert found.first is not None
-    assert (found.first.step, found.first.what, found.first.exact, found.first.equal_until) == (5, "l1", False, 0)
-    assert "first difference seen at step 5: l1 of 'x' is 26 and 30" in str(found)
-    assert "all values are equal until step 0; after it, not all of them were recorded" in str(found)
-    found = trials[0].bisect(trials[2])
-    assert found.first is not None
-    assert (found.first.step, found.first.what, found.first.exact) == (8, "value", False)
+    divergence = trials[0].bisect(trials[1])
+    assert divergence.first is not None
+    assert (divergence.first.step, divergence.first.what, divergence.first.exact, divergence.first.equal_until) == (
+        5,
+        "l1",
+        False,
+        0,
+    )
+    assert "first difference seen at step 5: l1 of 'x' is 26 and 30" in str(divergence)
+    assert "all values are equal until step 0; after it, not all of them were recorded" in str(divergence)
+    divergence = trials[0].bisect(trials[2])
+    assert divergence.first is not None
+    assert (divergence.first.step, divergence.first.what, divergence.first.exact) == (8, "value", False)
 
 
 def test_damaged_value_is_skipped_and_counted(base: Trial, tmp_path: Path) -> None:
@@ -386,10 +391,10 @@ def test_damaged_value_is_skipped_and_counted(base: Trial, tmp_path: Path) -> No
     assert place is not None
     content[place.offset + place.length - 8] ^= 0xFF
     event.write_bytes(content)
-    found = base.bisect(create_trial(tmp_path / "run"))
-    assert found.unreadable == 1
-    assert "1 value could not be read" in str(found)
-    assert found.equal
+    divergence = base.bisect(create_trial(tmp_path / "run"))
+    assert divergence.unreadable == 1
+    assert "1 value could not be read" in str(divergence)
+    assert divergence.equal
 
 
 def test_command(base: Trial, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -397,8 +402,8 @@ def test_command(base: Trial, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["bisect", base.path, base.path, "--tolerance", "0"]) == 0
     assert capsys.readouterr().out == "no difference\ncompared 13 tensors at 12 steps\n"
     assert main(["bisect", base.path, str(tmp_path / "other"), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert (found["first"]["step"], found["first"]["tensor"], found["equal"]) == (9, "target", False)
+    divergence = json.loads(capsys.readouterr().out)
+    assert (divergence["first"]["step"], divergence["first"]["tensor"], divergence["equal"]) == (9, "target", False)
     assert main(["bisect", base.path, str(tmp_path / "missing")]) == 2
     assert main(["bisect", base.path, base.path, "--tolerance", "some"]) == 2
     assert "invalid --tolerance 'some'" in capsys.readouterr().err
