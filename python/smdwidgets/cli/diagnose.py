@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from smdwidgets._text import did_you_mean, shown
+from smdwidgets.cli._annotations import github, sarif
+from smdwidgets.cli._notify import Notifier
 from smdwidgets.cli._run import plain
 from smdwidgets.cli._terminal import coloured, curve, has_colour, is_terminal
 from smdwidgets.diagnosis import Diagnoser, Diagnosis, diagnose, summaries_of
@@ -28,6 +30,8 @@ _CURVES = 3
 def run(args: argparse.Namespace) -> int:
     """Diagnose the runs and print the results."""
     kinds = _kinds(args.kind)
+    if args.notify is not None and not args.follow:
+        raise SMDebugValueError("--notify requires --follow")
     if args.follow:
         if args.against:
             raise SMDebugValueError("--follow cannot compare with reference runs; drop --against or --follow")
@@ -40,6 +44,10 @@ def run(args: argparse.Namespace) -> int:
     _check_names(kinds, results)
     if args.json:
         print(json.dumps([one.to_json() for one in results], indent=2))
+    elif args.sarif:
+        print(json.dumps(sarif(results), indent=2))
+    elif args.github and results:
+        print(github(results))
     return exit_code(results, args.fail_on, args.allow_unjudged)
 
 
@@ -72,10 +80,10 @@ def _diagnose_all(args: argparse.Namespace, kinds: dict[str, str]) -> Iterator[D
     for trial in trials:
         with trial, Progress(plain(trial.name, 40)) as progress:
             result = Diagnoser(trial, kinds, args.until, against=good).update(progress.update)
-            curves = [] if args.json or not is_terminal(sys.stdout) else _curves(trial)
+            curves = [] if _is_for_programs(args) or not is_terminal(sys.stdout) else _curves(trial)
         if len(trials) == 1:
             _check_names(kinds, [result])
-        if not args.json:
+        if not _is_for_programs(args):
             _print(result, args.notes, heading=len(trials) > 1, curves=curves)
         yield result
 
@@ -87,11 +95,22 @@ def _open(path: str) -> list[Trial]:
 def _follow(args: argparse.Namespace, kinds: dict[str, str]) -> Iterator[Diagnosis]:
     [path] = args.runs
     with create_trial(path, wait=WAIT_TO_BEGIN, skip_bad_index=True) as trial:
-        for result in diagnose(trial, kinds, args.until, follow=True):
-            if not args.json:
-                _print(result, args.notes, heading=False)
-                sys.stdout.flush()
-            yield result
+        notifier = None if args.notify is None else Notifier(args.notify)
+        try:
+            for result in diagnose(trial, kinds, args.until, follow=True):
+                if notifier is not None:
+                    notifier.update(result)
+                if not _is_for_programs(args):
+                    _print(result, args.notes, heading=False)
+                    sys.stdout.flush()
+                yield result
+        finally:
+            if notifier is not None:
+                notifier.close()
+
+
+def _is_for_programs(args: argparse.Namespace) -> bool:
+    return bool(args.json or args.sarif or args.github)
 
 
 def _print(result: Diagnosis, notes: bool, heading: bool, curves: Sequence[str] = ()) -> None:

@@ -7,6 +7,8 @@ Examples:
   smdwidgets diagnose runs/mlp
   smdwidgets diagnose logs --json --fail-on high
   smdwidgets diagnose runs/mlp --kind "score=metric up" --notes
+  smdwidgets diagnose train.log --sarif > findings.sarif
+  smdwidgets diagnose runs/mlp --follow --notify https://example.org/hook
   smdwidgets diagnose runs/new --against runs/good1 runs/good2
 
 Exit codes: 0 nothing found, 1 a finding of at least the confidence of --fail-on, 2 no such run, or a run with nothing
@@ -52,4 +54,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-unjudged", action="store_true", help="do not fail if a run has nothing to judge")
     add_scheduler(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON: one object per run")
+    parser.add_argument(
+        "--notify",
+        metavar="CMD|URL",
+        help="with --follow: run a command, or post to an address, for each finding that is new or withdrawn; the message is "
+        "JSON (a bearer token is read from SMDWIDGETS_NOTIFY_TOKEN)",
+    )
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print JSON: one object per run")
+    output.add_argument("--sarif", action="store_true", help="print a SARIF log, which code hosts show")
+    output.add_argument("--github", action="store_true", help="print annotations of GitHub Actions")
