@@ -6,9 +6,11 @@ They cover rates, decay, frozen layers, and workers that train apart.
 from __future__ import annotations
 
 import itertools
+from bisect import insort
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.inputs import RunData, Series
 from smdwidgets.diagnosis.tensor_layers import Layer, curve, layers, median, median_of, training, training_loss
@@ -97,15 +99,35 @@ def _high_at_start(every: list[Layer], data: RunData) -> tuple[int, Layer, float
 
 
 def _jump(every: list[Layer]) -> tuple[int, Layer, float] | None:
-    found = []
+    jumps = []
     for layer in every:
-        least = layer.least
-        for at in np.flatnonzero(least > HIGH):
-            base = median(least[:at])
-            if at and least[at] > JUMP * base:
-                found.append((int(layer.starts[at]), layer, float(least[at])))
-                break
-    return min(found, key=lambda one: one[0], default=None)
+        at = _first_jump(layer.least)
+        if at is not None:
+            jumps.append((int(layer.starts[at]), layer, float(layer.least[at])))
+    return min(jumps, key=lambda one: one[0], default=None)
+
+
+def _first_jump(values: NDArray[np.float64]) -> int | None:
+    """Return where a value is first high, and far above the median before it.
+
+    >>> _first_jump(np.array([0.01, 0.011, 0.012, 0.9, 0.01])), _first_jump(np.array([0.9, 0.9]))
+    (3, None)
+    """
+    finite = np.isfinite(values)
+    least = np.minimum.accumulate(np.where(finite, values, np.inf))
+    # No median is below the least value, which few values exceed so far: most series need no median at all.
+    candidates = 1 + np.flatnonzero((values[1:] > HIGH) & (values[1:] > JUMP * least[:-1]))
+    before: list[float] = []
+    begin = 0
+    for at in candidates.tolist():
+        for value in values[begin:at][finite[begin:at]].tolist():
+            insort(before, value)
+        begin = at
+        middle = len(before) // 2
+        base = before[middle] if len(before) % 2 else (before[middle - 1] + before[middle]) / 2
+        if values[at] > JUMP * base:
+            return int(at)
+    return None
 
 
 def rate_too_low(data: RunData) -> Iterator[Finding]:

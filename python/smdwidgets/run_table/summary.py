@@ -23,6 +23,7 @@ from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Storage, beginning
 from smdwidgets.trials import TensorBoardTrial, Trial
+from smdwidgets.trials.refresh import no_refresh
 
 #: Version of the summaries; entries of other versions are made again.
 VERSION: Final = 2
@@ -47,9 +48,15 @@ def summarize(found: FoundRun, with_findings: bool) -> Summary:
     try:
         trial = found.open()
         try:
-            summary = _summary(trial, found)
-            if with_findings:
-                summary["findings"] = findings_of(trial)
+            # The parts of a summary are of one state of the run, which is read once.
+            if found.shared or with_findings:
+                trial.maybe_refresh()
+            else:
+                trial.reader.read_first()
+            with no_refresh(trial):
+                summary = _summary(trial, found)
+                if with_findings:
+                    summary["findings"] = findings_of(trial)
             return summary
         finally:
             if not found.shared:
