@@ -55,6 +55,22 @@ def test_a_proof_outranks_statistics_and_has_no_rivals():
     assert (frozen.confidence, frozen.rivals) == ("proof", ())
 
 
+@pytest.mark.parametrize("every", [1, 5, 20])
+def test_weights_that_never_change_are_found_at_any_interval_of_saves(tmp_path, every):
+    rng = np.random.default_rng(every)
+    moving, still = rng.normal(size=(2, 16, 16))
+    with Hook(tmp_path / "run") as hook:
+        for step in range(20 * every):
+            moving = moving + rng.normal(0, 0.001, moving.shape)
+            hook.save_scalar("loss", float(np.exp(-step / (5 * every))))
+            if step % every == 0:
+                hook.save_tensor("a.weight", np.asarray(moving, np.float32), "weights")
+                hook.save_tensor("b.weight", np.asarray(still, np.float32), "weights")
+            hook.step()
+    [found] = diagnose(tmp_path / "run").findings
+    assert (found.kind, found.names, found.confidence) == ("frozen", ("b.weight",), "proof")
+
+
 def test_a_cause_names_rivals_with_the_test_that_distinguishes_them():
     joined = explained([finding("rate_too_high"), finding("diverged")], 0, 100)
     [one] = joined.causes

@@ -286,20 +286,29 @@ def test_no_statistics(run):
         assert trial.tensor("w").steps() == [0, 2, 4]
 
 
-def test_change_of_weights_is_that_since_the_step_before(run):
+def stored(run, name):
+    """Return what the statistics file says of a tensor."""
     from smdwidgets import _core
 
-    with Hook(run) as hook:
-        for step in range(4):
-            hook.save_tensor("w", np.full(16, step, np.float32), "weights")
-            hook.save_tensor("x", np.full(16, step, np.float32), "inputs")
-            hook.step()
     reader, files = _core.StatisticsReader(), _core.Files(str(run))
     reader.refresh(files, [path.relative_to(run).as_posix() for path in run.glob("statistics/*/*")])
-    rows = reader.read(files, ["w"])
+    return reader.read(files, [name])
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_change_of_weights_is_that_since_the_last_step_that_has_them(run, every):
+    with Hook(run) as hook:
+        for step in range(4 * every):
+            hook.save_scalar("loss", 1.0)
+            if step % every == 0:
+                hook.save_tensor("w", np.full(16, step // every, np.float32), "weights")
+                hook.save_tensor("x", np.full(16, step, np.float32), "inputs")
+            hook.step()
+    rows = stored(run, "w")
+    assert rows["step"].tolist() == [0, every, 2 * every, 3 * every]
     assert np.isnan(rows["update"][0])
     assert rows["update"][1:].tolist() == [4.0] * 3
-    assert np.isnan(reader.read(files, ["x"])["update"]).all()
+    assert np.isnan(stored(run, "x")["update"]).all()
 
 
 # ------------------------------------------------------------------------------------------------------------------

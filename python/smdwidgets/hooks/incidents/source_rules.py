@@ -65,8 +65,8 @@ class Threshold:
 
     Args:
         column: the statistic: ``count``, ``nan``, ``neg_inf``, ``pos_inf``, ``not_finite``, ``zeros``, ``min``,
-            ``max``, ``abs_max``, ``mean``, ``std``, ``l1``, ``l2``, ``update`` (norm of the change since the step
-            before) or ``update_ratio`` (relative to the norm of the tensor).
+            ``max``, ``abs_max``, ``mean``, ``std``, ``l1``, ``l2``, ``update`` (norm of the change since the last
+            saved step) or ``update_ratio`` (relative to the norm of the tensor).
         above: the rule fires if the statistic is greater.
         below: the rule fires if the statistic is less.
         tensors: pattern of names, matched with ``re.search``; default: all tensors.

@@ -24,8 +24,8 @@ COLUMNS: Final = (
 class StepColumns:
     """Statistics of the tensors of one step, in the order in which they were captured.
 
-    ``update`` is the norm of the change since the step before, ``update_ratio`` that norm relative to the norm of the
-    tensor.
+    ``update`` is the norm of the change since the last saved step, ``update_ratio`` that norm relative to the norm of
+    the tensor.
 
     >>> step = StepColumns([StepStatistics(["w"], {"l2": np.array([4.0]), "update": np.array([1.0])})])
     >>> step.names, step["update_ratio"].tolist(), step["std"].tolist()

@@ -20,13 +20,13 @@ __all__ = ["StatisticsRecorder"]
 
 
 class StatisticsRecorder:
-    """Appends statistics, and keeps the parameters of the step before to compare them.
+    """Appends statistics, and keeps the last value of each parameter to compare it with the next.
 
     Args:
         root: directory of the run.
         worker: name of the worker.
         staging: owns the memory of the copies.
-        is_parameter: whether the change of a tensor since the previous step is computed, by its name.
+        is_parameter: whether the change of a tensor since the step before that has it is computed, by its name.
         wrote: called with the number of bytes that were appended.
         appends: whether the statistics of a tensor are appended, by its name. All are returned.
     """
@@ -127,9 +127,9 @@ class StatisticsRecorder:
             self._wrote(self._written - before)
 
     def _before(self, step: int, one: Captured, copy: TensorCopy) -> NDArray[Any] | None:
-        """Return a parameter as it was one step before, or None."""
-        earlier, before = self._previous.get(one.name, (None, None))
-        if before is None or earlier != step - 1:
+        """Return a parameter as it was at the step before that has it, or None."""
+        earlier, before = self._previous.get(one.name, (step, None))
+        if before is None or earlier >= step:  # the training went back to an earlier step
             return None
         return before.array if (before.dtype, before.shape) == (copy.dtype, copy.shape) else None
 
