@@ -111,7 +111,7 @@ def test_widget_opens_at_the_newest_step_of_its_tensor(lab, tmp_path):
 
 
 def test_keys_move_the_slider_and_not_the_notebook(jupyter, run):
-    notebook = jupyter.open([show(run), "1"], dark=True).run(0)
+    notebook = jupyter.open([show(run, "step=29"), "1"], dark=True).run(0)
     look = Looking.at(notebook).at_step(29)
     look.keys("ArrowLeft", "ArrowLeft").at_step(27)
     look.keys("Home").at_step(0)
@@ -200,7 +200,7 @@ def expect_query(look: Looking) -> None:
 
 
 def test_query_ranks_tensors_and_shows_their_curves(lab, run):
-    notebook = lab.open([show(run), "print('query:', w.query)", "w.query = 'weight | as histograms'"])
+    notebook = lab.open([show(run, "step=29"), "print('query:', w.query)", "w.query = 'weight | as histograms'"])
     look = Looking.at(notebook.run(0)).at_step(29)
     expect(look.el).to_contain_text("all read")  # the order by change is final
     expect_query(look)

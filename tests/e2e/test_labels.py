@@ -61,7 +61,7 @@ def test_the_first_nan_is_marked_over_time(lab, broken, dark):
 
 
 def test_layers_are_in_natural_order(lab, broken):
-    notebook = lab.open([show(broken)]).run(0)
+    notebook = lab.open([show(broken, "step=29")]).run(0)
     look = Looking.at(notebook).at_step(29)
     rows = look.el.locator(".smdw-map-row")
     expect(rows.and_(look.el.get_by_title("layers.0")).first).to_be_visible()
@@ -107,7 +107,7 @@ def test_a_run_has_one_colour_in_adjacent_cells(lab, tmp_path):
 
 def test_the_track_keeps_its_width_while_dragging(lab, tmp_path):
     run = runs.write(tmp_path / "run", 120, modes=True)
-    notebook = lab.open([show(run)]).run(0)
+    notebook = lab.open([show(run, "step=119")]).run(0)
     look = Looking.at(notebook).at_step(119)
     widths = set()
     for step in (*range(12), 99, 100, 104, 118, 119):
