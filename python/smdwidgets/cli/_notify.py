@@ -1,4 +1,4 @@
-"""Send a message for each finding that appears or is withdrawn: to a command or an address."""
+"""Send messages about findings to a command or an address."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ _MOST: Final = 1000
 
 
 class Notifier:
-    """Sends messages from a thread, so that a slow receiver never delays the diagnosis.
+    """Sends messages from a thread.
+
+    A slow receiver never delays the diagnosis.
 
     Args:
         target: a command, which gets the message as JSON on its standard input, or an ``http(s)`` address, to which it
@@ -81,7 +83,10 @@ class Notifier:
                 print(f"warning: a message to {self._name} is dropped: {_MOST:,} are waiting", file=sys.stderr)
 
     def close(self, timeout: float = _AT_END) -> None:
-        """Send what is waiting, at most for ``timeout`` seconds; then end a command that still runs."""
+        """Send what is waiting, for at most ``timeout`` seconds.
+
+        A command that still runs then is ended.
+        """
         deadline = time.monotonic() + timeout
         while self._messages.unfinished_tasks and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -129,12 +129,12 @@ class MlflowFileSource(Source):
 
     def hparams(self) -> Mapping[str, Any]:
         """Return the parameters, and the tags that MLflow did not set itself."""
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for kind, of_kind in self._settings.items():
             for name, key in of_kind.items():
                 if kind == "params" or not name.startswith("mlflow."):
-                    found[name] = plain_value(self._tree.head(key).decode("utf-8", "replace").strip())
-        return found
+                    settings[name] = plain_value(self._tree.head(key).decode("utf-8", "replace").strip())
+        return settings
 
     def ended(self) -> bool | None:
         """Return whether MLflow's status is that of an ended run."""
@@ -187,7 +187,7 @@ class MlflowDatabase:
 
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the database of each run, which is named by the file and the run."""
-        found: dict[str, Sequence[str]] = {}
+        files: dict[str, Sequence[str]] = {}
         for key, tables in databases(tree):
             if not tables >= _TABLES:
                 continue  # another application's database
@@ -198,8 +198,8 @@ class MlflowDatabase:
                     raise
                 continue  # it is damaged, and hides no other one
             base = "" if tree.is_file else key + "/"
-            found |= {f"{base}{run}": [key] for (run,) in runs}
-        return found
+            files |= {f"{base}{run}": [key] for (run,) in runs}
+        return files
 
     def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
         """Return the source of one run."""

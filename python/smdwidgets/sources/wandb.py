@@ -1,4 +1,4 @@
-"""Runs that W&B wrote to disk: ``wandb/offline-run-…/run-….wandb``, and those of runs that are synchronized."""
+"""Runs that W&B wrote to disk, such as ``wandb/offline-run-…/run-….wandb``."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class WandbSource(Source):
             self._settings["wandb.tags"] = ", ".join(tags)
 
     def _row(self, content: bytes) -> dict[str, float]:
-        """Return the numbers of a step. Parts of histograms, images and tables are no numbers of it."""
+        """Return the numbers of a step, without those of histograms and images."""
         row: dict[str, float] = {}
         media: set[str] = set()
         for keys, value in _items(content):
@@ -155,7 +155,10 @@ class WandbSource(Source):
         self._columns.append(Rows(len(rows), columns, {}))
 
     def scalars(self) -> Mapping[str, Scalars]:
-        """Return the numbers of the history by name; names of parts are joined by dots, as in W&B."""
+        """Return the numbers of the history by name.
+
+        Names of parts are joined by dots, as in W&B.
+        """
         columns = dict(self._columns.joined().numbers)
         if not columns:
             return {}
@@ -200,7 +203,7 @@ class WandbSource(Source):
 
 
 def _items(content: bytes) -> Iterator[tuple[list[str], float | bytes | None]]:
-    """Yield the parts of the name of each item, and its number; or its JSON text if it is no number."""
+    """Yield the parts of the name of each item, and its number or JSON text."""
     for number, item in fields(content):
         if number != 1 or not isinstance(item, bytes):
             continue
@@ -221,7 +224,7 @@ def _items(content: bytes) -> Iterator[tuple[list[str], float | bytes | None]]:
 
 
 def _number(text: bytes) -> float | bytes:
-    """Return the number that a JSON text is, also in the spellings of W&B; or else the text.
+    """Return the number that a JSON text spells, or else the text.
 
     >>> _number(b"1.5"), _number(b"NaN"), _number(b'"Infinity"'), _number(b"true")
     (1.5, nan, inf, b'true')

@@ -1,4 +1,4 @@
-"""Files of W&B runs: records in the framing of LevelDB's logs, as protobuf messages.
+"""Files of W&B runs: protobuf messages in the framing of LevelDB's logs.
 
 Only what a run's history and settings need is interpreted. Nothing is imported from W&B.
 """
@@ -81,7 +81,10 @@ class RecordFile:
             at = start + _PIECE
 
     def _fragments(self, piece: bytes, start: int, at: int) -> Iterator[tuple[bytes, int, int]]:
-        """Yield data, kind and offset of the end of each complete fragment; kind 0 where a block is skipped."""
+        """Yield data, kind and end of each complete fragment.
+
+        The kind is 0 where a block is skipped.
+        """
         place, length = at - start, len(piece)
         while place < length:
             left = _BLOCK - place % _BLOCK
@@ -111,7 +114,7 @@ class RecordFile:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and content of the fields of a message, up to the first that is invalid.
+    """Yield number and content of the valid fields of a message.
 
     >>> list(fields(b"\\x08\\x96\\x01\\x12\\x02hi"))
     [(1, 150), (2, b'hi')]

@@ -87,7 +87,10 @@ def finding(kind="spike", first=3):
 
 @contextmanager
 def receiver(statuses=()):
-    """A web server that answers with these status codes, then 200. Yields its address and what it received."""
+    """Run a web server. Yield its address and what it received.
+
+    It answers with these status codes, then with 200.
+    """
     received, answers = [], list(statuses)
 
     class Handler(http.server.BaseHTTPRequestHandler):
