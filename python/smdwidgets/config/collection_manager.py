@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -132,16 +132,20 @@ class CollectionManager:
             self.set_notes(worker, notes)
         self.set_num_workers(max(self.get_num_workers(), other.get_num_workers()))
 
-    def to_json_dict(self) -> dict[str, object]:
-        """Return the content of the file as a dictionary."""
-        return {
-            "collections": {name: collection.to_json_dict() for name, collection in self.collections.items()},
-            "_meta": self._meta,
-        }
+    def to_json_dict(self, saved: Container[str] | None = None) -> dict[str, object]:
+        """Return the content of the file as a dictionary.
 
-    def to_json(self) -> str:
-        """Return the content of the file as JSON."""
-        return json.dumps(self.to_json_dict())
+        ``saved``: the names of the run's tensors. No collection lists another one.
+        """
+        collections = {name: collection.to_json_dict() for name, collection in self.collections.items()}
+        if saved is not None:
+            for name, collection in self.collections.items():
+                collections[name]["tensor_names"] = sorted(one for one in collection.tensor_names if one in saved)
+        return {"collections": collections, "_meta": self._meta}
+
+    def to_json(self, saved: Container[str] | None = None) -> str:
+        """Return the content of the file as JSON; see :meth:`to_json_dict`."""
+        return json.dumps(self.to_json_dict(saved))
 
     def export(self, out_dir: str | os.PathLike[str], filename: str) -> None:
         """Write the file atomically into a local run."""

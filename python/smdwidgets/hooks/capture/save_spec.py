@@ -16,7 +16,7 @@ from smdwidgets.config import Collection, ReductionConfig
 from smdwidgets.config.keys import NON_HISTOGRAM_COLLECTIONS, NON_REDUCTION_COLLECTIONS, SCALAR_COLLECTIONS
 from smdwidgets.exceptions import SMDebugValueError
 
-__all__ = ["Patterns", "SaveSpec", "save_spec"]
+__all__ = ["WHOLE_TENSOR", "Patterns", "SaveSpec", "save_spec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,10 @@ class SaveSpec:
     def needs_value(self) -> bool:
         """Whether the value is needed, and not only the shape."""
         return self.writes_value or self.histogram is not None or self.scalar or self.statistics
+
+
+#: The value of a tensor, which is never deleted.
+WHOLE_TENSOR = SaveSpec(raw=True, kept=True)
 
 
 def save_spec(collections: Sequence[Collection], tensorboard: bool) -> SaveSpec:

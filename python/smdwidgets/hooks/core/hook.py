@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from smdwidgets._text import listed, shown
 from smdwidgets.checks.log import ChecksOption
@@ -26,8 +26,9 @@ from smdwidgets.config import CapturePlan, Collection, CollectionKeys, Collectio
 from smdwidgets.config._parse import texts
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks.capture.arrays import TensorCopy, as_array
-from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.capture.save_spec import WHOLE_TENSOR, SaveSpec
 from smdwidgets.hooks.core import process
+from smdwidgets.hooks.core.for_smdebug import refuse_overrides, why_missing
 from smdwidgets.hooks.core.guard import Guard, guarded
 from smdwidgets.hooks.core.json_config import HookFile
 from smdwidgets.hooks.core.options import HookOptions, PlanOption
@@ -115,6 +116,13 @@ class Hook:
     #: Copies the framework's tensors.
     capture_class: ClassVar[type[TensorCapture]] = TensorCapture
     options_class: ClassVar[type[HookOptions]] = HookOptions
+    #: Names that scripts written for smdebug use.
+    logger: ClassVar[logging.Logger] = logger
+    chief_worker: ClassVar[str] = "worker_0"
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        refuse_overrides(cls)
 
     def __init__(
         self,
@@ -172,6 +180,12 @@ class Hook:
         hook = cls(**{"plan": False, **file.arguments, **options})
         file.configure(hook.get_collection)
         return hook
+
+    if not TYPE_CHECKING:  # or any attribute would seem to exist
+
+        def __getattr__(self, name: str) -> Any:
+            """Say why a name of smdebug's hooks is not offered."""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{why_missing(name)}")
 
     # ------------------------------------------------------------------------------------------ what a framework
     # provides
@@ -277,6 +291,16 @@ class Hook:
         """What to save of a tensor whose collection has no configuration."""
         return self.parts.plan.reduction_config
 
+    @property
+    def include_regex(self) -> list[str]:
+        """The patterns of the collection ``default``."""
+        return self.get_collection(CollectionKeys.DEFAULT).include_regex
+
+    def has_default_hook_configuration(self, default_saved_collections: object = ()) -> bool:
+        """Return whether the script has chosen neither what is saved nor when."""
+        options = self.options
+        return options.save_config is None and options.reduction_config is None and not options.selects_tensors
+
     def get_collection(self, name: str, create: bool = True) -> Collection:
         """Return the collection of this name; create it if it does not exist."""
         return self.collection_manager.get(name, create=create)
@@ -301,6 +325,20 @@ class Hook:
     @mode.setter
     def mode(self, mode: ModeKeys) -> None:
         self.parts.steps.mode = mode
+
+    @property
+    def step(self) -> int:
+        """Number of the current or last step; -1 before the first step."""
+        return self.parts.steps.step
+
+    @property
+    def last_saved_step(self) -> int | None:
+        """Number of the last step at which anything was to be saved. A script may set it."""
+        return self.parts.steps.last_saved
+
+    @last_saved_step.setter
+    def last_saved_step(self, step: int | None) -> None:
+        self.parts.steps.last_saved = step
 
     @property
     def global_step(self) -> int:
@@ -332,6 +370,23 @@ class Hook:
     def should_save_step(self) -> bool:
         """Whether anything is saved at the current step, or at the next between steps."""
         return self.is_open and self.parts.steps.is_saved()
+
+    def should_save_tensor_or_collection(self, tensor_name: str, collection_name: str) -> bool:
+        """Whether a tensor, or a collection, is saved at the current step."""
+        return self._is_collection_being_saved_for_step(collection_name) or self._is_tensor_saved_for_step(tensor_name)
+
+    def _is_collection_being_saved_for_step(self, name: str) -> bool:
+        return any(collection.name == name for collection in self.parts.plan.saving)
+
+    def _is_tensor_saved_for_step(self, tensor_name: str) -> bool:
+        return self.parts.plan.spec(tensor_name) is not None
+
+    def _get_collections_to_save_for_step(self) -> set[Collection]:
+        return set(self.parts.plan.saving)
+
+    def export_collections(self) -> None:
+        """Write the collection file, which hooks do whenever collections have changed."""
+        self.parts.recorder.export()
 
     @property
     def stop_requested(self) -> StopRequest | None:
@@ -395,6 +450,37 @@ class Hook:
             return
         copy = tensors.copy(tensor_name, tensor_value)
         self._save_script_tensor(tensor_name, copy, None, time.time(), tuple(collections))
+
+    @guarded
+    def _save_for_tensor(self, tensor_name: str, tensor_value: Any, check_before_write: bool = True) -> None:
+        """Save a tensor at this step.
+
+        With ``check_before_write``, only if a collection selects it.
+
+        Subclasses that were written for smdebug call it.
+        """
+        check_name(tensor_name)
+        if not check_before_write:
+            self._write_raw_tensor_simple(tensor_name, tensor_value)
+        elif self._saves_script_tensors():
+            self._capture(tensor_name, tensor_value)
+
+    @guarded
+    def _write_raw_tensor_simple(
+        self, tensor_name: str, tensor_value: Any, tensor_ref: object = None, timestamp: float | None = None
+    ) -> None:
+        """Save a tensor at this step whatever the collections select.
+
+        It may be an array of texts.
+
+        Scripts that were written for smdebug call it.
+        """
+        check_name(tensor_name)
+        if self._saves_script_tensors():
+            copy = self.parts.tensors.copy(tensor_name, tensor_value)
+            self._save_script_tensor(
+                tensor_name, copy, WHOLE_TENSOR, time.time() if timestamp is None else float(timestamp), ()
+            )
 
     def _saves_script_tensors(self, are_numbers: bool = False) -> bool:
         """Whether tensors that the script passes are saved; if not, warn once."""

@@ -57,6 +57,8 @@ class Steps:
         self.is_open = False
         #: Number of the current step, and of the latest one.
         self.step = self.last = -1
+        #: Number of the last step at which anything was to be saved.
+        self.last_saved: int | None = None
         self._mode_steps: dict[ModeKeys, int] = {}
         self._suspended: tuple[ModeKeys, int, SuspendedStep] | None = None
         self._pending: dict[str, _ScriptTensor] = {}
@@ -112,6 +114,7 @@ class Steps:
         saves = plan.begin(self.mode, mode_step)
         self._queue.begin((self.step, self.mode, mode_step))
         if saves:
+            self.last_saved = self.step
             self._recorder.export()
         self._queue_pending()
         return saves

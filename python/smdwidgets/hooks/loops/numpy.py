@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from smdwidgets.config import CollectionKeys
+from smdwidgets.hooks.core.for_smdebug import StepNumber
 from smdwidgets.hooks.core.hook import Hook as BaseHook
 from smdwidgets.hooks.core.hook import guarded
 from smdwidgets.hooks.core.tensors import SCALAR_PREFIX
@@ -80,9 +81,16 @@ class Hook(BaseHook):
         super().save_tensor(tensor_name, tensor_value, collections_to_write)
         self._check_repeated(tensor_name)
 
+    @property
+    def step(self) -> StepNumber:
+        """The number of the current or last step.
+
+        ``hook.step()`` ends the step, even if it has no tensors.
+        """
+        return StepNumber.of(self.global_step, self._end_step_of_script)
+
     @guarded
-    def step(self) -> None:
-        """End the step, even if it has no tensors."""
+    def _end_step_of_script(self) -> None:
         if not self.is_open:
             self.guard.warn_inactive()
             return

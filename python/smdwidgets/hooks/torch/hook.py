@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import nn
@@ -29,6 +29,7 @@ from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.core.for_smdebug import StepNumber
 from smdwidgets.hooks.core.hook import Hook as BaseHook
 from smdwidgets.hooks.core.hook import check_name, guarded
 from smdwidgets.hooks.core.options import HookOptions
@@ -41,14 +42,17 @@ from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.modules import BUFFERS, ModuleSelection, is_called_in_parts
 from smdwidgets.hooks.torch.names import tensors_in
 from smdwidgets.hooks.torch.optimizers import unwrapped
+from smdwidgets.hooks.torch.overrides import Overrides
 from smdwidgets.hooks.torch.recording import ModelRecording
 from smdwidgets.hooks.torch.registered import RegisteredModels
-from smdwidgets.hooks.torch.training import EVALUATIONS, TorchOptions, TrainingLoop, is_passive
+from smdwidgets.hooks.torch.training import AS_SMDEBUG, EVALUATIONS, TorchOptions, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
 
 __all__ = ["Collection", "Hook", "record"]
 
 _T = TypeVar("_T")
+#: The methods that a subclass may override to decide what is saved of a module.
+_OVERRIDABLE = ("forward_pre_hook", "forward_hook", "backward_hook", "_write_inputs", "_write_outputs")
 
 
 class Hook(BaseHook):
@@ -60,7 +64,8 @@ class Hook(BaseHook):
         + """
         step_on: what a training step is: ``"optimizer"``, an update of the model; ``"forward"``, a forward pass, as in smdebug;
             ``"manual"``, what lies between two calls of :meth:`step`; ``"auto"``: the first of these that the training shows,
-            in the order manual, optimizer, forward.
+            in the order manual, optimizer, forward; ``"smdebug"``: as smdebug numbers steps where a script calls no
+            :meth:`set_mode`, every forward pass in one series of mode GLOBAL, else as ``"auto"``.
         clipped_gradients: whether the gradients that are saved are those after clipping.
     """
     )
@@ -103,6 +108,8 @@ class Hook(BaseHook):
         self._modules = self._recording.modules
         self._checking = Checking(self.parts, self.models, options)
         self._modules.observer = self._checking
+        overridden = frozenset(name for name in _OVERRIDABLE if getattr(type(self), name) is not getattr(Hook, name))
+        self._overrides = Overrides(overridden, self.parts, self.models, self._modules)
 
     @classmethod
     def current_worker(cls) -> tuple[str, int]:
@@ -110,6 +117,18 @@ class Hook(BaseHook):
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return f"worker_{torch.distributed.get_rank()}", torch.distributed.get_world_size()
         return super().current_worker()
+
+    @classmethod
+    def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None, **options: Any) -> Self:
+        """Create a hook from a JSON file in smdebug's format.
+
+        It numbers steps as smdebug does.
+
+        Args:
+            json_file_path: the file; default: the environment variable SMDEBUG_CONFIG_FILE_PATH, else SageMaker's path.
+            **options: further arguments of the hook, such as ``overwrite=True``.
+        """
+        return super().create_from_json_file(json_file_path, **{"step_on": AS_SMDEBUG, **options})
 
     # -------------------------------------------------------------------------------------------------- registering
 
@@ -126,6 +145,7 @@ class Hook(BaseHook):
             self._listen()
         # Register on the outermost module: a callback on the inner one would split the graph that torch.compile made.
         self._handles += self._modules.follow_calls(module, ModuleCallback)
+        self._handles += self._overrides.follow(self, module, inner)
         if is_called_in_parts(inner):
             self.loop.follow_parts()
 
@@ -200,9 +220,16 @@ class Hook(BaseHook):
             self._checking.catch_up(roots)
             self.loop.catch_up(roots, unscaled)
 
+    @property
+    def step(self) -> StepNumber:
+        """The number of the current or last step.
+
+        ``hook.step()`` ends the step. From the first call on, a step is what lies between two calls.
+        """
+        return StepNumber.of(self.global_step, self._end_step_of_script)
+
     @guarded
-    def step(self) -> None:
-        """End the step. From the first call on, a step is what lies between two calls."""
+    def _end_step_of_script(self) -> None:
         if not self.is_open:
             self.guard.warn_inactive()
             return
@@ -289,6 +316,65 @@ class Hook(BaseHook):
             self.loop.loss(tensor_name, tensor_value)
         else:
             self._modules.capture_all(tensor_name, "output", tensor_value)
+
+    # ------------------------------------------------------------------------------- what subclasses may override
+
+    @property
+    def module_maps(self) -> Mapping[nn.Module, str]:
+        """The name of each registered module."""
+        names: Mapping[nn.Module, str] = self.models.names
+        return names
+
+    @property
+    def module_set(self) -> set[nn.Module]:
+        """The registered modules."""
+        return set(self.models.names)
+
+    def forward_pre_hook(self, module: nn.Module, inputs: Any) -> None:
+        """A registered model is about to be called; its step has begun.
+
+        Args:
+            module: the model.
+            inputs: its positional arguments.
+        """
+
+    def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        """Save the inputs and outputs of a module that has been called.
+
+        Collections select them.
+
+        Args:
+            module: a registered model, or a module in it.
+            inputs: its positional arguments.
+            outputs: what it has returned.
+        """
+        name = self.models.names[module]
+        self._write_inputs(name, inputs)
+        self._write_outputs(name, outputs)
+
+    def backward_hook(self, tname: str) -> Callable[[torch.Tensor], None]:
+        """Return a callback for ``tensor.register_hook``.
+
+        It saves the gradient as ``gradient/<tname>``. That of a parameter is saved as the optimizer uses it, and not by
+        this callback.
+        """
+        return self._overrides.gradient_callback(tname)
+
+    def _write_inputs(self, name: str, inputs: Any) -> None:
+        """Save the tensors in an object, if collections select them.
+
+        Their names are ``<name>_input_0``, ``<name>_input_1``, …
+        """
+        if self.loop.recorded:
+            self._modules.capture_all(name, "input", inputs)
+
+    def _write_outputs(self, name: str, outputs: Any) -> None:
+        """Save the tensors in an object, if collections select them.
+
+        Their names are ``<name>_output_0``, ``<name>_output_1``, …
+        """
+        if self.loop.recorded:
+            self._modules.capture_all(name, "output", outputs)
 
     # ------------------------------------------------------------------------------------------- losses and values
 

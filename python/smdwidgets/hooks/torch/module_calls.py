@@ -54,6 +54,8 @@ class ModuleCalls:
         self._input_taps: WeakIdKeyDictionary = WeakIdKeyDictionary()
         #: Names of registered losses, which save their outputs themselves.
         self.loss_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        #: Whether a subclass of the hook decides what is saved of a call.
+        self.by_script = False
         #: Whether the modules of all models have the callbacks that they need.
         self.is_complete = False
         self._tapped_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -164,7 +166,9 @@ class ModuleCalls:
                 if name is not None and id(module) not in inside and module not in self._tapped_modules:
                     self._tapped_modules[module] = True
                     wanted = self._wanted_of(name, id(module) in in_compiled and module is not root)
-                    if module is not root:
+                    if self.by_script:
+                        pass
+                    elif module is not root:
                         self.tap(module, wanted)
                     elif (called := outer[id(root)]) is not None:
                         self._tapped_roots[called] = weakref.ref(root), frozenset(wanted)

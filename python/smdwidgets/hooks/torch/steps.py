@@ -124,7 +124,7 @@ class Steps:
 
     def __init__(self, recording: Recording, step_on: str = "auto") -> None:
         if step_on not in STEP_ON:
-            raise SMDebugValueError(f"invalid step_on {shown(step_on)}; choose from {', '.join(STEP_ON)}")
+            raise SMDebugValueError(f"invalid step_on {shown(step_on)}; choose from {', '.join(STEP_ON)}, smdebug")
         self._recording = recording
         self._fixed = step_on != "auto"
         self.level = Level[step_on.upper()] if self._fixed else Level.FORWARD
@@ -191,6 +191,10 @@ class Steps:
         self._registered = True
         self._optimizers.setdefault(optimizer, _Optimizer(self._ticks))
         self.expect_updates()
+
+    def count_passes(self) -> None:
+        """Make every pass a step from now on."""
+        self.level, self._fixed, self._asks = Level.FORWARD, True, False
 
     def expect_updates(self) -> None:
         """An optimizer of the model exists."""

@@ -20,6 +20,7 @@ from smdwidgets.config import CollectionKeys
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.capture.lazy_norm import norm_of
 from smdwidgets.hooks.capture.save_spec import SaveSpec
+from smdwidgets.hooks.core.for_smdebug import script_imports_smdebug
 from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.core.tensors import SCALAR_PREFIX
@@ -38,8 +39,10 @@ from smdwidgets.hooks.torch.shards import LocalShard
 from smdwidgets.hooks.torch.steps import Steps
 from smdwidgets.modes import ModeKeys
 
-__all__ = ["EVALUATIONS", "Listeners", "TorchOptions", "TrainingLoop", "is_passive"]
+__all__ = ["AS_SMDEBUG", "EVALUATIONS", "Listeners", "TorchOptions", "TrainingLoop", "is_passive"]
 
+#: The value of ``step_on`` with which steps are numbered as smdebug does.
+AS_SMDEBUG = "smdebug"
 EVALUATIONS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
 #: Losses that may wait for the step that they belong to.
 _MOST_PENDING = 64
@@ -131,7 +134,11 @@ class TrainingLoop:
         self.listeners: Listeners
         #: Whether the script has set the mode.
         self.mode_is_set = False
-        self.steps = Steps(self, options.step_on)
+        #: Whether passes are numbered in one series until the script sets a mode, as smdebug does.
+        self._as_smdebug = options.step_on == AS_SMDEBUG or (
+            options.step_on == "auto" and options.capture_plan is None and script_imports_smdebug()
+        )
+        self.steps = Steps(self, "auto" if options.step_on == AS_SMDEBUG else options.step_on)
         self._clipped_gradients = bool(options.clipped_gradients)
         self._optimizers = Optimizers()
         self._now = _Step()
@@ -167,7 +174,7 @@ class TrainingLoop:
 
     def begin(self, training: bool) -> None:
         """Begin a step of the hook."""
-        if not self.mode_is_set:
+        if not self.mode_is_set and not self._as_smdebug:
             self._run_steps.mode = ModeKeys.TRAIN if training else ModeKeys.EVAL
         self._now.losses.clear()
         self._now = _Step(losses=self._now.losses)
@@ -257,7 +264,10 @@ class TrainingLoop:
         else:
             training = any(root.training for _, root in self._models.roots()) or (self._trains_in_eval and gradients)
         self._backward_in_eval = False
-        self.recorded = self.steps.forward(training, gradients, self.mode_is_set)
+        in_one_series = self._as_smdebug and not self.mode_is_set
+        if in_one_series:
+            self.steps.count_passes()
+        self.recorded = self.steps.forward(training, gradients, self.mode_is_set or in_one_series)
         self._passes += 1
         self.ignored_passes += training and not self.recorded
 

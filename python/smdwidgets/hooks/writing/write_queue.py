@@ -46,6 +46,8 @@ class WriteQueue:
 
     def __init__(self, queue_bytes: int, flush_seconds: float = 1.0) -> None:
         self.staging = Staging(queue_bytes)
+        #: The names of all tensors that were added.
+        self.names: set[str] = set()
         self._queue_bytes = queue_bytes
         self._flush_seconds = flush_seconds
         self._background = Background(queue_bytes)
@@ -202,6 +204,7 @@ class WriteQueue:
 
     def _add(self, one: Captured) -> None:
         self._batch.append(one)
+        self.names.add(one.name)
         self._published = False
         self._last_put = time.monotonic()
 
