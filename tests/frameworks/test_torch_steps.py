@@ -904,3 +904,65 @@ def test_losses_of_several_kinds_have_no_mean(train):
     trial, _ = train(TWO_LOSSES)
     assert trial.tensor_names(collection="losses") == ["loss_output_0", "loss_output_1"]
     assert "loss_output_mean" not in trial.collection("losses").tensor_names
+
+
+def test_loss_of_an_evaluation_is_the_mean_of_its_batches(train):
+    """Another function than that of the training does not count."""
+    trial, _ = train("""
+model, criterion = Net(), nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+hook = smd.Hook(sys.argv[1], save_config=EVERY)
+hook.register_module(model)
+for epoch in range(4):
+    for step in range(2):
+        x, y = batch()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        note(3 * epoch + step, loss_output_0=loss)
+    model.eval()
+    losses = []
+    with torch.no_grad() if epoch else torch.inference_mode():
+        for x, y in [batch(), batch(), batch()]:
+            output = model(x)
+            if epoch == 1:
+                F.mse_loss(output, output)
+            if epoch == 2:
+                losses.append(F.cross_entropy(output, y, reduction="sum") / len(y))
+            elif epoch == 3:
+                losses.append(F.nll_loss(F.log_softmax(output, 1), y, reduction="none").mean())
+            else:
+                losses.append(criterion(output, y))
+    with torch.inference_mode():
+        note(3 * epoch + 2, loss_output_0=(losses[0] + losses[1] + losses[2]) / 3)
+    model.train()
+""")
+    losses = trial.tensor("loss_output_0")
+    assert losses.steps(mode=modes.TRAIN) == list(range(8))
+    assert losses.steps(mode=modes.EVAL) == list(range(4))
+
+
+def test_losses_of_an_evaluation_that_several_functions_may_be(train):
+    """It has no loss, and the results of scripted functions do not change."""
+    trial, _ = train("""
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+hook = smd.Hook(sys.argv[1], save_config=EVERY)
+hook.register_module(model)
+scripted = torch.jit.script(nn.CrossEntropyLoss())
+for epoch in range(2):
+    x, y = batch()
+    loss = scripted(model(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    note(2 * epoch, loss_output_0=loss)
+    model.eval()
+    with torch.no_grad():
+        output = model(x)
+        F.mse_loss(output, output), F.l1_loss(output, output)
+    model.train()
+""")
+    assert trial.tensor("loss_output_0").steps(mode=modes.TRAIN) == [0, 1]
+    assert trial.tensor("loss_output_0").steps(mode=modes.EVAL) == []

@@ -1,7 +1,7 @@
 """Events of a PyTorch training for which PyTorch has no hooks.
 
-They are backward passes, gradient clipping, loss scaling, schedules and batches. The functions are wrapped while a
-hook listens. A wrapper calls the original with the same arguments and returns its result.
+They are backward passes, losses of evaluations, gradient clipping, loss scaling, schedules and batches. The functions
+are wrapped while a hook listens. A wrapper calls the original with the same arguments and returns its result.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
+from torch.nn import functional
 from torch.nn.utils import clip_grad
 from torch.optim import lr_scheduler
 from torch.utils.data import dataloader
@@ -27,6 +28,7 @@ Listener = Mapping[str, Callable[..., object]]
 """Callbacks by event:
 
 * ``backward_begins(tensors)`` and ``backward_ends()``;
+* ``evaluated(function, value, args, kwargs)``: a loss function of PyTorch was called without gradients;
 * ``clips(parameters)`` and ``clipped(parameters, norm)``: with the norm before clipping;
 * ``scaled(result, loss)``: a GradScaler has multiplied a loss;
 * ``scaler_begins(optimizer)`` and ``scaler_ends(optimizer)``: a GradScaler steps an optimizer, or skips it;
@@ -36,6 +38,29 @@ Listener = Mapping[str, Callable[..., object]]
 * ``tensor_hooked()``: a hook is registered on a tensor.
 """
 
+#: Loss functions of `torch.nn.functional`, which the loss modules call, too.
+_LOSS_FUNCTIONS = (
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "cross_entropy",
+    "ctc_loss",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "margin_ranking_loss",
+    "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+)
 #: Makes the wrapper of a function.
 _Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 #: The attribute of a loader's iterator with the digests of the random states of its workers.
@@ -141,6 +166,34 @@ def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
             _tell("backward_ends")
 
     return cast(Callable[..., Any], backward)
+
+
+@_left_out_of_graphs
+def _evaluate(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrapper of a loss function.
+
+    The loss of a training is known from its backward pass.
+    """
+    name = original.__name__
+
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if not torch.is_grad_enabled() and isinstance(result, torch.Tensor):
+            _tell("evaluated", name, result, args, kwargs)
+        return result
+
+    return evaluate
+
+
+def _scripted_as_original(make: _Make) -> _Make:
+    """Have TorchScript compile the original function in place of its wrapper."""
+
+    def make_hidden(original: Callable[..., Any]) -> Callable[..., Any]:
+        wrapper = make(original)
+        wrapper.__prepare_scriptable__ = lambda: original  # type: ignore[attr-defined]
+        return wrapper
+
+    return make_hidden
 
 
 @_left_out_of_graphs
@@ -297,6 +350,9 @@ def _wrappers() -> list[_Wrapper]:
         _Wrapper(lambda: lr_scheduler.LRScheduler, "step", _schedule, "schedule_steps"),
         _Wrapper(lambda: lr_scheduler.ReduceLROnPlateau, "step", _schedule, "schedule_steps"),
         _Wrapper(lambda: torch.Tensor, "register_hook", _register_hook, "tensor_hooked"),
+    ]
+    found += [
+        _Wrapper(lambda: functional, name, _scripted_as_original(_evaluate), "evaluated") for name in _LOSS_FUNCTIONS
     ]
     if hasattr(clip_grad, "_clip_grads_with_norm_"):
         # `clip_grad_norm_` looks this function up at each call, so that scripts which imported `clip_grad_norm_` by

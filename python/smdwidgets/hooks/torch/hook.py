@@ -163,6 +163,7 @@ class Hook(BaseHook):
                 {
                     "backward_begins": on(TrainingLoop.backward_begins),
                     "backward_ends": on(TrainingLoop.backward_ends),
+                    "evaluated": on(TrainingLoop.evaluated),
                     "clips": on(TrainingLoop.clips),
                     "clipped": on(TrainingLoop.clipped),
                     "scaled": on(TrainingLoop.scaled),

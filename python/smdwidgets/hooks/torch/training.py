@@ -6,7 +6,7 @@ to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.core.tensors import SCALAR_PREFIX
 from smdwidgets.hooks.losses import Losses
 from smdwidgets.hooks.torch.capture import NamedGradient, TorchCapture
+from smdwidgets.hooks.torch.evaluation import Evaluation
 from smdwidgets.hooks.torch.optimizers import (
     PREFIX,
     Optimizers,
@@ -96,6 +97,8 @@ class _Step:
     observed: list[tuple[TensorCopy, str, float]] = field(default_factory=list)
     #: What computed the losses that were observed.
     origins: set[str] = field(default_factory=set)
+    #: Losses that the script computes while it evaluates.
+    evaluation: Evaluation = field(default_factory=Evaluation)
     #: Number of passes of the step, while it is suspended.
     passes: int = 0
     #: Gradients as the backward pass left them, by name. An optimizer that uses them replaces them.
@@ -152,6 +155,8 @@ class TrainingLoop:
         #: Whether the script names its losses, so that `backward()` need not be observed.
         self._names_losses = False
         self._observes = False
+        #: What computed losses that were observed so far.
+        self._origins: set[str] = set()
         #: Whether the losses of a step's micro-batches are terms of its loss, as those of a trainer that divides them.
         self.losses_are_terms = False
         #: Losses before the step that they belong to: name or None, value, what computed it, its divisor.
@@ -189,6 +194,7 @@ class TrainingLoop:
 
     def end(self) -> None:
         """End the step of the hook."""
+        self._save_evaluation()
         self._flush()
         self._run_steps.end()
 
@@ -237,6 +243,7 @@ class TrainingLoop:
         observed, now.observed = now.observed, []
         if self._observes or (observed and not self._has_losses()):
             now.origins.update(origin for _, origin, _ in observed)
+            self._origins |= now.origins
             # Losses of several kinds, or of one pass, are not micro-batches of one loss: there is no mean of them.
             count = now.counts.get("loss_output_", 0) + len(observed)
             averages = len(now.origins) == 1 and (not self._passes or count <= self._passes)
@@ -354,6 +361,23 @@ class TrainingLoop:
             if averages:
                 self._now.losses.add(name, array, divisor)
         self._tensors.queue_script_tensor(full, copy, None, None, collections)
+
+    def evaluated(self, function: str, value: torch.Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """The script has computed a loss without gradients.
+
+        While it evaluates, this is a part of the loss of the evaluation.
+        """
+        # A script that names its losses names those of evaluations, too.
+        if self.steps.training is False and self._observes and not is_passive():
+            self._now.evaluation.add(function, value, args, kwargs)
+
+    def _save_evaluation(self) -> None:
+        """Save the mean loss of an evaluation that ends.
+
+        Its name is that of the training loss.
+        """
+        if self._observes and (loss := self._now.evaluation.mean(self._origins)) is not None:
+            self._save_loss("loss", loss, 1.0, averages=False)
 
     def _has_losses(self) -> bool:
         """Whether the script names losses of the training, or a module's output is one."""
