@@ -1,6 +1,9 @@
 """Examine the diagnosis on programs and logs that others wrote.
 
-Usage: `make exam ARGS=DIRECTORY`, or `python tests/diagnosis/exam.py DIRECTORY [--python PYTHON] [--only WORD]`.
+Usage: `make exam ARGS=DIRECTORY`, or
+`python tests/diagnosis/exam.py DIRECTORY [--python PYTHON] [--only WORD] [--runs FOLDER]`.
+
+With `--runs`, recorded runs are kept in FOLDER, and those that are there already are only diagnosed again.
 
 DIRECTORY has `programs/`, `logs/`, or both. `programs/NAME_bug.py` has one fault, its twin `NAME_fix.py` has none; a
 program runs as `smdwidgets run` records it, with PYTHON, which has PyTorch. `programs/labels.json` has the kinds that
@@ -45,7 +48,7 @@ BY_WORD = {
     "eval_left_on": ("train_in_eval_mode",),
     "clip_before": ("clip_before_backward", "clip_after_step", "clip_before_unscale"),
     "accum": ("undivided", "rate_too_high"),
-    "dataloss": ("bad_batch",),
+    "dataloss": ("bad_batch", "zero_batch"),
     "autocast": ("autocast_lost",),
     "bf16": ("update_lost", "no_update", "some_not_updated"),
     "spectral": ("spectral_norm_stale",),
@@ -112,7 +115,7 @@ def expected_of(name: str, labels: dict[str, object]) -> tuple[str, ...]:
     return next((kinds for word, kinds in BY_WORD.items() if word in text), ("unlabelled",))
 
 
-def programs(directory: Path, python: str, only: str) -> Iterator[Result]:
+def programs(directory: Path, python: str, only: str, keep: Path | None) -> Iterator[Result]:
     """Run and diagnose every program of a directory."""
     labels = _labels(directory)
     for path in sorted(directory.glob("*.py")):
@@ -120,9 +123,12 @@ def programs(directory: Path, python: str, only: str) -> Iterator[Result]:
         if what not in ("bug", "fix") or only not in path.stem:
             continue
         expected = expected_of(name, labels) if what == "bug" else ()
-        with tempfile.TemporaryDirectory(prefix="exam-") as folder:
-            failure = _run(path, Path(folder) / "run", python)
-            runs = sorted(one.parent for one in Path(folder).rglob("collections"))
+        with tempfile.TemporaryDirectory(prefix="exam-") as temporary:
+            folder = Path(temporary) if keep is None else keep.resolve() / path.stem
+            known = folder.exists() and keep is not None
+            folder.mkdir(parents=True, exist_ok=True)
+            failure = "" if known else _run(path, folder / "run", python)
+            runs = sorted(one.parent for one in folder.rglob("collections"))
             if not runs:
                 yield Result(path.stem, what, expected, None, failure=failure)
             for run in runs[-1:]:
@@ -200,10 +206,11 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--python", default=str(ROOT / ".venv-torch" / "bin" / "python"), help="Python with PyTorch")
     parser.add_argument("--only", default="", help="only programs and logs whose name contains this")
+    parser.add_argument("--runs", type=Path, help="folder of recorded runs, to keep them and to use them again")
     args = parser.parse_args()
     exam = Exam()
     for group, results in (
-        ("programs", programs(args.directory / "programs", args.python, args.only)),
+        ("programs", programs(args.directory / "programs", args.python, args.only, args.runs)),
         ("logs", logs(args.directory / "logs", args.only)),
     ):
         for one in results:

@@ -263,7 +263,7 @@ CASES = {
         "classifier", ("bad_batch",), ZERO, ZERO + "        inputs = inputs * (5000.0 if step == 150 else 1.0)\n"
     ),
     "t_empty_batches": Case(
-        "images", ("bad_batch",), ZERO, ZERO + "        inputs = inputs * float(step % 9 != 8)\n"
+        "images", ("bad_batch", "zero_batch"), ZERO, ZERO + "        inputs = inputs * float(step % 9 != 8)\n"
     ),
     "t_sigmoid_tower": Case(
         "classifier",

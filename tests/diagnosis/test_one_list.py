@@ -95,6 +95,14 @@ def with_check(id):
     return write
 
 
+def clipped_too_early(directory):
+    count = 60
+    norms = {"gradient_norm": np.ones(count), "gradient_norm_before_clipping": np.zeros(count)}
+    scalars({"loss": curves.falling(count), **{f"optimizer/SGD/{name}": values for name, values in norms.items()}})(
+        directory
+    )
+
+
 LASTING = np.where(np.arange(400) < 200, curves.falling(), curves.falling() + 3)
 #: What writes a run in which a kind is listed, by kind.
 RUNS = {
@@ -110,6 +118,7 @@ RUNS = {
     "stands_out": tensors(grows),
     "output_constant": tensors(constant),
     "symmetric_units": tensors(symmetric),
+    "clip_before_backward": clipped_too_early,
 }
 RUNS |= {one.id: with_check(one.id) for one in CHECKS if KINDS[one.id] is one}
 for case in PLANTED:

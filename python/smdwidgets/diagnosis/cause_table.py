@@ -44,7 +44,13 @@ CAUSES: dict[str, Cause] = {
         sure_with=(*_UNSTABLE, "dead", "saturated", "one_class", "not_learning"),
     ),
     "same_batch": Cause(rivals=("overfit",), alone=("batches_stop_changing",)),
-    "loss_sign": Cause(supports=_UNSTABLE, against=("loss_learns",), rivals=("rate_too_high",), sure_with=_UNSTABLE),
+    "loss_sign": Cause(
+        supports=(*_UNSTABLE, "loss_unbounded"),
+        against=("loss_learns",),
+        rivals=("rate_too_high",),
+        sure_with=(*_UNSTABLE, "loss_unbounded"),
+        alone=("loss_unbounded",),
+    ),
     "gradients_add_up": Cause(
         supports=_UNSTABLE, against=("loss_stays_level",), rivals=("rate_too_high",), sure_with=_UNSTABLE
     ),
@@ -87,6 +93,7 @@ READS: dict[str, tuple[str, ...]] = {
     "workers_apart": ("workers", "weights"),
     "same_batch": ("inputs",),
     "symmetric_units": ("weights",),
+    "clip_before_backward": ("gradients",),
     "loss_sign": ("weights", "gradients"),
     "gradients_add_up": ("gradients",),
     "bad_batch": ("inputs",),

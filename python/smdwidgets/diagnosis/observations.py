@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound
 from smdwidgets.diagnosis.inputs import Kind, RunData
 from smdwidgets.diagnosis.tensor_gradients import are_reset
 from smdwidgets.diagnosis.tensor_layers import layers, median_of, training, training_loss
@@ -25,6 +26,8 @@ EXPLODED, LEVEL = 2.0, 1.2
 LEARNED = 0.1
 #: Share of its very first value that a loss which is learned at once falls below.
 LEARNED_AT_ONCE = 0.4
+#: Values before a loss is lost that tell whether it rose.
+SHORTLY = 5
 #: Relative updates that are large, and the share of the saves at which they must be.
 LARGE, LARGE_SHARE = 0.05, 0.1
 
@@ -67,12 +70,12 @@ def _stays_level(data: RunData) -> bool | None:
 
 
 def _lost_without_rise(data: RunData) -> bool | None:
-    """Whether a training loss is lost although it never rose before."""
+    """Whether a training loss is lost although it was not above its first value."""
     loss = training_loss(data)
     if loss is None or len(loss) < 2 or not len(loss.lost_steps):
         return None if loss is None else False
     before = loss.values[loss.steps < loss.lost_steps[0]]
-    return bool(len(before) > 1 and before.max() <= before[0] + (LEVEL - 1) * abs(before[0]))
+    return bool(len(before) > 1 and before[-SHORTLY:].max() <= before[0] + (LEVEL - 1) * abs(before[0]))
 
 
 def _learns(data: RunData) -> bool | None:
@@ -81,12 +84,20 @@ def _learns(data: RunData) -> bool | None:
     for series in known:
         trend = series.trend
         assert trend is not None
+        if falls_without_bound(series) is not None:
+            continue
         fall = trend.start - trend.end
         # From its first value a loss of an untrained network falls to that of guessing, too, but hardly to half of it.
         first = float(series.values[0])
         if fall > max(LEARNED * abs(trend.start), 3 * trend.wide_noise) or trend.end < LEARNED_AT_ONCE * first:
             return True
     return False if known else None
+
+
+def _unbounded(data: RunData) -> bool | None:
+    """Whether a training loss falls without bound."""
+    losses = data.training_losses()
+    return any(falls_without_bound(series) is not None for series in losses) if losses else None
 
 
 def _large_updates(data: RunData) -> bool | None:
@@ -130,8 +141,9 @@ def _rate_rises(data: RunData) -> bool | None:
 _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "loss_explodes": (_explodes, "the loss rose to more than twice its first values, or was lost"),
     "loss_stays_level": (_stays_level, "the loss never left its first level"),
-    "lost_without_rise": (_lost_without_rise, "the loss never rose before it was lost"),
+    "lost_without_rise": (_lost_without_rise, "the loss was not above its first value before it was lost"),
     "loss_learns": (_learns, "the training loss fell"),
+    "loss_unbounded": (_unbounded, "the training loss falls without bound"),
     "large_updates": (_large_updates, "updates are large at many saves"),
     "batches_differ": (_batches_differ, "batches differ from step to step"),
     "batches_stop_changing": (_batches_stop_changing, "batches are the same from some step on"),

@@ -46,7 +46,9 @@ EQUAL, FEWEST_OUTPUTS = 1e-6, 8
 #: Fewest saves of a layer with symmetric units.
 SYMMETRIC_SAVES = 3
 #: Training loss relative to guessing that is at its level, and the update of one step that healthy trainings show.
-AT_CHANCE, HEALTHY_UPDATE = (0.96, 1.06), (1e-4, 0.05)
+AT_CHANCE, HEALTHY_UPDATE = (0.96, 1.06), (5e-4, 0.05)
+#: Trend statistic below which a loss at the level of guessing falls.
+FALLING = -3
 #: Share of one class.
 ONE_CLASS = 0.9
 #: Loss relative to guessing: of training that learned, and of validation that did not.
@@ -322,6 +324,8 @@ def _learns_nothing(data: RunData, loss: Series, number: int) -> Finding | None:
     part = max(1, len(loss) // 5)
     start, end = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
     moved = [median(layer.typical) for layer in layers(data)]
+    if loss.trend is not None and loss.trend.z < FALLING:
+        return None  # slowly, it learns
     if len(loss) < 2 * part + 10 or not all(low * chance <= one <= high * chance for one in (start, end)) or not moved:
         return None
     if not HEALTHY_UPDATE[0] < np.median(moved) < HEALTHY_UPDATE[1]:

@@ -166,7 +166,12 @@ def loss_sign(data: RunData) -> Iterator[Finding]:
         int(steps[0]),
         None,
         (every[0].name,),
-        {"what": what, "tensor": every[0].name, "cosine": value},
+        {
+            "what": what,
+            "tensor": every[0].name,
+            "cosine": value,
+            "detail": f"cosine of update and gradient {value:.2f} in {every[0].weight.quoted}, and the loss rises",
+        },
         (
             Evidence(
                 f"cosine of update and gradient {value:.2f}", every[0].name, curve=curve(every[0].weight, steps, cosine)

@@ -39,6 +39,9 @@ SHRUNK = 0.3
 APART = 1e-3
 #: Fewest saves of a frozen layer.
 FROZEN_SAVES = 5
+#: Words of layers that are often trained or stopped alone, and of those that are trained in place of others.
+NORMALIZATIONS, EMBEDDINGS = ("norm",), ("embed", "wte", "wpe", "token")
+ADAPTERS = ("lora", "adapter", "prompt", "prefix", "ia3", "vera", "dora", "hada")
 
 
 def rate_too_high(data: RunData) -> Iterator[Finding]:
@@ -237,7 +240,8 @@ def frozen(data: RunData) -> Iterator[Finding]:
     weight = still[0].weight
     yield Finding.of(
         "frozen",
-        "problem",
+        # A user who trains a new head or adapters freezes the rest on purpose.
+        "problem" if any(one.gradient is not None for one in still) or _is_odd(still, moving) else "note",
         "proof",
         int(weight.steps[0]),
         int(weight.steps[-1]),
@@ -245,6 +249,24 @@ def frozen(data: RunData) -> Iterator[Finding]:
         {"tensor": weight.name, "saves": len(weight)},
         tuple(Evidence(f"`{one.name}` is the same at {len(one.weight)} saves", one.name) for one in still[:3]),
     )
+
+
+def _is_odd(still: list[Layer], moving: list[Layer]) -> bool:
+    """Whether a layer is still that comes after one that moves.
+
+    A user who freezes a pretrained model does so from the input on. Normalizations, embeddings and adapters are often
+    trained or stopped alone.
+    """
+    stopped = [one.weight for one in still if not _is_apart(one, NORMALIZATIONS)]
+    trained = [one.weight for one in moving if not _is_apart(one, NORMALIZATIONS)]
+    if not any(not _is_apart(one, EMBEDDINGS) for one in moving) or any(_is_apart(one, ADAPTERS) for one in moving):
+        return False
+    return bool(stopped and trained) and stopped[-1].order > trained[0].order
+
+
+def _is_apart(layer: Layer, words: tuple[str, ...]) -> bool:
+    names = f"{layer.weight.module} {layer.name}".lower()
+    return any(word in names for word in words)
 
 
 def _still(layer: Layer) -> bool:

@@ -18,6 +18,8 @@ CHECKS_PAGE = "checks.md"
 _NOT_TRAINED = frozenset(
     {
         "not_learning",
+        "constant_output",
+        "output_constant",
         "one_class",
         "rate_too_high",
         "rate_too_low",
@@ -52,9 +54,23 @@ def _check(
     advice: str,
     fact: str,
     explains: frozenset[str] = frozenset(),
+    *,
+    symptom: bool = False,
 ) -> Kind:
     title = id.replace("_", " ").capitalize()
-    return Kind(id, title, name, meaning, healthy, advice, fact, level=level, explains=explains, page=CHECKS_PAGE)
+    return Kind(
+        id,
+        title,
+        name,
+        meaning,
+        healthy,
+        advice,
+        fact,
+        level=level,
+        explains=explains,
+        symptom=symptom,
+        page=CHECKS_PAGE,
+    )
 
 
 #: From cause to consequence: a check explains only kinds that come later.
@@ -324,7 +340,8 @@ CHECKS: tuple[Kind, ...] = (
         "outputs that depend on the input",
         "check the last activation and its bias; look for the layer where the rows become equal.",
         "The output is the same for every row of the batch",
-        _NOT_TRAINED,
+        frozenset({"output_constant", "one_class", "diverged", "not_learning", "stands_out"}),
+        symptom=True,
     ),
     _check(
         "off_by_one",

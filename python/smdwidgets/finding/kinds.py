@@ -21,6 +21,7 @@ _UNSTABLE = frozenset(
         "dead",
         "not_finite",
         "one_class",
+        "constant_output",
         "output_constant",
         "diverged",
         "not_learning",
@@ -32,7 +33,7 @@ _UNSTABLE = frozenset(
 _POISONED = frozenset(
     {"not_finite", "diverged", "not_learning", "one_class", "spike", "dead", "saturated", "exploding", "stands_out"}
 )
-_STARVED = frozenset({"vanishing", "one_class", "output_constant", "not_learning", "rate_too_low"})
+_STARVED = frozenset({"vanishing", "one_class", "constant_output", "output_constant", "not_learning", "rate_too_low"})
 
 #: From cause to symptom: a finding explains only kinds that come later.
 _KINDS = (
@@ -97,11 +98,12 @@ _KINDS = (
         "loss_sign",
         "Loss sign",
         "updates along the gradient",
-        "The weights move along the gradient (cosine above 0.3) and the loss rises.",
-        "updates against the gradient: a negative cosine",
+        "The weights move along the gradient (cosine above 0.3) and the loss rises; or a loss that is negative from the first "
+        "step on falls to ten times its first value and faster and faster, as a loss without a lower bound does.",
+        "updates against the gradient (a negative cosine), and a loss that has a lower bound",
         "check the sign of the loss, and whether the optimizer maximizes.",
         "{what}",
-        "cosine of update and gradient {cosine:.2f} in `{tensor}`, and the loss rises",
+        "{detail}",
         "Probably the sign of the loss or of the update is wrong.",
         explains=_UNSTABLE | {"rate_too_high"},
         needs_symptom=True,
@@ -120,6 +122,19 @@ _KINDS = (
         explains=_UNSTABLE | {"rate_too_high"},
         needs_symptom=True,
         test="print the norm of a gradient before each backward pass: if it is not 0, gradients are not reset",
+    ),
+    Kind(
+        "clip_before_backward",
+        "Clip before backward",
+        "clipping before the backward pass",
+        "Gradients are clipped while they are 0 or None at every step, and are not 0 when the optimizer uses them. The limit has no "
+        "effect.",
+        "clipping between `backward()` and `step()`",
+        "clip between `loss.backward()` and `optimizer.step()`.",
+        "Gradients are clipped before the backward pass has computed them",
+        "their norm is 0 at all {count:,} calls, and up to {norm:.3g} at the updates",
+        "The limit has no effect.",
+        explains=_UNSTABLE | {"rate_too_high"},
     ),
     Kind(
         "symmetric_units",
@@ -266,7 +281,7 @@ _KINDS = (
         "RMS in `{tensor}` is {ratio:.2g} of that in `{other}`",
         "The first layers barely learn.",
         "Use ReLU-like activations, normalization or residual connections; check the initialization.",
-        explains=frozenset({"one_class", "not_learning", "rate_too_low"}),
+        explains=_STARVED - {"vanishing"},
         test="compare the gradients of the first and last layer at step 0: if they differ 1,000-fold, the depth is the cause",
     ),
     Kind(
@@ -391,10 +406,12 @@ _KINDS = (
         "overfitting",
         "The validation loss rises after its best value, against its noise and by more than a tenth, while the training loss "
         "still falls. If a validation metric still improves, the confidence is one level lower. Without a training loss, it "
-        "must rise by more than a quarter over half of the run while no metric improves, and confidence is medium.",
+        "must rise by more than a quarter over half of the run while no metric improves, and confidence is medium. So it is where "
+        "only 3 to 9 values exist, each above the one before and the last more than a quarter above the best; and where the training "
+        "loss is below half a percent of a validation loss that no longer improves, for half of the run.",
         "a validation loss that ends near its best",
         "keep the checkpoint of the best step; more data, augmentation or weight decay.",
-        "Validation loss rises since step {first:,}",
+        "{what} since step {first:,}",
         "{series} {best:.3g} → {end:.3g}; {while}",
         "Probably overfitting.{accuracy}",
         "Keep the checkpoint of step {keep:,}; try more data, augmentation or weight decay.",
@@ -423,8 +440,8 @@ _KINDS = (
         "no learning",
         "The training loss has not fallen by more than 3 % or twice its noise, and no metric improves. Confidence is medium if "
         "the loss equals the loss of guessing among the classes of the saved outputs, else among 2, 10, 100 or 1,000 classes (the "
-        "logarithm of their number), and is as even as guessing; otherwise it is low, because a fine-tuned or resumed run "
-        "looks the same.\n\n"
+        "logarithm of their number), and is as even as guessing; or if the loss of held-out data stays, too. Otherwise it is low, "
+        "because a fine-tuned or resumed run looks the same.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
         "first half of the run and stayed there, so that the policy no longer explores; otherwise it is low, because many "
         "tasks pay late.",
@@ -504,7 +521,22 @@ _KINDS = (
 
 _DIAGNOSED = frozenset(kind.id for kind in _KINDS)
 
-KINDS: dict[str, Kind] = {kind.id: kind for kind in (*(one for one in CHECKS if one.id not in _DIAGNOSED), *_KINDS)}
+
+def _ordered() -> tuple[Kind, ...]:
+    """Return all kinds from cause to symptom.
+
+    Those that checks find come first, but a symptom comes just before what it may explain.
+    """
+    checks = [one for one in CHECKS if one.id not in _DIAGNOSED]
+    symptoms = [one for one in checks if one.symptom]
+    kinds = [one for one in checks if not one.symptom]
+    for kind in _KINDS:
+        kinds += [one for one in symptoms if kind.id in one.explains and one not in kinds]
+        kinds.append(kind)
+    return tuple(kinds)
+
+
+KINDS: dict[str, Kind] = {kind.id: kind for kind in _ordered()}
 """The kinds from cause to symptom, by identifier."""
 
 

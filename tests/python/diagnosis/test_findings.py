@@ -31,7 +31,7 @@ def test_healthy_run_gives_no_finding_and_no_note():
         }
     )
     assert (result.findings, result.notes) == ((), ())
-    assert result.summary == "Nothing wrong seen in 4 series, steps 0 to 3,990 (7 of 27 checks)."
+    assert result.summary == "Nothing wrong seen in 4 series, steps 0 to 3,990 (7 of 28 checks)."
     assert result.not_judged() == "Not judged: 1 × housekeeping."
     [validation] = [one for one in result.judged if one.name == "val/loss"]
     assert (validation.kind, validation.role, validation.partner) == ("loss", "validation", "train/loss")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from smdwidgets.diagnosis.detectors.checks import checks
+from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
 from smdwidgets.diagnosis.detectors.diverged import diverged
 from smdwidgets.diagnosis.detectors.incidents import incidents
@@ -11,6 +12,7 @@ from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.overfit import overfit
 from smdwidgets.diagnosis.detectors.spike import spike
+from smdwidgets.diagnosis.detectors.unbounded import unbounded
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.finding import Finding
 
@@ -20,6 +22,8 @@ Detector = Callable[[RunData], Iterable[Finding]]
 
 SCALAR_DETECTORS: tuple[Detector, ...] = (
     checks,
+    clipping,
+    unbounded,
     learning_rate,
     not_finite,
     not_learning,

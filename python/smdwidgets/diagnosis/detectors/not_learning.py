@@ -15,6 +15,8 @@ from smdwidgets.finding import Confidence, Finding, Level
 LEAST_POINTS = 20
 #: A drop below this share of the first loss is no improvement.
 LEAST_DROP = 0.03
+#: The same of a loss of held-out data at its best.
+LEAST_HELD_OUT = 0.05
 #: Numbers of classes whose guessing loss, their logarithm, is recognized if the outputs were not saved. With all
 #: numbers, a third of the level losses of fine-tuned models would look like guessing.
 CLASSES = (2, 10, 100, 1000)
@@ -23,6 +25,8 @@ GUESSING = (0.965, 1.015)
 #: Standard deviation of the values, relative to their level, that guessing does not exceed: each sample costs about the
 #: same.
 EVEN = 0.04
+#: Trend statistic below which a loss falls, however little.
+FALLING = -3
 #: A series that stays this close to its start is level, also with few points.
 LEVEL = 0.005
 #: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run
@@ -37,10 +41,11 @@ def not_learning(data: RunData) -> Iterator[Finding]:
         trend = series.trend
         if trend is None:
             continue
-        if len(series) >= LEAST_POINTS and _is_constant(series, trend):
+        constant = len(series) >= LEAST_POINTS and _is_constant(series, trend)
+        if constant:
             yield _finding("constant", series, "low", {"value": trend.median})
-        if not improves and _is_level(trend, len(series)):
-            yield _of_loss(series, trend, _classes(data))
+        if not improves and (_is_level(trend, len(series)) or _stays(trend, len(series))):
+            yield _of_loss(series, trend, _classes(data), held_out=not constant and _held_out_stays(data))
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
@@ -69,6 +74,22 @@ def _is_level(trend: Trend, points: int) -> bool:
     return not (trend.z < -3 and drop > LEAST_DROP * size)
 
 
+def _stays(trend: Trend, points: int) -> bool:
+    """Whether a loss ends where it began, whatever its noise did between."""
+    fall = trend.start - trend.end
+    return points >= LEAST_POINTS and abs(fall) <= max(LEAST_DROP * abs(trend.start), trend.noise) and abs(trend.z) < 2
+
+
+def _held_out_stays(data: RunData) -> bool:
+    """Whether a loss of held-out data has a trend, and stays where it began."""
+    trends = [one.trend for one in data.held_out(Kind.LOSS) if one.trend is not None]
+    return bool(trends) and all(
+        abs(one.start - one.end) <= LEAST_DROP * abs(one.start)
+        and one.start - one.best <= LEAST_HELD_OUT * abs(one.start)
+        for one in trends
+    )
+
+
 def _never_rose(trend: Trend) -> bool:
     gain = trend.start - min(trend.best, trend.end)
     return gain <= max(LEAST_DROP * abs(trend.start), 2 * trend.wide_noise) and trend.z > -2
@@ -83,15 +104,20 @@ def _classes(data: RunData) -> tuple[int, ...]:
     return tuple(sorted(saved - {0, 1})) or CLASSES
 
 
-def _of_loss(series: Series, trend: Trend, known: tuple[int, ...]) -> Finding:
+def _of_loss(series: Series, trend: Trend, known: tuple[int, ...], *, held_out: bool) -> Finding:
+    """Return the finding for a loss that does not fall.
+
+    It is less sure if the loss is not that of guessing, and that of held-out data does not stay, too, or is unknown.
+    """
     low, high = GUESSING
     classes = next((k for k in known if low * math.log(k) <= trend.median <= high * math.log(k)), None)
-    if local_noise(series.values) > EVEN * abs(trend.median):
-        classes = None
+    if trend.z < FALLING or local_noise(series.values) > EVEN * abs(trend.median):
+        classes = None  # slowly, it learns; or it is no such loss
+    held_out = held_out and trend.z >= FALLING
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
     detail = f"{series.quoted} {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
-    return _finding("not_learning", series, "medium" if classes else "low", facts)
+    return _finding("not_learning", series, "medium" if classes or held_out else "low", facts)
 
 
 def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:

@@ -13,12 +13,20 @@ from smdwidgets.diagnosis.trends import Trend, mann_kendall
 from smdwidgets.finding import Confidence, Finding
 from smdwidgets.naming.scalars import Role
 
+#: What most findings say.
+RISING = "Validation loss rises"
 #: Blocks after the best that must show the rise.
 LEAST_BLOCKS = 5
 #: Share of the run after the best.
 LEAST_SHARE = 0.2
 #: Rise in units of the noise that needs no trend.
 CLEAR = 30
+#: Fewest values of a validation loss that is judged without a trend, and its least rise relative to the best.
+FEWEST, RISE_SPARSE = 3, 0.25
+#: Rise of a metric that counts as better.
+RISES = 0.01
+#: Training loss relative to the validation loss of data that are learned by heart, and the least share of the run.
+BY_HEART, LEAST_BY_HEART = 0.005, 0.5
 #: Without a training loss: the rise relative to the best, and the share of the run after the best.
 RISE_ALONE, SHARE_ALONE = 0.25, 0.5
 
@@ -27,8 +35,12 @@ def overfit(data: RunData) -> Iterator[Finding]:
     """Yield pairs of losses that drift apart."""
     for validation in data.held_out(Kind.LOSS):
         trend = validation.trend
+        if trend is None:
+            yield from _sparse(data, validation)
+            continue
         # Most runs end here.
-        if trend is None or trend.end - trend.best <= max(2 * trend.noise, 0.1 * abs(trend.best)):
+        if trend.end - trend.best <= max(2 * trend.noise, 0.1 * abs(trend.best)):
+            yield from _by_heart(data, validation, trend)
             continue
         training = partner(data, validation)
         if training is not None and training.trend is not None:
@@ -85,6 +97,7 @@ def _judge(
     low = best_at + int(np.flatnonzero(after <= trend.best + max(2 * trend.noise, 0.1 * rise))[-1])
     onset = step_of_block(validation, low)
     facts = {
+        "what": RISING,
         "series": validation.quoted,
         "while": f"{training.quoted} still falls",
         "best": best,
@@ -107,6 +120,72 @@ def _judge(
     )
 
 
+def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
+    """Judge a validation loss of too few values for a trend, such as one an epoch.
+
+    Few values do not show their noise, so each after the best must be higher than the one before, and the rise large.
+    """
+    training = partner(data, validation)
+    values = validation.values
+    if training is None or training.trend is None or not len(values) >= FEWEST:
+        return
+    at = int(values.argmin())
+    best, end, keep = float(values[at]), float(values[-1]), int(validation.steps[at])
+    after = values[at:]
+    if len(after) < FEWEST - 1 or not (np.diff(after) > 0).all() or end - best <= RISE_SPARSE * abs(best):
+        return
+    falls = _after(training, training.trend, keep)
+    if len(falls) < 4 or _z(falls) >= -2 or not _drops(falls) or _metric_rises(data, validation, keep):
+        return
+    facts = {"what": RISING, "while": f"{training.quoted} still falls", "best": best, "keep": keep, "end": end}
+    yield _medium(validation, training, int(validation.steps[at + 1]), facts)
+
+
+def _metric_rises(data: RunData, validation: Series, keep: int) -> bool:
+    """Whether a held-out metric is better at the end than at the best loss.
+
+    It may have few values.
+    """
+    metrics = [one for one in data.held_out(Kind.METRIC) if len(one) and one.worker == validation.worker]
+    return any(one.values[-1] > float(np.interp(keep, one.steps, one.values)) * (1 + RISES) for one in metrics)
+
+
+def _by_heart(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:
+    """Judge a validation loss that stays while training data are learned by heart."""
+    training = partner(data, validation)
+    if training is None or training.trend is None:
+        return
+    learned, level = training.trend, trend.end
+    half = trend.blocks[len(trend.blocks) // 2 :]
+    if not 0 < learned.end < BY_HEART * level or float(training.values.min()) <= 0:
+        return
+    # A loss that still falls may come near the training loss later.
+    at = np.flatnonzero(learned.blocks < BY_HEART * level)
+    share = 1 - at[0] / len(learned.blocks)
+    if share < LEAST_BY_HEART or half[0] - half.min() > 0.02 * level or _metric_improves(data, validation, 0):
+        return
+    facts = {
+        "what": "The training data are learned by heart",
+        "while": f"{training.quoted} is {learned.end:.2g}",
+        "best": trend.best,
+        "keep": int(validation.steps[_lowest(validation, trend)]),
+        "end": level,
+    }
+    yield _medium(validation, training, step_of_block(training, int(at[0])), facts)
+
+
+def _medium(validation: Series, training: Series, onset: int, facts: dict[str, object]) -> Finding:
+    """Return a finding of medium confidence."""
+    last = int(validation.steps[-1])
+    facts = {"series": validation.quoted, "accuracy": "", **facts}
+    shown = [
+        evidence(one, f"{one.label} {one.values[0]:.4g} → {one.values[-1]:.4g}", onset, last)
+        for one in (validation, training)
+    ]
+    names = validation.name, training.name
+    return Finding.of("overfit", "problem", "medium", onset, last, names, facts, tuple(shown))
+
+
 def _alone(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:
     """Judge a validation loss of a run without a training loss.
 
@@ -127,6 +206,7 @@ def _alone(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]
     low = trend.best_at + int(np.flatnonzero(after <= trend.best + max(2 * trend.noise, 0.1 * rise))[-1])
     onset = step_of_block(validation, low)
     facts = {
+        "what": RISING,
         "series": validation.quoted,
         "while": "no metric improves, and there is no training loss to compare with",
         "best": best,

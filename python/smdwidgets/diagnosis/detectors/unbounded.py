@@ -1,0 +1,50 @@
+"""A training loss that falls without bound, because it has the wrong sign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.finding import Finding
+
+LEAST_POINTS = 8
+#: Fall relative to the size of the first values, and that from which on it is beyond doubt.
+FALL, SURE = 10.0, 100.0
+
+
+def falls_without_bound(series: Series) -> tuple[float, float] | None:
+    """Return the first and last level of a loss that is negative from the start and falls faster and faster.
+
+    None for any other loss. A likelihood may be negative, too, but gains less and less.
+    """
+    values = series.values
+    # Most runs end here.
+    if len(values) < LEAST_POINTS or values[0] >= 0 or values[-1] >= FALL * values[0]:
+        return None
+    first, middle, end = (float(np.median(part)) for part in (values[:3], values[len(values) // 2 :][:3], values[-3:]))
+    is_faster = end - middle < middle - first
+    return (first, end) if first < 0 and end < FALL * first and is_faster else None
+
+
+def unbounded(data: RunData) -> Iterator[Finding]:
+    """Yield losses that fall without bound."""
+    for series in data.training_losses():
+        levels = falls_without_bound(series)
+        if levels is None:
+            continue
+        first, end = levels
+        text = f"{first:.4g} → {end:.4g}"
+        onset, last = int(series.steps[0]), int(series.steps[-1])
+        yield Finding.of(
+            "loss_sign",
+            "problem",
+            "high" if end < SURE * first or len(series.lost_steps) else "medium",
+            onset,
+            None,
+            (series.name,),
+            {"what": f"{series.quoted} falls without bound", "detail": text, "series": series.quoted},
+            (evidence(series, f"{series.label} {text}", onset, last),),
+        )
