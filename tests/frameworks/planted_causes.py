@@ -23,14 +23,14 @@ Cause = tuple[PlainExecution, list[int] | None]
 
 def _batches(plant: Plant | None = None, steps: int = 12, positive: bool = False) -> list[Any]:
     generator = torch.Generator().manual_seed(11)
-    found = []
+    batches = []
     for step in range(steps):
         x = torch.randn(SIZE, WIDTH, generator=generator)
         x, y = x.abs() if positive else x, torch.randint(0, 3, (SIZE,), generator=generator)
         if step == AT and plant is not None:
             plant(x, y)
-        found.append((x, y))
-    return found
+        batches.append((x, y))
+    return batches
 
 
 def _net(outputs: int = 3) -> nn.Sequential:
@@ -129,8 +129,8 @@ def logarithm_of_a_negative_target() -> Cause:
     model = _net(1)
 
     def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        wanted = torch.log(x[:, 0] + 1)  # CAUSE
-        return F.mse_loss(model(x)[:, 0], wanted)
+        target = torch.log(x[:, 0] + 1)  # CAUSE
+        return F.mse_loss(model(x)[:, 0], target)
 
     return _execution(model, loss, _batches(_row(lambda row: row.fill_(-3)), positive=True)), [ROW]
 
@@ -348,9 +348,9 @@ def divergence_of_an_empty_class() -> Cause:
     model = _net()
 
     def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        wanted = torch.softmax(x[:, :3], 1)
-        found = torch.softmax(model(x) * torch.where(x[:, :1] > 50, 1e6, 1.0), 1)
-        return F.kl_div(found.log(), wanted, reduction="batchmean")  # CAUSE
+        target = torch.softmax(x[:, :3], 1)
+        predicted = torch.softmax(model(x) * torch.where(x[:, :1] > 50, 1e6, 1.0), 1)
+        return F.kl_div(predicted.log(), target, reduction="batchmean")  # CAUSE
 
     return _execution(model, loss, _batches(_row(lambda row: row[:1].fill_(60)))), [ROW]
 

@@ -537,7 +537,8 @@ def _is_own_call() -> bool:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    address: int = tensor.untyped_storage().data_ptr()
+    return address
 
 
 def _autograd_node() -> Any:

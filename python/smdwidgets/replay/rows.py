@@ -1,0 +1,274 @@
+"""Which rows of a batch stand out: the loss and the gradient norm of each row.
+
+All rows are computed at once (``vmap`` of the gradient) where the model allows it, else one after the other. The order
+is a suspicion. What is claimed is only what a row shows by itself: a loss, gradient or input that is not finite.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map
+
+from smdwidgets.replay.tracing import batch_size
+
+__all__ = ["RowRanking", "RowScore", "rank_rows", "rows_of"]
+
+#: A function of a batch that returns its loss. It calls the module that it is given.
+LossOf = Callable[[Callable[..., Any], Any], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class RowScore:
+    """One row of a batch.
+
+    Attributes:
+        row: place in the batch.
+        loss: its loss alone.
+        gradient_norm: norm of the gradient of its loss.
+        input_norm: norm of its floating-point inputs; NaN without any.
+        score: largest distance from the other rows, in robust standard deviations of logarithms; infinite if a number
+            is not finite.
+        identity: identity in the data set, where it was recorded.
+    """
+
+    row: int
+    loss: float
+    gradient_norm: float
+    input_norm: float
+    score: float
+    identity: Any = None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether its loss and gradient are finite."""
+        return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
+
+    def __str__(self) -> str:
+        name = f"row {self.row}" + ("" if self.identity is None else f" (data set: {self.identity})")
+        text = f"{name}: loss {self.loss:.4g}, gradient norm {self.gradient_norm:.4g}"
+        return text + ("" if math.isnan(self.input_norm) else f", input norm {self.input_norm:.4g}")
+
+
+@dataclass(frozen=True)
+class RowRanking:
+    """Rows of a batch, the most suspicious one first.
+
+    Attributes:
+        rows: all rows.
+        method: ``"vmap"`` or ``"loop"``.
+        note: why rows were computed one after the other; empty otherwise.
+    """
+
+    rows: tuple[RowScore, ...]
+    method: str
+    note: str = ""
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What is certain: rows whose own loss, gradient or input is not finite."""
+        return tuple(f"row {one.row} is not finite" for one in self.rows if not one.is_finite)
+
+    def top(self, count: int = 3) -> tuple[RowScore, ...]:
+        """Return the first rows of the ranking."""
+        return self.rows[:count]
+
+    def __str__(self) -> str:
+        lines = [*self.claims] or ["all rows are finite; the order is a suspicion"]
+        return "\n".join([*lines, *(f"  {one}" for one in self.rows[:8]), *([self.note] if self.note else [])])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ranking as JSON values. Numbers that JSON does not have are strings."""
+
+        def number(value: float) -> float | str:
+            return value if math.isfinite(value) else str(value)
+
+        rows = [
+            {
+                "row": one.row,
+                "loss": number(one.loss),
+                "gradient_norm": number(one.gradient_norm),
+                "input_norm": number(one.input_norm),
+                "score": number(one.score),
+                "identity": one.identity if isinstance(one.identity, int | str | None) else str(one.identity),
+            }
+            for one in self.rows
+        ]
+        return {"version": 1, "method": self.method, "note": self.note, "claims": list(self.claims), "rows": rows}
+
+
+def rank_rows(
+    module: torch.nn.Module, loss_of: LossOf, batch: Any, identities: Sequence[Any] | None = None
+) -> RowRanking:
+    """Rank the rows of a batch by their losses, gradients and inputs.
+
+    The module is in evaluation mode meanwhile. Parameters, gradients, buffers and random numbers are as before.
+
+    Args:
+        module: the model.
+        loss_of: returns the loss of a batch, and calls its first argument in place of the model.
+        batch: a batch whose tensors have the rows as their first dimension.
+        identities: identities of the rows in the data set.
+
+    Raises:
+        ValueError: the batch has no row.
+
+    >>> model = torch.nn.Linear(2, 1)
+    >>> x = torch.tensor([[1.0, 2.0], [float("nan"), 0.0], [0.5, 1.0]])
+    >>> rank_rows(model, lambda call, x: call(x).square().mean(), x).claims
+    ('row 1 is not finite',)
+    """
+    size = batch_size(batch)
+    if not size:
+        raise ValueError("the batch has no tensor with rows")
+    note = ""
+    with _unchanged(module):
+        try:
+            losses, norms = _at_once(module, loss_of, batch, size)
+            method = "vmap"
+        except Exception as error:  # any operator, hook or branch on values that vmap does not support
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            note = f"one row after the other, because vmap failed: {reason[0][:200]}"
+            losses, norms = _one_by_one(module, loss_of, batch, size)
+            method = "loop"
+    inputs = _input_norms(batch, size)
+    scores = _scores(losses, norms, inputs)
+    order = sorted(range(size), key=lambda row: (-scores[row], row))
+    rows = tuple(
+        RowScore(
+            row,
+            losses[row],
+            norms[row],
+            inputs[row],
+            scores[row],
+            identities[row] if identities is not None and row < len(identities) else None,
+        )
+        for row in order
+    )
+    return RowRanking(rows, method, note)
+
+
+def rows_of(batch: Any, rows: Sequence[int]) -> Any:
+    """Return a batch with some of its rows.
+
+    >>> rows_of({"x": torch.arange(3), "names": ["a", "b", "c"]}, [2])
+    {'x': tensor([2]), 'names': ['c']}
+    """
+    size = batch_size(batch)
+
+    def chosen(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dim() and len(value) == size:
+            return value[list(rows)]
+        return value
+
+    def is_list_of_rows(value: Any) -> bool:
+        return (
+            isinstance(value, list) and len(value) == size and not any(isinstance(one, torch.Tensor) for one in value)
+        )
+
+    return tree_map(
+        lambda value: [value[row] for row in rows] if is_list_of_rows(value) else chosen(value),
+        batch,
+        is_leaf=is_list_of_rows,
+    )
+
+
+def _at_once(module: torch.nn.Module, loss_of: LossOf, batch: Any, size: int) -> tuple[list[float], list[float]]:
+    parameters = {name: one.detach() for name, one in module.named_parameters() if one.requires_grad}
+    others = {name: one.detach() for name, one in module.named_parameters() if not one.requires_grad}
+    buffers = dict(module.named_buffers())
+
+    def of_row(values: dict[str, torch.Tensor], row: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return torch.func.functional_call(module, ({**values, **others}, buffers), args, kwargs)
+
+        loss = loss_of(call, tree_map(lambda one: one.unsqueeze(0) if isinstance(one, torch.Tensor) else one, row))
+        return loss, loss.detach()
+
+    axes = tree_map(lambda one: 0 if isinstance(one, torch.Tensor) and one.dim() and len(one) == size else None, batch)
+    gradients, losses = torch.func.vmap(torch.func.grad(of_row, has_aux=True), in_dims=(None, axes), randomness="same")(
+        parameters, batch
+    )
+    squares = [one.flatten(1).double().square().sum(1) for one in gradients.values()]
+    return losses.double().tolist(), torch.stack(squares).sum(0).sqrt().tolist()
+
+
+def _one_by_one(module: torch.nn.Module, loss_of: LossOf, batch: Any, size: int) -> tuple[list[float], list[float]]:
+    losses, norms = [], []
+    parameters = [one for one in module.parameters() if one.requires_grad]
+    for row in range(size):
+        loss = loss_of(module, rows_of(batch, [row]))
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        losses.append(float(loss.detach()))
+        norms.append(math.sqrt(sum(float(one.double().square().sum()) for one in gradients if one is not None)))
+    return losses, norms
+
+
+@contextmanager
+def _unchanged(module: torch.nn.Module) -> Iterator[None]:
+    """Put buffers, modes and random numbers back after a block."""
+    modes = [(one, one.training) for one in module.modules()]
+    buffers = [(one, one.detach().clone()) for one in module.buffers()]
+    state = torch.get_rng_state()
+    module.eval()
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for one, mode in modes:
+            one.training = mode
+        with torch.no_grad():
+            for one, value in buffers:
+                one.copy_(value)
+        torch.set_rng_state(state)
+
+
+def _input_norms(batch: Any, size: int) -> list[float]:
+    norms = [
+        one.detach().reshape(size, -1).double().square().sum(1)
+        for one in tree_flatten(batch)[0]
+        if isinstance(one, torch.Tensor) and one.is_floating_point() and one.dim() > 1 and len(one) == size
+    ]
+    return torch.stack(norms).sum(0).sqrt().tolist() if norms else [math.nan] * size
+
+
+def _scores(losses: Sequence[float], norms: Sequence[float], inputs: Sequence[float]) -> list[float]:
+    """Return the largest robust distance of each row.
+
+    Losses and gradients count upwards, inputs in both directions.
+    """
+    distances = [_distances(losses), _distances(norms), [abs(one) for one in _distances(inputs)]]
+    return [
+        math.inf
+        if not (math.isfinite(losses[row]) and math.isfinite(norms[row]))
+        else max(one[row] for one in distances)
+        for row in range(len(losses))
+    ]
+
+
+def _distances(values: Sequence[float]) -> list[float]:
+    """Return the robust standard scores of the logarithms of numbers.
+
+    >>> [round(one) for one in _distances([1.0, 1.1, 0.9, 1.0, 50.0])]
+    [0, 1, -1, 0, 29]
+    """
+    logarithms = torch.tensor(values, dtype=torch.float64).clamp_min(1e-12).log()
+    finite = logarithms[torch.isfinite(logarithms)]
+    if not len(finite):
+        return [0.0] * len(values)
+    middle = finite.median()
+    spread = 1.4826 * (finite - middle).abs().median() + 0.05
+    scores: list[float] = ((logarithms - middle) / spread).nan_to_num(nan=0.0, posinf=math.inf).tolist()
+    return scores
