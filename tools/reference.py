@@ -35,6 +35,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         "dask",
         "executors",
         "run_table",
+        "retention",
         "modes",
         "analysis.utils",
         "exceptions",

@@ -38,6 +38,8 @@ COMMANDS: Final[dict[str, str]] = {
     "report": "Write a self-contained HTML report with a diagnosis, curves and rule findings.",
     "export": "Export a run's tensors to NumPy npz, Parquet, CSV or TensorBoard.",
     "compact": "Write a compacted index of a run, so that a run of many steps opens faster.",
+    "du": "Show what runs and their tensors take on disk.",
+    "thin": "Delete values of old runs; keep losses, statistics, incidents and findings.",
     "doctor": "Check this installation: versions, notebook host, missing packages.",
     "env": "Let the variable SMDWIDGETS_HOOK record trainings in this Python environment.",
     "completion": "Print a shell completion script for commands, options and file names.",

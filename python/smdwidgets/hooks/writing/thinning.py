@@ -9,7 +9,7 @@ that they were deleted. The line is written first.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from typing import Any
 from smdwidgets import _core
 from smdwidgets._atomic import replace_file
 from smdwidgets.hooks.capture.captured import StepKey
+
+#: Directory for event files with copies, beside the files that they replace.
+_COPIES = "kept"
 
 __all__ = ["Thinning", "event_key", "index_key"]
 
@@ -84,6 +87,48 @@ class Thinning:
         with event_file.open("r+b") as events:
             events.truncate(end)
         return True
+
+    def keep(self, key: StepKey, names: Set[str], every: int) -> None:
+        """Delete all values of a step but those of some tensors.
+
+        If these lie behind others in the event file, they are copied to another one first, so that a reader finds
+        either the old or the new files at any time.
+        """
+        index_file = self._root / index_key(key[0], self._worker)
+        index = _parse(index_file)
+        if index is None:
+            return
+        entries = sorted(index["tensor_payload"], key=lambda entry: int(entry["start_idx"]))
+        first = next((entry["tensorname"] for entry in entries if entry["tensorname"] not in names), None)
+        behind = [] if first is None else entries[_position(entries, first) :]
+        if first is None or not any(entry["tensorname"] in names for entry in behind):
+            self.thin(key, first, every)
+            return
+        step, mode, mode_step = key
+        self._log({"step": step, "mode": mode.name, "mode_step": mode_step, "every": every, "whole_step": False})
+        old = self._root / index["meta"]["event_file_name"]
+        folder = old.parent if old.parent.name == _COPIES else old.parent / _COPIES
+        kept, content = [], b""
+        with old.open("rb") as events:
+            for entry in entries:
+                if entry["tensorname"] in names:
+                    events.seek(entry["start_idx"])
+                    kept.append({**entry, "start_idx": len(content)})
+                    content += events.read(entry["length"])
+        folder.mkdir(exist_ok=True)
+        replace_file(folder / old.name, content)
+        index["tensor_payload"] = kept
+        index["meta"]["event_file_name"] = (folder / old.name).relative_to(self._root).as_posix()
+        for part in ("shape_payload", "shard_payload"):
+            if part in index:
+                index[part] = [entry for entry in index[part] if entry.get("tensorname") in names]
+        replace_file(index_file, json.dumps(index))
+        if old.parent != folder:
+            old.unlink(missing_ok=True)
+
+
+def _position(entries: list[dict[str, Any]], name: str) -> int:
+    return next(at for at, entry in enumerate(entries) if entry["tensorname"] == name)
 
 
 def _parse(file: Path) -> dict[str, Any] | None:

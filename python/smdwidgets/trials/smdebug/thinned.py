@@ -24,10 +24,17 @@ class ThinnedSteps:
 
     def every(self, step: int) -> int | None:
         """Return the spacing of steps with values; None if a step was not thinned."""
+        return self._read_all().get(step)
+
+    def steps(self) -> frozenset[int]:
+        """Return the steps that were thinned."""
+        return frozenset(self._read_all())
+
+    def _read_all(self) -> dict[int, int]:
         for path in self._folder.glob(f"*/{_FILE}"):
             with suppress(OSError):
                 self._follow(path)
-        return self._every.get(step)
+        return self._every
 
     def _follow(self, path: Path) -> None:
         with path.open("rb") as file:

@@ -1,0 +1,96 @@
+"""What runs and their tensors take on disk."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError
+from smdwidgets.retention.saved_steps import saved_steps
+from smdwidgets.run_table.discovery import FoundRun, find_runs
+from smdwidgets.sources import Tree
+from smdwidgets.sources.recognition import why_no_run
+from smdwidgets.storage.address import is_address
+from smdwidgets.storage.local import local_path
+from smdwidgets.trials.discovery import runs_in
+
+#: Name of the parts of a run of a hook, by the directory in the run.
+_PARTS: Final = {"events": "values", "statistics": "statistics", "index": "index", "_smdwidgets": "index"}
+
+
+@dataclass(frozen=True)
+class RunUse:
+    """What one run takes on disk, in bytes."""
+
+    name: str
+    path: str
+    kind: str
+    size: int
+    #: Values, statistics, index and other files.
+    parts: Mapping[str, int] = field(default_factory=dict)
+    #: Values by tensor, the largest first.
+    tensors: Mapping[str, int] = field(default_factory=dict)
+
+
+def disk_use(path: str | os.PathLike[str], *, tensors: bool = True) -> list[RunUse]:
+    """Return what each run below a directory takes on disk, the largest first.
+
+    Args:
+        path: the directory of a run, or of several.
+        tensors: whether to read the indexes of runs of hooks, for the sizes of tensors.
+
+    >>> disk_use("runs")[0].tensors                                # doctest: +SKIP
+    {'layer0.weight': 1234567, 'layer1.weight': 234567}
+    """
+    runs = runs_of(path)
+    tree = Tree(local_path(path))
+    found = runs_in(tree)
+    uses = []
+    for run in runs:
+        if run.kind == "smdebug":
+            parts: Counter[str] = Counter()
+            for file, size in files_of(run.path):
+                parts[_PARTS.get(file.partition("/")[0], "other")] += size
+            by_tensor: Counter[str] = Counter()
+            for step in saved_steps(run.path) if tensors else ():
+                for name, length in step.lengths:
+                    by_tensor[name] += length
+            uses.append(RunUse(run.name, run.path, run.kind, parts.total(), dict(parts), dict(by_tensor.most_common())))
+            continue
+        files = next((files for key, files in found.items() if Path(tree.root, key) == Path(run.path)), None)
+        keys = {key for keys in files.sources.values() for key in keys} if files is not None else set()
+        folders = {one.path for one in files.layout} if files is not None else set()
+        keys |= {key for key in tree.keys if key.rpartition("/")[0] in folders}
+        uses.append(RunUse(run.name, run.path, run.kind, sum(tree.size(key) or 0 for key in keys)))
+    return sorted(uses, key=lambda one: -one.size)
+
+
+def runs_of(path: str | os.PathLike[str]) -> list[FoundRun]:
+    """Return the runs below a local directory; raise an error if there are none."""
+    text = os.fspath(path)
+    if is_address(text):
+        raise SMDebugNotImplementedError(
+            f"{text}: the space of runs is measured and freed in local directories; in a store, use its lifecycle rules"
+        )
+    root = local_path(text)
+    if not os.path.isdir(root):
+        raise RunNotFound(text, "" if not os.path.exists(root) else "it is a file; give a directory with runs below it")
+    runs = find_runs(root)
+    if not runs:
+        raise RunNotFound(text, why_no_run(root))
+    return runs
+
+
+def files_of(path: str) -> Iterator[tuple[str, int]]:
+    """Yield the files below a directory, as relative paths with slashes, and their sizes."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            file = Path(folder, name)
+            try:
+                yield file.relative_to(path).as_posix(), file.lstat().st_size
+            except OSError:
+                continue  # deleted meanwhile
