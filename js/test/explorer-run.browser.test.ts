@@ -178,6 +178,35 @@ describe("sentence", () => {
     expect(model.get("step")).toBe(359);
   });
 
+  test("the findings around it are listed with step and curve; a press shows one with its pictures", async () => {
+    const names = ["first", "second", "third", "fourth", "fifth"];
+    const several = names.map((name, i) => finding(i % 2 ? GRADIENT : NAN_TENSOR, 100 + 10 * i, `the ${name} one`));
+    const curve = { steps: [0, 10, 20, 30], values: [1, 2, null, 4] };
+    const { el, session } = open([...marked(), diagnosis({ findings: several.map((each) => ({ ...each, curve })) })]);
+    const others = () => [...el.querySelectorAll<HTMLElement>(".smdw-diagnosis-other")];
+    const listed = () => {
+      const lines = [$(el, ".smdw-diagnosis-line"), ...others()];
+      const top = (line: Element) => line.getBoundingClientRect().top;
+      return lines.sort((a, b) => top(a) - top(b)).map((line) => /step \d+|$/.exec(line.textContent ?? "")?.[0]);
+    };
+    expect(listed()).toEqual(["step 100", "step 110", "step 120"]);
+    // A gap where the value is not finite.
+    expect($(el, ".smdw-diagnosis-other path").getAttribute("d")).toMatch(/^M[\d.,]+L[\d.,]+M[\d.,]+$/);
+    others()[1]?.click();
+    await until(() => sentence() === "the third one");
+    expect(session.state.all()).toMatchObject({ tensor: NAN_TENSOR, step: 120, inspect: true });
+    // Beside pictures only the one in view has room.
+    expect(others().filter((line) => line.checkVisibility())).toEqual([]);
+    session.state.set({ inspect: false });
+    await until(() => listed().join() === "step 110,step 120,step 130");
+    await press("n");
+    await press("n");
+    expect(sentence()).toBe("the fifth one");
+    expect(listed()).toEqual(["step 120", "step 130", "step 140"]);
+    const explorerBox = explorer().getBoundingClientRect();
+    expect(explorerBox.height).toBe(600);
+  });
+
   test("a run without findings says so; its notes are numbered after the summary", async () => {
     const calm = [{ text: "Nothing stands out in 291 tensors and 500 steps.", tensor: "", step: null }];
     const { el, session } = open([...bootPackets(madeRun(false)), findings({ sentence: calm })]);

@@ -366,7 +366,8 @@ test("the inspector opens and closes with keys, and the map gives it its room", 
   await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && $(el, ".smdw-lanes").clientHeight > 90);
   const map = $(el, ".smdw-map-box");
   const before = map.clientHeight;
-  expect(before).toBeGreaterThanOrEqual(330);
+  // Three findings are listed above it.
+  expect(before).toBeGreaterThanOrEqual(280);
   const explorer = $(el, ".smdw-explorer");
   explorer.focus();
   key(explorer, "Enter");

@@ -188,6 +188,13 @@ export interface RuleInfo {
 /** Whether a run is still being read, has findings, has none, cannot be judged, or could not be read. */
 export type DiagnosisState = "reading" | "found" | "nothing" | "unjudged" | "failed";
 
+/** A few points of the series that shows a finding best, for a small picture. */
+export interface FindingCurve {
+  steps: number[];
+  /** null: not finite */
+  values: (number | null)[];
+}
+
 export interface DiagnosisFinding {
   /** kind, subject and first step */
   id: string;
@@ -209,6 +216,8 @@ export interface DiagnosisFinding {
   advice: string;
   /** level, confidence, steps, and section of the documentation */
   about: string;
+  /** absent: none of its evidence has one */
+  curve?: FindingCurve;
 }
 
 /** A moment at which something broke, as the flight recorder of a hook recorded it. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ logger = logging.getLogger("smdwidgets.widgets")
 PAUSE, SHARE = 2.0, 20
 #: Bytes of a run beyond which only its scalars are read.
 LARGEST_RUN = 4 << 30
+#: Points of the small picture of a finding.
+_CURVE_POINTS = 100
 
 
 class _Closed(Exception):
@@ -253,4 +256,16 @@ def _described(finding: Finding, joined: Diagnosis, names: dict[str, str]) -> di
         "explains": visible(joined.consequences(finding), 1000),
         "advice": visible(finding.try_, 1000),
         "about": about(finding),
+        **_curve(finding),
     }
+
+
+def _curve(finding: Finding) -> dict[str, Any]:
+    """Return the points of the first evidence that has a curve."""
+    curve = next((one.curve for one in finding.evidence if one.curve is not None and len(one.curve.steps) > 1), None)
+    if curve is None:
+        return {}
+    every = -(-len(curve.steps) // _CURVE_POINTS)
+    points = list(zip(curve.steps, curve.values, strict=True))[::every]
+    values = [float(value) if math.isfinite(value) else None for _, value in points]
+    return {"curve": {"steps": [float(step) for step, _ in points], "values": values}}

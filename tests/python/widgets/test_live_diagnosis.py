@@ -190,6 +190,23 @@ def test_closed_widget_stops_reading(run, monkeypatch):
     assert live.of(0) is None
 
 
+def test_finding_has_a_few_points_of_the_series_that_shows_it(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        for step in range(1000):
+            hook.save_scalar("loss", 1 / (step + 1) if step < 900 else float("nan"))
+            hook.step()
+    live = LiveDiagnosis([create_trial(tmp_path / "run")])
+    live.complete()
+    [packet] = live.packets()
+    head, _ = unpack(packet)
+    curve = head["findings"][0]["curve"]
+    steps, values = curve["steps"], curve["values"]
+    assert 2 < len(steps) == len(values) <= 100
+    assert steps == sorted(steps)
+    assert values[0] == 1
+    assert all(value == pytest.approx(1 / (step + 1)) for step, value in zip(steps, values, strict=True))
+
+
 def packets_of(page):
     """Return the packets of an exported page."""
     scripts = re.findall(r'class="smdw-packet">([^<]*)<', page.read_text())

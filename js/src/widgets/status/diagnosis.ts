@@ -3,18 +3,24 @@ import { defined } from "../../lib/defined";
 import { h, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { count } from "../../lib/format";
 import { Memo } from "../../lib/memo";
-import type { Clause, DiagnosisFinding, DiagnosisHead, FindingsHead } from "../../protocol/types";
+import type { Clause, DiagnosisFinding, DiagnosisHead, FindingCurve, FindingsHead } from "../../protocol/types";
 import type { Scene } from "../../session/scene";
 import type { Context, Part } from "../common/part";
 import { Popover } from "../common/popover";
+import { sparkline } from "./sparkline";
 
 const MARKS: Record<string, string> = { problem: "\u25b2", warning: "\u25b3", note: "\u25cb" };
 /** Screen readers announce changes at most this often, in milliseconds. */
 const ANNOUNCE_EVERY = 10_000;
 
+/** Findings that are listed at most; the others are a key away. */
+const LISTED = 3;
+
 /** One sentence of the bar. */
 interface Item {
   level: string;
+  first: number | null;
+  curve?: FindingCurve;
   /** its number among the findings or the notes */
   position: string;
   clauses: readonly Clause[];
@@ -31,6 +37,13 @@ export class DiagnosisBar implements Part {
   readonly #next: HTMLButtonElement;
   readonly #more: Popover;
   readonly #details = h("div", { class: "smdw-diagnosis-details" });
+  /** the finding in view: its step and its curve */
+  readonly #step = h("span", { class: "smdw-diagnosis-step" });
+  readonly #curve = h("span", { class: "smdw-diagnosis-curve" });
+  readonly #line: HTMLElement;
+  /** the findings around it, in their order */
+  readonly #others: HTMLElement[] = [];
+  readonly #listed = new Memo();
   readonly #links: { button: HTMLButtonElement; clause: Clause }[] = [];
   #items: readonly Item[] = [];
   #at = 0;
@@ -44,12 +57,14 @@ export class DiagnosisBar implements Part {
     this.#next = keyButton("n", "Next finding", () => this.turn(1), signal);
     const more = textButton("Details", () => {}, signal);
     this.#more = new Popover(more, this.#details, context);
-    this.el = h(
-      "section",
-      { class: "smdw-diagnosis", "aria-label": "Diagnosis" },
+    this.#line = h(
+      "div",
+      { class: "smdw-diagnosis-line" },
       this.#mark,
+      this.#step,
       this.#sentence,
       this.#announced,
+      this.#curve,
       h(
         "div",
         { class: "smdw-tools" },
@@ -59,6 +74,7 @@ export class DiagnosisBar implements Part {
         this.#next,
       ),
     );
+    this.el = h("section", { class: "smdw-diagnosis", "aria-label": "Diagnosis" }, this.#line);
   }
 
   update({ run, traits }: Scene): void {
@@ -85,18 +101,57 @@ export class DiagnosisBar implements Part {
     setVisible(this.#more.button, details.length > 0);
     if (!details.length && this.#more.open) this.#more.show(false);
     this.#describe(details);
+    this.#list();
+  }
+
+  /** Lists the findings around the one in view. */
+  #list() {
+    const [items, at] = [this.#items, this.#at];
+    if (!this.#listed.changed([items.map(({ clauses, first, curve }) => [clauses, first, curve]), at])) return;
+    const start = Math.max(0, Math.min(at - 1, items.length - LISTED));
+    const several = items.length > 1;
+    const { first = null, curve } = items[at] ?? {};
+    setText(this.#step, several && first !== null ? `step ${count(first)}` : "");
+    setVisible(this.#step, several && items.some((item) => item.first !== null));
+    this.#curve.replaceChildren(...(curve ? [sparkline(curve)] : []));
+    this.#line.style.order = String(at);
+    for (const other of this.#others.splice(0)) other.remove();
+    items.slice(start, start + LISTED).forEach((item, i) => {
+      if (start + i !== at) this.#others.push(this.#other(item, start + i));
+    });
+    this.el.append(...this.#others);
+    this.el.dataset.listed = String(1 + this.#others.length);
+  }
+
+  /** A line of the list: a press shows what it says, with the pictures of its tensor. */
+  #other({ level, clauses, first, curve }: Item, at: number): HTMLElement {
+    const text = clauses.map((clause) => clause.text.replaceAll("`", "")).join("");
+    const button = h(
+      "button",
+      { type: "button", class: "smdw-diagnosis-other", title: text },
+      h("span", { class: "smdw-diagnosis-mark", "aria-hidden": "true", "data-level": level }, MARKS[level] ?? ""),
+      h("span", { class: "smdw-diagnosis-step" }, first === null ? "" : `step ${count(first)}`),
+      h("span", { class: "smdw-diagnosis-text" }, text),
+      h("span", { class: "smdw-diagnosis-curve" }, curve && sparkline(curve)),
+    );
+    button.style.order = String(at);
+    button.addEventListener("click", () => this.#turnTo(at, true), { signal: this.context.signal });
+    return button;
   }
 
   /** Shows the next or the previous finding, and goes to it. */
   turn(by: 1 | -1): boolean {
     const n = this.#items.length;
     if (n === 0) return false;
-    this.#at = n === 1 ? 0 : (this.#at + by + n) % n;
-    const item = this.#items[this.#at];
-    const place = item?.clauses.find((clause) => clause.tensor || clause.step !== null);
-    if (place) this.#go(place);
-    this.context.redraw();
+    this.#turnTo(n === 1 ? 0 : (this.#at + by + n) % n);
     return true;
+  }
+
+  #turnTo(at: number, inspect = false) {
+    this.#at = at;
+    const place = this.#items[at]?.clauses.find((clause) => clause.tensor || clause.step !== null);
+    if (place) this.#go(place, inspect);
+    this.context.redraw();
   }
 
   #show(clauses: readonly Clause[]) {
@@ -158,7 +213,7 @@ function itemsOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | un
   ];
   return findings.length
     ? items
-    : [{ level: "", clauses: summaryOf(diagnosis, survey), details: [], position: "" }, ...items];
+    : [{ level: "", first: null, clauses: summaryOf(diagnosis, survey), details: [], position: "" }, ...items];
 }
 
 function summaryOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | undefined): readonly Clause[] {
@@ -168,9 +223,11 @@ function summaryOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | 
 }
 
 function ofFinding(finding: DiagnosisFinding, withdrawn: readonly string[], position: string): Item {
-  const { level, title, tensor, first, text, explains, advice, about } = finding;
+  const { level, title, tensor, first, text, explains, advice, about, curve } = finding;
   return {
     level,
+    first,
+    ...(curve ? { curve } : {}),
     position,
     clauses: [{ text: title, tensor, step: first }],
     details: [`${text} ${explains}`.trim(), `Try: ${advice}`, ...withdrawn.map((each) => `Withdrawn: ${each}`), about],

@@ -20,7 +20,7 @@ __all__ = ["StatisticsRecorder"]
 
 
 class StatisticsRecorder:
-    """Appends statistics, and keeps the last value of each parameter to compare it with the next.
+    """Appends statistics; keeps each parameter's last value to compare it.
 
     Args:
         root: directory of the run.
