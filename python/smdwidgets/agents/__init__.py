@@ -1,0 +1,1 @@
+"""Answers for agents: short texts about the runs below given directories."""
