@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from smdwidgets._text import shown
+from smdwidgets.checks.log import ChecksOption, chosen_checks
 from smdwidgets.config import CapturePlan
 from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.exceptions import SMDebugValueError
@@ -30,6 +31,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "every": "SMDWIDGETS_EVERY",
     "budget": "SMDWIDGETS_BUDGET",
     "config": "SMDWIDGETS_CONFIG",
+    "checks": "SMDWIDGETS_CHECKS",
     "checks_only": "SMDWIDGETS_CHECKS_ONLY",
 }
 
@@ -44,6 +46,8 @@ class Options:
         every: spacing of steps with whole tensors, to begin with.
         budget: disk space of the run, such as ``10GB``.
         config: a capture plan (JSON or YAML), or a hook configuration in smdebug's format (JSON).
+        checks: which checks run: ``yes`` (the default), ``no``, or comma-separated identifiers; those with a minus sign
+            do not run.
         checks_only: number of updates that are checked, if nothing else is recorded.
 
     >>> Options(out="runs/mlp", what="weights", every="100").plan().every
@@ -55,6 +59,7 @@ class Options:
     every: str = ""
     budget: str = ""
     config: str = ""
+    checks: str = ""
     checks_only: str = ""
 
     @classmethod
@@ -85,8 +90,10 @@ class Options:
                     f"{shown(self.config, 200)} is a hook configuration in smdebug's format, which cannot be combined with "
                     f"{', '.join(given)}; set the intervals and collections in the file"
                 )
+            chosen_checks(self.chosen_checks)
             return replace(self, out=self.out or str(document.get("LocalPath") or ""))
         self.plan()
+        chosen_checks(self.chosen_checks)
         if self.checks_only and not (self.checks_only.isdecimal() and int(self.checks_only)):
             raise SMDebugValueError(f"invalid --steps {shown(self.checks_only)}; give a number of updates such as 50")
         return self
@@ -111,13 +118,24 @@ class Options:
             raise SMDebugValueError(f"cannot read --config {shown(self.config, 200)}: {error.strerror}") from None
         return replace(plan, **changes)
 
+    @property
+    def chosen_checks(self) -> ChecksOption:
+        """Which checks run, as a hook takes it.
+
+        >>> Options().chosen_checks, Options(checks="no").chosen_checks, Options(checks="-untied").chosen_checks
+        (True, False, ['-untied'])
+        """
+        if self.checks in ("", "yes", "no"):
+            return self.checks != "no"
+        return [one.strip() for one in self.checks.split(",") if one.strip()]
+
     def hook(self, kind: type[_H], out: str, **options: Any) -> _H:
         """Create a hook that records into a directory."""
         if self.checks_only:
-            return kind(out, checks=True, checks_only=int(self.checks_only), **options)
+            return kind(out, checks=self.chosen_checks, checks_only=int(self.checks_only), **options)
         if self._hook_file() is not None:
-            return kind.create_from_json_file(self.config, out_dir=out, **options)
-        return kind(out, plan=self.plan(), **options)
+            return kind.create_from_json_file(self.config, out_dir=out, checks=self.chosen_checks, **options)
+        return kind(out, plan=self.plan(), checks=self.chosen_checks, **options)
 
     def describe(self, kind: type[Hook]) -> str:
         """Return what a hook of some class records, in a few words.

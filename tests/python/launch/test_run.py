@@ -284,6 +284,7 @@ def test_a_capture_plan_and_a_hook_configuration_are_read(place):
             "invalid --what 'tears'; choose from losses, weights, gradients, activations",
         ),
         (["--budget", "big", "train.py"], "budget must be a number of bytes"),
+        (["--checks=not_rest", "train.py"], "unknown check 'not_rest'. Did you mean 'not_reset'"),
         (["--config", "none.json", "train.py"], "cannot read --config 'none.json': No such file or directory"),
         (["--config", "none.yaml", "train.py"], "cannot read --config 'none.yaml': No such file or directory"),
         (["--every", "5", "--config", "hook.json", "train.py"], "cannot be combined with --every"),

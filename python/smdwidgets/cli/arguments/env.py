@@ -1,9 +1,9 @@
 """Let the variable SMDWIDGETS_HOOK record trainings in this Python environment.
 
 After `smdwidgets env install`, every Python process of the environment that has SMDWIDGETS_HOOK=DIR in its environment
-records its trainings, as `smdwidgets run` does; SMDWIDGETS_WHAT, SMDWIDGETS_EVERY, SMDWIDGETS_BUDGET and
-SMDWIDGETS_CONFIG are its options. Without the variable nothing changes. The command writes one .pth file into
-site-packages.
+records its trainings, as `smdwidgets run` does; SMDWIDGETS_WHAT, SMDWIDGETS_EVERY, SMDWIDGETS_BUDGET,
+SMDWIDGETS_CONFIG and SMDWIDGETS_CHECKS are its options. Without the variable nothing changes. The command writes one
+.pth file into site-packages.
 
 Examples:
   smdwidgets env install

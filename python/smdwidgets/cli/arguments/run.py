@@ -1,7 +1,8 @@
 """Run a training script and record its trainings, without a change to the script.
 
 The script runs as it would with python: arguments, output, exit code and results are the same. One line on standard
-error says where its training is recorded, and one at the end what was found. PyTorch (also under Transformers,
+error says where its training is recorded, and one at the end what was found. A fault that a check of a PyTorch training
+proves is printed at once. PyTorch (also under Transformers,
 Lightning and Accelerate), Keras, XGBoost and LightGBM are recorded. Options of smdwidgets come before the script.
 
 Examples:
@@ -54,6 +55,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="SIZE",
         help="disk space of the run (default: 20 times the size of the model, from 100 MB to 2 GB)",
+    )
+    parser.add_argument(
+        "--checks",
+        default="",
+        metavar="LIST",
+        help="checks of a PyTorch training: yes, no, or identifiers such as --checks=-same_batch, all but this one "
+        "(default: yes)",
     )
     parser.add_argument(
         "--checks-only",
