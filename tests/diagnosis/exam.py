@@ -46,7 +46,7 @@ BY_WORD = {
     "scheduler": ("rate_zero", "schedule_over", "other_schedule", "schedule_first"),
     "dropout_eval": ("dropout_in_eval",),
     "eval_left_on": ("train_in_eval_mode",),
-    "clip_before": ("clip_before_backward", "clip_after_step", "clip_before_unscale"),
+    "clip_before": ("clip_before_backward", "clip_too_early", "clip_after_step", "clip_before_unscale"),
     "accum": ("undivided", "rate_too_high"),
     "dataloss": ("bad_batch", "zero_batch"),
     "autocast": ("autocast_lost",),

@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from python.launch.launching import Place
 from smdwidgets import create_trial, diagnose
@@ -260,6 +261,75 @@ def heads(watch):
         optimizer.step()
 
 
+def padded(watch):
+    """A class that does not count, such as padding, is not missing."""
+    fit(network(), watch, lambda output, y: F.cross_entropy(output, y, ignore_index=0))
+
+
+def guessed_labels(watch):
+    """Labels that the model guesses at each update, in training mode."""
+    model = network(4, nn.Dropout(0.2))
+
+    def loss(output, y):
+        with torch.no_grad():
+            guess = model(X[:32]).argmax(1)
+        return F.cross_entropy(output, y) + F.cross_entropy(model(X[:32]), guess)
+
+    fit(model, watch, loss)
+
+
+def averaged(watch):
+    """Statistics of batch normalization that are computed again."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+    fit(model, watch)
+    torch.optim.swa_utils.update_bn(batches(), model)
+
+
+def summed(watch):
+    """The losses of several batches are added, and one backward pass uses all."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        optimizer.zero_grad()
+        sum(F.cross_entropy(model(x), y) / 8 for x, y in batches()).backward()
+        optimizer.step()
+
+
+def per_task(watch):
+    """Gradients of each task are kept, reset, and combined."""
+    model = network(2)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in batches():
+        kept = []
+        for task in range(2):
+            optimizer.zero_grad()
+            F.mse_loss(model(x)[:, task], y / 4 + 0.1).backward()
+            kept.append([one.grad.clone() for one in model.parameters()])
+        for one, first, second in zip(model.parameters(), *kept, strict=True):
+            one.grad = first + second
+        optimizer.step()
+
+
+def sequence_first(watch):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent, self.head = nn.GRU(4, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.recurrent(x)[0][-1])
+
+    model = Net()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(8):
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.randn(6, 32, 4)), torch.randint(0, 3, (32,))).backward()
+        optimizer.step()
+
+
 HEALTHY = (
     adversarial,
     perturbed,
@@ -272,6 +342,12 @@ HEALTHY = (
     functional,
     hooked,
     heads,
+    padded,
+    guessed_labels,
+    averaged,
+    summed,
+    per_task,
+    sequence_first,
 )
 
 
@@ -284,6 +360,187 @@ def test_a_healthy_training_has_no_problem_and_no_warning(training, tmp_path):
     assert records.updates
     assert not [(one.id, one.says) for one in records if one.level != "note"]
     assert not records.off
+
+
+# ------------------------------------------------------------------------- further faults of a check, and their twins
+
+
+def batches(x=X, y=Y, size=32, **options):
+    return DataLoader(TensorDataset(x, y), size, **options)
+
+
+def fit(model, watch, loss=F.cross_entropy, loader=None, epochs=1, optimizer=None):
+    watch(model)
+    optimizer = optimizer or torch.optim.Adam(model.parameters())
+    for _ in range(epochs):
+        for x, y in loader or batches():
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+
+
+def accuracy_without_eval(watch, broken):
+    """No loss is computed; batches of a loader show the evaluation."""
+    model = network(4, nn.Dropout(0.2))
+    fit(model, watch)
+    model.train(broken)
+    with torch.no_grad():
+        for x, y in batches():
+            (model(x).argmax(1) == y).sum()
+
+
+def validation_without_eval_and_no_grad(watch, broken):
+    model = network(4, nn.Dropout(0.2))
+    fit(model, watch)
+    model.train(broken)
+    sum(F.cross_entropy(model(x), y).item() for x, y in batches())
+
+
+def accuracy_of_one_tensor(watch, broken):
+    model = network(4, nn.Dropout(0.2))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(3):
+        model.train()
+        for rows in torch.arange(256).split(32):
+            optimizer.zero_grad()
+            F.cross_entropy(model(X[rows]), Y[rows]).backward()
+            optimizer.step()
+        model.train(broken)
+        with torch.no_grad():
+            (model(X).argmax(1) == Y).float().mean()
+
+
+def independent_of_the_model(watch, broken):
+    model = network(1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(6):
+        output = model(X)
+        if broken:
+            output = output.detach().round().requires_grad_()
+        optimizer.zero_grad()
+        F.mse_loss(output, X[:, :1]).backward()
+        optimizer.step()
+
+
+def recurrence_over_rows(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent, self.head = nn.GRU(4, 8, batch_first=not broken), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.recurrent(x)[0][:, -1])
+
+    fit(Net(), watch, loader=batches(torch.randn(128, 6, 4), torch.randint(0, 3, (128,))))
+
+
+def attention_over_rows(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=not broken)
+            self.first, self.encoder, self.head = nn.Linear(4, 8), nn.TransformerEncoder(layer, 1), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.encoder(self.first(x)).mean(1))
+
+    fit(Net(), watch, loader=batches(torch.randn(128, 6, 4), torch.randint(0, 3, (128,))))
+
+
+def targets_of_a_binary_loss(watch, broken):
+    targets = (X[:, :1] > 0).float()
+    fit(network(1), watch, F.binary_cross_entropy_with_logits, batches(X, 2 * targets - 1 if broken else targets))
+
+
+def own_squared_error_of_a_sigmoid(watch, broken):
+    last = [nn.Sigmoid()] if broken else []
+    fit(network(1, *last), watch, lambda output, y: (y - output).pow(2).mean(), batches(X, 100 + X[:, :1]))
+
+
+def absolute_error_of_a_tanh(watch, broken):
+    last = [nn.Tanh()] if broken else []
+    fit(network(1, *last), watch, nn.L1Loss(), batches(X, 100 + X[:, :1]))
+
+
+def tensor_in_place_of_a_parameter(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(8, 16)
+            weight = torch.randn(16, 4)
+            self.weight = weight.requires_grad_() if broken else nn.Parameter(weight)
+
+        def forward(self, x):
+            return self.first(x) @ self.weight
+
+    fit(Net(), watch)
+
+
+def flattened_in_two_orders(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent, self.head = nn.GRU(4, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            output = self.head(self.recurrent(x.transpose(0, 1))[0])
+            return output if broken else output.transpose(0, 1).contiguous()
+
+    loader = batches(torch.randn(128, 6, 4), torch.randint(0, 3, (128, 6)))
+    fit(Net(), watch, lambda output, y: F.cross_entropy(output.view(-1, 3), y.view(-1)), loader)
+
+
+def zeroed_before_the_update(watch, broken):
+    """`set_to_none=False` leaves gradients of 0."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(8):
+        if not broken:
+            optimizer.zero_grad(set_to_none=False)
+        F.cross_entropy(model(X), Y).backward()
+        if broken:
+            optimizer.zero_grad(set_to_none=False)
+        optimizer.step()
+
+
+def dead_from_the_start(watch, broken):
+    model = network()
+    if broken:
+        for layer in model[::2]:
+            nn.init.zeros_(layer.weight)
+    fit(model, watch, optimizer=torch.optim.SGD(model.parameters(), 0.01))
+
+
+PAIRS = {
+    accuracy_without_eval: "eval_in_train_mode",
+    validation_without_eval_and_no_grad: "eval_in_train_mode",
+    accuracy_of_one_tensor: "eval_in_train_mode",
+    independent_of_the_model: "loss_is_leaf",
+    recurrence_over_rows: "rows_mixed",
+    attention_over_rows: "rows_mixed",
+    targets_of_a_binary_loss: "unreachable_targets",
+    own_squared_error_of_a_sigmoid: "unreachable_targets",
+    absolute_error_of_a_tanh: "unreachable_targets",
+    tensor_in_place_of_a_parameter: "unregistered_layer",
+    flattened_in_two_orders: "reshaped_classes",
+    zeroed_before_the_update: "step_without_gradient",
+    dead_from_the_start: "constant_output",
+}
+
+
+@pytest.mark.parametrize("broken", [True, False], ids=["broken", "fixed"])
+@pytest.mark.parametrize("training", PAIRS, ids=lambda one: one.__name__)
+def test_a_fault_fires_and_its_twin_does_not(training, broken, tmp_path):
+    torch.manual_seed(0)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        training(lambda *models: [hook.register_module(model) for model in models], broken)
+    records = create_trial(tmp_path / "run").checks()
+    assert not records.off
+    fired = {one.id for one in records if one.level != "note"}
+    assert fired == {PAIRS[training]} if broken else not fired
 
 
 # --------------------------------------------------------------------------------------------- results of the training
@@ -391,6 +648,30 @@ print("not reached")
     assert any("Gradients are not reset between two updates of SGD" in line for line in done.said)
     assert done.said[-1] == "checked 10 updates: 1 problem, 0 warnings, 0 notes"
     assert [one.name for one in place.folder.iterdir()] == ["train.py"]
+
+
+def test_a_recorded_training_prints_the_fault_at_once(place):
+    place.write(
+        "train.py",
+        BEGIN
+        + """
+for step in range(20):
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    print("update", step, file=sys.stderr)
+""",
+    )
+    done = place.run("--out", "run", sys.executable, "train.py")
+    assert done.code == 0
+    lines = done.err.splitlines()
+    [said] = [number for number, line in enumerate(lines) if "Gradients are not reset" in line and "problem" in line]
+    assert said < lines.index("update 3")
+    assert lines[said].endswith("(smdwidgets explain not_reset)")
+    without = place.run("--checks=-not_reset", "--out", "other", sys.executable, "train.py")
+    assert not any("problem" in line for line in without.said)
+    assert create_trial(place.folder / "other").checks().updates
+    place.run("--checks=no", "--out", "none", sys.executable, "train.py")
+    assert not create_trial(place.folder / "none").checks().workers
 
 
 def test_checks_only_of_a_healthy_training_has_the_exit_code_of_the_script(place):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from smdwidgets.hooks.torch.hook import Hook
 
 __all__ = ["arm"]
+
+
+#: Loads of weights that are remembered.
+_MOST_LOADED = 20
 
 
 def arm(recording: Recording, framework: ModuleType) -> None:
@@ -72,6 +76,8 @@ class Trainings:
         #: What `backward()` was called on, and the last loss that a GradScaler has scaled.
         self._roots: Any = None
         self._scaled: tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor]] | None = None
+        #: Modules into which weights were loaded before a training was seen, and the names of these.
+        self._loaded: list[tuple[weakref.ref[nn.Module], dict[str, None]]] = []
         self._watch_creation()
         register_optimizer_step_post_hook(self._after_update)
         listen(
@@ -80,6 +86,9 @@ class Trainings:
                 "backward_ends": recording.guarded(self._backward_ends),
                 "scaled": recording.guarded(self._loss_is_scaled),
                 "evaluated": _ignore,  # wrapped now, for scripts that import a loss function by name
+                "loads": recording.guarded(self._weights_are_loaded),
+                # So that the random states of workers are known that start before the training is seen.
+                "batch": _ignore,
             }
         )
 
@@ -108,6 +117,11 @@ class Trainings:
     def _loss_is_scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
         if self._waiting:
             self._scaled = weakref.ref(result), weakref.ref(loss)
+
+    def _weights_are_loaded(self, module: nn.Module, state: Any, strict: bool) -> None:
+        """Remember the names, without the tensors, of weights that are loaded before a training is seen."""
+        if not strict and isinstance(state, Mapping) and len(self._loaded) < _MOST_LOADED:
+            self._loaded.append((weakref.ref(module), dict.fromkeys(state)))
 
     def _backward_begins(self, roots: Any) -> None:
         if not is_passive():
@@ -187,6 +201,10 @@ class Trainings:
         if training.hook is not None:
             for model in models:
                 training.hook.register_module(model)
+            loaded, self._loaded = self._loaded, []
+            for reference, names in loaded:
+                if (module := reference()) is not None:
+                    training.hook.weights_were_loaded(module, names)
         return training
 
     def _unscaled(self, roots: Any) -> torch.Tensor | None:

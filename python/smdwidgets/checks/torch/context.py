@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 from smdwidgets.checks.log import CheckLog
 from smdwidgets.checks.torch.values import Values
@@ -40,6 +42,14 @@ class Context:
         self._step = step
         #: Number of updates so far.
         self.updates = 0
+        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        #: The number of the epoch of a loader that gave the last batch while gradients were enabled; 0: none did.
+        self.loader = 0
+        #: Batches that it has had, and that it has in all; None: not known.
+        self.loader_batches = 0
+        self.batches: int | None = None
+        #: Rows of the last batch, if these are as many as the loader was asked for.
+        self.batch_rows: int | None = None
         self._due_until = _FIRST
         self._names: dict[int, str] = {}
 
@@ -52,6 +62,14 @@ class Context:
     def due(self) -> bool:
         """Whether samples are read at this update."""
         return self.updates < self._due_until or self.updates % _EVERY == 0
+
+    def steps(self, optimizer: Optimizer) -> None:
+        """An optimizer is known."""
+        self._optimizers.add(optimizer)
+
+    def optimizers(self) -> list[Optimizer]:
+        """Return the optimizers that are known."""
+        return list(self._optimizers)
 
     def look_closer(self) -> None:
         """Read samples at each of the next updates."""

@@ -7,14 +7,14 @@ The graph shows functions that a script has imported by name, which a replaced f
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-__all__ = ["Graph", "LossCall", "activation_before", "loss_calls", "walk"]
+__all__ = ["Graph", "LossCall", "activation_before", "loss_calls", "reshaped_from", "softmax_axis", "walk"]
 
 #: Nodes and depth at which loss functions are looked for, and nodes of a whole graph.
 _MOST_NODES, _DEEPEST, _MOST_WALKED = 200, 12, 50_000
@@ -65,6 +65,9 @@ class LossCall:
         ignored: the target that does not count, for classes.
         before: the node that computed the input; for ``cross_entropy`` that of the logits.
         is_root: whether `backward()` was called on its result.
+        is_negated: whether `backward()` was called on its result with the opposite sign.
+        axis: the dimension over which its log-softmax normalizes; None: there is none, or it is not known.
+        flattened: the shape of the targets before they were flattened; empty: they were not, or it is not known.
     """
 
     kind: str
@@ -74,6 +77,9 @@ class LossCall:
     ignored: int | None
     before: Any
     is_root: bool
+    is_negated: bool = False
+    axis: int | None = None
+    flattened: tuple[int, ...] = ()
 
 
 @dataclass
@@ -85,6 +91,8 @@ class Graph:
         pairs: shapes of a difference that compares every row with every row.
         softmax: name of an activation that comes before a log-softmax.
         double_softmax: whether a softmax has another as its input.
+        divergence: targets that a difference multiplies with a softmax, as `kl_div` does with logarithms.
+        uses: how often the leaf that is used most is used.
         own_functions: whether the graph contains functions that are written in Python.
         whole: whether the walk saw all nodes.
     """
@@ -93,6 +101,8 @@ class Graph:
     pairs: list[tuple[int, ...]] = field(default_factory=list)
     softmax: str = ""
     double_softmax: bool = False
+    divergence: torch.Tensor | None = None
+    uses: int = 0
     own_functions: bool = False
     whole: bool = True
 
@@ -104,6 +114,14 @@ def _plain(node: Any) -> str:
 
 def _is(node: Any, names: Iterator[str] | tuple[str, ...]) -> bool:
     return _plain(node).removesuffix("Backward") in names
+
+
+def _saved(node: Any, name: str) -> Any:
+    """Return what a node has saved for its backward pass, or None."""
+    try:
+        return getattr(node, name, None)
+    except RuntimeError:
+        return None
 
 
 def _previous(node: Any) -> Any:
@@ -124,6 +142,28 @@ def activation_before(node: Any) -> str:
     return "" if node is None else _ACTIVATIONS.get(_plain(node).removesuffix("Backward"), "")
 
 
+def softmax_axis(node: Any, dimensions: int) -> int | None:
+    """Return the dimension over which a softmax that computed a value normalizes."""
+    node = _shaped(node, 0)
+    if node is None or not _is(node, ("Softmax", "LogSoftmax")):
+        return None
+    axis = _saved(node, "_saved_dim")
+    if not isinstance(axis, int):
+        return None
+    return axis - _UNSIGNED + dimensions if axis >= _UNSIGNED // 2 else axis
+
+
+def reshaped_from(node: Any) -> tuple[int, ...] | None:
+    """Return the shape of a value before a `view` gave it another, or None."""
+    try:
+        if node is None or not _is(node, ("View", "UnsafeView", "ReshapeAlias")):
+            return None
+        before, index = node.next_functions[0]
+        return _shape(before, index)
+    except (AttributeError, IndexError, RuntimeError):
+        return None
+
+
 def loss_calls(root: torch.Tensor) -> list[LossCall]:
     """Return the loss functions near the root of a graph.
 
@@ -138,30 +178,71 @@ def loss_calls(root: torch.Tensor) -> list[LossCall]:
             continue
         seen.add(node)
         kind = _LOSSES.get(_plain(node))
-        if kind is None:
+        if kind is None and _is(node, ("Pow", "Abs")) and (call := _own_call(node, node is top)) is not None:
+            calls.append(call)
+        elif kind is None:
             pending += [(each, depth + 1) for each, _ in node.next_functions]
-        elif (call := _call(node, kind, node is top)) is not None:
+        elif (call := _call(node, kind, top)) is not None:
             calls.append(call)
     return calls
 
 
-def _call(node: Any, kind: str, is_root: bool) -> LossCall | None:
+def _own_call(node: Any, is_root: bool) -> LossCall | None:
+    """Return the error that a script computes itself of an activation's output.
+
+    The difference and the output are saved, and give the targets.
+    """
+    subtraction, difference = _previous(node), _saved(node, "_saved_self")
+    if subtraction is None or not _is(subtraction, ("Sub",)) or not isinstance(difference, torch.Tensor):
+        return None
+    operands = [(index, one) for index, (one, _) in enumerate(subtraction.next_functions) if one is not None]
+    if len(operands) != 1 or _saved(subtraction, "_saved_alpha") not in (1, 1.0):
+        return None
+    index, before = operands[0]
+    output = _saved(_shaped(before, 8), "_saved_result") if activation_before(before) else None
+    if not isinstance(output, torch.Tensor) or output.numel() != difference.numel():
+        return None
+    prediction, difference = output.detach().reshape(difference.shape), difference.detach()
+    target = prediction - difference if index == 0 else prediction + difference
+    return LossCall("mse_loss", prediction, target, "mean", None, before, is_root)
+
+
+def _is_negated(node: Any, top: Any) -> bool:
+    """Whether the root is a loss with the opposite sign, apart from its scale."""
+    negative = False
+    while top is not None and top is not node:
+        name = _plain(top).removesuffix("Backward")
+        factor = _saved(top, "_saved_other")
+        if name == "Neg" or (name in ("Mul", "Div") and isinstance(factor, int | float) and factor < 0):
+            negative = not negative
+        elif name not in ("Mul", "Div", "Mean") or len([one for one, _ in top.next_functions if one is not None]) != 1:
+            return False
+        top = _previous(top)
+    return negative and top is node
+
+
+def _call(node: Any, kind: str, top: Any) -> LossCall | None:
     try:
         prediction, target = (getattr(node, name, None) for name in ("_saved_self", "_saved_target"))
     except RuntimeError:  # freed by an earlier backward pass
         return None
     if not isinstance(prediction, torch.Tensor) or not isinstance(target, torch.Tensor):
         return None
-    before, ignored = _previous(node), None
+    before, ignored, axis = _previous(node), None, None
     if kind == "nll_loss":
         ignored = getattr(node, "_saved_ignore_index", None)
         if isinstance(ignored, int) and ignored >= _UNSIGNED // 2:
             ignored -= _UNSIGNED
         softmax = _shaped(before)
         if softmax is not None and _plain(softmax) == "LogSoftmaxBackward":
+            axis = softmax_axis(before, prediction.ndim) if softmax is before else None
             kind, before = "cross_entropy", _previous(softmax)
     reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", 1), "")
-    return LossCall(kind, prediction.detach(), target.detach(), reduction, ignored, before, is_root)
+    whole = getattr(target, "_base", None)
+    shape = tuple(whole.shape) if isinstance(whole, torch.Tensor) and whole.numel() == target.numel() else ()
+    negated = _is_negated(node, top)
+    tensors = prediction.detach(), target.detach()
+    return LossCall(kind, *tensors, reduction, ignored, before, node is top, negated, axis, shape)
 
 
 def walk(root: torch.Tensor, rows: int | None) -> Graph:
@@ -174,8 +255,11 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
     graph = Graph()
     pending: list[tuple[Any, str]] = [(root.grad_fn, "")]
     seen: set[Any] = set()
+    uses: Counter[Any] = Counter()
     while pending:
         node, above = pending.pop()
+        if node is not None and getattr(node, "variable", None) is not None:
+            uses[node] += 1
         if node is None or node in seen:
             continue
         if len(seen) >= _MOST_WALKED:
@@ -196,8 +280,26 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
                 graph.softmax = _ACTIVATIONS[_plain(before).removesuffix("Backward")]
         elif name == "Softmax" and above == "Softmax":
             graph.double_softmax = True
+        elif name == "Sub" and above in ("", "Sum", "Mean", "Div") and graph.divergence is None:
+            graph.divergence = _divergence(node)
         pending += [(each, name) for each, _ in node.next_functions]
+    graph.uses = max(uses.values(), default=0)
     return graph
+
+
+def _divergence(node: Any) -> torch.Tensor | None:
+    """Return the targets that are multiplied with a softmax."""
+    for product, _ in node.next_functions:
+        if product is None or not _is(product, ("Mul",)):
+            continue
+        before = _shaped(next((one for one, _ in product.next_functions if one is not None), None))
+        target = _saved(product, "_saved_other")
+        if target is None:
+            target = _saved(product, "_saved_self")
+        is_shares = isinstance(target, torch.Tensor) and target.ndim > 1 and not target.requires_grad
+        if is_shares and before is not None and _is(before, ("Softmax",)):
+            return target.detach() if isinstance(target, torch.Tensor) else None
+    return None
 
 
 def _pair(node: Any, rows: int) -> list[tuple[int, ...]]:

@@ -16,6 +16,8 @@ __all__ = ["LoaderChecks"]
 
 #: Elements of a batch in its digest; equal batches, and twins, that prove a fault; batches whose labels are looked at.
 _ELEMENTS, _SAME, _TWINS, _FEWEST_LABELLED, _MOST_LABELLED, _LABELS = 97, 8, 3, 12, 40, 8
+#: Batches with equal rows that prove a fault.
+_EQUAL = 3
 
 
 class LoaderChecks:
@@ -32,6 +34,10 @@ class LoaderChecks:
         self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
         #: Per batch: its first label, how many different ones it has, and whether they are in order.
         self._labels: list[tuple[int, int, bool]] = []
+        #: The number of the epoch of a loader to which the last batch belongs.
+        self.epoch = 0
+        self._epochs: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._latest = self._looked = 0
         self._states_seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def batch(self, iterator: Any, batch: Any, states: Any) -> None:
@@ -46,14 +52,46 @@ class LoaderChecks:
             self._workers(iterator, states)
         position = self._positions.get(iterator, 0)
         self._positions[iterator] = position + 1
+        self._begin(iterator, position)
         if not torch.is_grad_enabled():
             return
         tensors = [one for one in _values(batch) if isinstance(one, torch.Tensor)]
         if not tensors or not is_plain(tensors[0]) or tensors[0].device.type != "cpu" or tensors[0].numel() < 2:
             return
+        self._count(iterator, tensors[0], position)
         self._equal(iterator, tensors, position)
+        self._rows(tensors[0])
         if len(tensors) > 1 and is_plain(tensors[-1]) and tensors[-1].device.type == "cpu":
             self._sorted(tensors[-1], position)
+
+    def _begin(self, iterator: Any, position: int) -> None:
+        """Number the epochs. Persistent workers have one iterator for all."""
+        if iterator not in self._epochs or getattr(iterator, "_num_yielded", position + 1) == 1:
+            self._epochs[iterator] = self._latest = self._latest + 1
+        self.epoch = self._epochs[iterator]
+
+    def _count(self, iterator: Any, first: torch.Tensor, position: int) -> None:
+        context, sampler = self._context, getattr(iterator, "_index_sampler", None)
+        try:
+            context.batches = None if sampler is None else len(sampler)
+        except TypeError:
+            context.batches = None
+        position = getattr(iterator, "_num_yielded", position + 1) - 1
+        context.loader, context.loader_batches = self.epoch, position + 1
+        rows = first.shape[0] if first.ndim else None
+        context.batch_rows = rows if rows is not None and rows == getattr(sampler, "batch_size", None) else None
+
+    def _rows(self, inputs: torch.Tensor) -> None:
+        """Look whether all rows of a batch are equal."""
+        if self._looked >= _MOST_LABELLED or not inputs.is_floating_point() or inputs.ndim < 2 or inputs[0].numel() < 2:
+            return
+        if inputs.shape[0] < _LABELS:
+            return
+        self._looked += 1
+        if bool((inputs[:_LABELS] == inputs[0]).all()) and bool(inputs[0].any()):
+            self._context.log.say("equal_rows", self._context.step, {"rows": inputs.shape[0]}, need=_EQUAL)
+        else:
+            self._context.log.unseen("equal_rows")
 
     def _equal(self, iterator: Any, tensors: list[torch.Tensor], position: int) -> None:
         sample = _sample(tensors[0])

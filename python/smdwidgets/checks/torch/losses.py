@@ -10,17 +10,21 @@ import numpy as np
 import torch
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall, activation_before
+from smdwidgets.checks.torch.graph import LossCall, activation_before, reshaped_from, softmax_axis
 from smdwidgets.checks.torch.values import is_plain, sampled
+from smdwidgets.finding import Level
 
 __all__ = ["LossChecks"]
 
 _REGRESSION = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+_PROBABILITIES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
 #: What activations can give.
 _RANGES = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
 #: Rows and elements that are read.
 _ROWS, _COLUMNS, _TARGETS = 64, 32, 4096
 _MOST_CLASSES = 64
+#: Steps at which all rows of the output are equal.
+_CONSTANT = 6
 _TOLERANCE = 1e-6
 
 
@@ -52,18 +56,89 @@ class LossChecks:
                 say("one_class_ce", step)
             if activation in ("softmax", "sigmoid"):
                 say("softmax_before_loss", step, {"what": f"A {activation}"})
+            self._flattened(call)
+        self._limited(call, activation)
+        self._axis(call)
+        if call.is_negated:
+            self._negated(call)
         if call.kind == "nll_loss" and prediction.ndim == 2 and classes > 1:
             self._log_probabilities(prediction)
         if call.kind == "binary_cross_entropy_with_logits" and activation == "sigmoid":
             say("double_sigmoid", step)
         if call.kind in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self._count_classes(target, classes, call.ignored)
-        if call.kind in _REGRESSION:
-            self._targets(call, activation)
+        if call.kind in _REGRESSION or call.kind in _PROBABILITIES:
+            self._targets(call, activation if call.kind in _REGRESSION else "sigmoid")
         if call.kind != "cross_entropy" or classes > 1:
             self._output(prediction)
         if call.reduction == "sum":
             say("sum_reduction", step)
+
+    def _limited(self, call: LossCall, activation: str) -> None:
+        """Logits whose range an activation limits."""
+        is_binary = call.kind == "binary_cross_entropy_with_logits"
+        if activation not in ("relu", "tanh") or not (is_binary or call.kind == "cross_entropy"):
+            return
+        # Logits that are not negative can distinguish classes; a share below one half cannot be given.
+        level: Level | None = "warning" if activation == "relu" and not is_binary else None
+        facts = {"activation": "ReLU" if activation == "relu" else activation}
+        self._context.log.say("limited_logits", self._context.step, facts, ["loss"], level=level)
+
+    def _axis(self, call: LossCall) -> None:
+        """A softmax over the rows of the batch, for a loss of classes."""
+        prediction, axis = call.input, call.axis
+        if prediction.ndim != 2 or prediction.shape[0] == prediction.shape[1] or prediction.shape[1] < 2:
+            return
+        if axis is None and call.kind in (*_REGRESSION, "nll_loss", "binary_cross_entropy"):
+            axis = softmax_axis(call.before, 2)
+        if axis == 0 and prediction.shape[0] > 1:
+            self._context.log.say("softmax_over_rows", self._context.step, {"shape": tuple(prediction.shape)}, need=2)
+
+    def _flattened(self, call: LossCall) -> None:
+        """Logits whose rows a `view` has mixed."""
+        before = reshaped_from(call.before)
+        if before is None or call.input.ndim != 2 or len(before) < 3 or call.target.ndim != 1:
+            return
+        classes = call.input.shape[1]
+        facts, say, step = {"shape": before, "classes": classes}, self._context.log.say, self._context.step
+        if before[-1] != classes and before[1] == classes:
+            say("reshaped_classes", step, {**facts, "what": "in place of moving the classes to the end"}, need=2)
+            return
+        rows = call.flattened
+        if len(rows) == 2 and len(before) == 3 and rows[0] != rows[1] and rows == before[1::-1]:
+            what = f"and the targets of shape {rows} are flattened in another order"
+            say("reshaped_classes", step, {**facts, "what": what}, need=2)
+
+    def _negated(self, call: LossCall) -> None:
+        """A loss whose sign was changed, for targets that differ."""
+        context, step = self._context, self._context.step
+        if call.target.numel() < 2 or len(context.optimizers()) != 1:
+            return
+
+        def judge(targets: Any) -> None:
+            if (targets != targets.flat[0]).any():  # those of a discriminator are all equal
+                context.log.say("loss_negated", step, {"what": f"The loss ({call.kind}) is negated"}, ["loss"], need=2)
+
+        context.values.read(judge, sampled(call.target, _TARGETS))
+
+    def maximized(self, optimizer: Any, calls: list[LossCall]) -> None:
+        """An optimizer that maximizes has stepped, after passes of these losses."""
+        groups = optimizer.param_groups
+        if calls and groups and all(group.get("maximize") is True for group in groups):
+            what = f"{type(optimizer).__name__} maximizes the loss ({calls[0].kind})"
+            self._context.log.say("loss_negated", self._context.step, {"what": what}, ["loss"], need=2)
+
+    def diverges(self, targets: torch.Tensor) -> None:
+        """A divergence multiplies targets with a softmax in place of its logarithm."""
+        context, step = self._context, self._context.step
+        if not is_plain(targets):
+            return
+
+        def judge(rows: Any) -> None:
+            if (rows >= 0).all() and np.abs(rows.sum(-1) - 1).max() < 1e-3:
+                context.log.say("kl_not_log", step, need=2)
+
+        context.values.read(judge, targets.reshape(-1, targets.shape[-1])[:_ROWS])
 
     def _shapes(self, call: LossCall) -> None:
         prediction, target = call.input, call.target
@@ -103,6 +178,8 @@ class LossChecks:
     def _count_classes(self, target: torch.Tensor, classes: int, ignored: int | None) -> None:
         if not 2 < classes <= _MOST_CLASSES or not self._context.log.runs("off_by_one"):
             return
+        if ignored is not None and 0 <= ignored < classes:  # a class, such as padding or background, is left out
+            return
         context, step = self._context, self._context.step
 
         def judge(labels: Any) -> None:
@@ -129,7 +206,7 @@ class LossChecks:
                 if outside > 0.05:
                     facts = {"share": f"{outside:.0%}", "activation": activation}
                     context.log.say("unreachable_targets", step, facts, need=2)
-            if not same_shape or not (targets == np.round(targets)).all():
+            if call.kind in _PROBABILITIES or not same_shape or not (targets == np.round(targets)).all():
                 return
             values = np.unique(targets)
             if is_onehot_shaped and columns <= _TARGETS:
@@ -152,7 +229,7 @@ class LossChecks:
         def judge(outputs: Any) -> None:
             scale = max(float(np.abs(outputs).max()), 1e-12)
             if np.isfinite(outputs).all() and float(np.ptp(outputs, axis=0).max()) <= 1e-6 * scale:
-                context.log.say("constant_output", step, need=8)
+                context.log.say("constant_output", step, need=_CONSTANT)
             else:
                 context.log.unseen("constant_output")
 

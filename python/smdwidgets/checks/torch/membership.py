@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import walk
 
 __all__ = ["MembershipChecks"]
 
@@ -30,12 +31,31 @@ class MembershipChecks:
         self._context = context
         #: The parameters that losses depend on, by id.
         self._leaves: dict[int, weakref.ref[torch.Tensor]] = {}
+        #: Parameters of the last loss that no model has, and their shapes.
+        self._foreign: list[tuple[weakref.ref[torch.Tensor], tuple[int, ...]]] = []
         self._optimizers: dict[int, tuple[weakref.ref[Optimizer], int]] = {}
 
     def add_leaves(self, leaves: Iterable[torch.Tensor]) -> None:
         """A loss depends on these parameters."""
+        leaves = list(leaves)
         for leaf in leaves:
             self._leaves[id(leaf)] = weakref.ref(leaf)
+        self._created_again(leaves)
+
+    def _created_again(self, leaves: list[torch.Tensor]) -> None:
+        """Look whether parameters of no model are gone at the next loss."""
+        earlier, self._foreign = self._foreign, []
+        if earlier and all(reference() is None for reference, _ in earlier):
+            shapes = [shape for _, shape in earlier]
+            facts = {"count": len(shapes), "shape": shapes[0]}
+            self._context.log.say("layer_made_in_forward", self._context.step, facts, need=2)
+        registered = {id(parameter) for _, parameter in self._context.parameters()}
+        if any(id(leaf) in registered for leaf in leaves):  # else it is the loss of another model, such as a copy
+            self._foreign = [
+                (weakref.ref(leaf), tuple(leaf.shape))
+                for leaf in leaves
+                if isinstance(leaf, nn.Parameter) and id(leaf) not in registered and leaf.requires_grad
+            ]
 
     def after_update(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped: compare the sets when each has done so a few times."""
@@ -78,6 +98,10 @@ class MembershipChecks:
         for model in self._context.models():
             for module in model.modules():
                 for name, value in vars(module).items():
+                    if isinstance(value, torch.Tensor) and not name.startswith("_"):
+                        leaf = next((leaf for _, leaf in _leaves_of(value) if id(leaf) in parameters), None)
+                        if leaf is not None:
+                            contained[name] = leaf
                     if name.startswith("_") or not isinstance(value, list | tuple | dict):
                         continue
                     for key, one in list(value.items() if isinstance(value, dict) else enumerate(value))[:_MOST_ITEMS]:
@@ -98,5 +122,6 @@ class MembershipChecks:
 def _leaves_of(value: object) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, nn.Module):
         yield from ((f".{name}", parameter) for name, parameter in value.named_parameters())
-    elif isinstance(value, nn.Parameter):
-        yield "", value
+    elif isinstance(value, torch.Tensor):
+        # A tensor that was computed from a parameter, as by `nn.Parameter(…) * 0.1`, is none.
+        yield from (("", leaf) for leaf in ([value] if value.grad_fn is None else walk(value, None).leaves))

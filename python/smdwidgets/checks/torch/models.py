@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,10 @@ _LAYERS, _ROWS, _COLUMNS, _LARGEST = 32, 8, 64, 1_000_000
 _SAMPLED = 97
 #: The update at which units are compared again, and passes whose layers are looked at.
 _UPDATES, _PASSES = 7, 4
+#: Tensors of a module that are compared with those that are loaded.
+_MOST_LOADED = 64
+#: Attributes that look like `requires_grad` and are not.
+_MISSPELLED = re.compile(r"requ?i?e?re?[sd]?_?grads?(ient)?s?$")
 
 
 class ModelChecks:
@@ -60,6 +67,7 @@ class ModelChecks:
             if model not in self._known:
                 self._known[model] = True
                 self._trainable(model)
+                self._frozen_by_name(model)
                 self._tied(model)
                 self._units(model)
 
@@ -88,6 +96,35 @@ class ModelChecks:
         only = all(id(one) in norms for one in trained)
         facts = {"share": f"{number / of:.2%}", "only": ", and only normalization layers" if only else ""}
         self._context.log.say("mostly_frozen", self._context.step, facts, level="problem" if only else None)
+
+    def _frozen_by_name(self, model: nn.Module) -> None:
+        """Look for an attribute that should freeze parameters and does not."""
+        context, step = self._context, self._context.step
+        ignored: list[tuple[str, str]] = []
+        for name, one in model.named_parameters():
+            ignored += [(key, name) for key in _misspelled(one) if one.requires_grad]
+        for name, part in model.named_modules():
+            keys = [*_misspelled(part), *(["requires_grad"] if vars(part).get("requires_grad") is False else [])]
+            if keys and any(one.requires_grad for one in part.parameters()):
+                ignored += [(key, name or type(part).__name__) for key in keys]
+        if ignored:
+            key, name = ignored[0]
+            context.log.say("freeze_ignored", step, {"attribute": key, "tensor": name}, [each for _, each in ignored])
+
+    def loads(self, module: nn.Module, state: Any, strict: bool) -> None:
+        """Weights are about to be loaded into a module."""
+        own = dict(itertools.islice(_tensors(module), _MOST_LOADED))
+        if not isinstance(state, Mapping) or not own or not state:
+            return
+        context, step = self._context, self._context.step
+        name = type(module).__name__
+        matching = [key for key in own if key in state]
+        if not matching and not strict:
+            facts = {"model": name, "key": next(iter(own)), "given": str(next(iter(state)))}
+            context.log.say("nothing_loaded", step, facts, [name])
+        same = [key for key in matching if isinstance(state[key], torch.Tensor) and _is_same(own[key], state[key])]
+        if matching and len(same) == len(matching) and context.updates:
+            context.log.say("alias_loaded", step, {"model": name}, [name])
 
     def _tied(self, model: nn.Module) -> None:
         embeddings = [one.weight for one in model.modules() if isinstance(one, nn.Embedding)]
@@ -227,3 +264,22 @@ class ModelChecks:
                 self._context.log.say("autocast_lost", self._context.step, {"tensor": name}, [name], need=2)
         except Exception as error:
             self._context.log.off(("autocast_lost",), f"{type(error).__name__}: {error}")
+
+
+def _misspelled(one: Any) -> list[str]:
+    """Return attributes that are False and look like `requires_grad`."""
+    return [
+        key
+        for key, value in getattr(one, "__dict__", {}).items()
+        if value is False and key != "requires_grad" and _MISSPELLED.match(key)
+    ]
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are the same memory."""
+    return is_plain(one) and is_plain(other) and one.numel() > 0 and one.data_ptr() == other.data_ptr()

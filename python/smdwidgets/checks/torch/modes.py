@@ -21,6 +21,8 @@ __all__ = ["ModeChecks"]
 #: Passes that are looked at: the first ones of a kind.
 _MOST_EVALUATIONS = 64
 _UPDATES_BEFORE_NORM = 3
+#: Passes over batches of one iterator, without a backward pass, that are an evaluation.
+_UNUSED = 3
 _LOSSES = (
     "cross_entropy",
     "nll_loss",
@@ -87,6 +89,12 @@ class ModeChecks:
         self._was_training = False
         self._trained_norms: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._updated: set[int] = set()
+        #: Passes in training mode over the batches of one epoch, which no backward pass has followed.
+        self._unused, self._epoch = 0, 0
+        #: Passes without gradients in training mode of a model that classifies.
+        self._judged = 0
+        #: Whether the loss is that of a classifier.
+        self.classifies = False
 
     def _parts(self, model: nn.Module) -> list[nn.Module]:
         """Return the parts of a model that differ between the modes."""
@@ -113,25 +121,62 @@ class ModeChecks:
             }
         )
 
-    def leaves(self, model: nn.Module) -> None:
-        """A model has returned."""
+    def leaves(self, model: nn.Module, batch: tuple[int, bool] | None = None) -> None:
+        """A model has returned.
+
+        ``batch``: the epoch of the data loader whose batch it got, and whether gradients were enabled then.
+        """
         self._replaced.end()
-        if torch.is_grad_enabled() or not any(one.training for one in self._parts(model)):
+        if not model.training or not any(_differs(one) for one in self._parts(model)):
+            return
+        self._evaluates(batch)
+        if torch.is_grad_enabled():
             return
         if self._evaluations < _MOST_EVALUATIONS and not self._context.log.has_fired("eval_in_train_mode"):
             self._evaluations += 1
             see = self._guarded(self._loss_computed)
-            self._replaced.begin(dict.fromkeys(_LOSSES, see))
+
+            def computed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+                # Code that also backpropagates this loss would have enabled gradients. A guarded function has not.
+                if not torch.is_grad_enabled():
+                    see(args, kwargs)
+
+            self._replaced.begin(dict.fromkeys(_LOSSES, computed))
+
+    def _evaluates(self, batch: tuple[int, bool] | None) -> None:
+        """A model has passed in training mode. Look whether it is evaluated."""
+        context = self._context
+        if not context.updates or context.log.has_fired("eval_in_train_mode"):
+            return
+        if torch.is_grad_enabled():
+            if batch is not None:
+                self._unused, self._epoch = self._unused + 1, batch[0]
+            return
+        if batch is not None and not batch[1]:  # a loader gave the batch while gradients were disabled
+            context.log.say("eval_in_train_mode", context.step, need=3)
+        elif self.classifies and len(list(context.models())) == 1:
+            self._judged += 1
+            # A teacher, or labels that a model guesses, take a pass at each update.
+            if self._judged >= 2 and self._judged * 3 <= context.updates:
+                context.log.say("eval_in_train_mode", context.step, level="warning")
+
+    def epoch_begins(self, epoch: int) -> None:
+        """A loader begins an epoch. Unused passes of another were an evaluation."""
+        if self._unused >= _UNUSED and epoch != self._epoch:
+            self._context.log.say("eval_in_train_mode", self._context.step)
+        self._unused = 0
+
+    def backward_begins(self) -> None:
+        """A backward pass begins."""
+        self._unused = 0
 
     def settle(self) -> None:
         """Another event follows: put replaced functions back."""
         self._replaced.end()
 
     def _loss_computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # Code that also backpropagates this loss would have enabled gradients. `cross_entropy` calls no other of these.
-        if torch.is_grad_enabled() or not self._context.updates:
-            return
-        self._context.log.say("eval_in_train_mode", self._context.step, need=3)
+        if self._context.updates:  # `cross_entropy` calls no other of these functions
+            self._context.log.say("eval_in_train_mode", self._context.step, need=3)
 
     def _dropout(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         share = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
@@ -185,3 +230,9 @@ class ModeChecks:
     def close(self) -> None:
         """Put replaced functions back."""
         self._replaced.end()
+        self.epoch_begins(0)
+
+
+def _differs(part: nn.Module) -> bool:
+    """Whether a layer is in training mode, other than to compute its statistics again."""
+    return part.training and not (isinstance(part, BATCH_NORMS) and part.momentum is None)

@@ -11,6 +11,7 @@ import torch
 from torch.optim import SGD, Optimizer
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.schedules import Schedules
 from smdwidgets.checks.torch.values import is_plain, sampled
 from smdwidgets.finding import Level
 
@@ -20,6 +21,8 @@ __all__ = ["OrderChecks"]
 _DISCARDED, _WITHOUT_UPDATE, _LONGER = 32, 256, 4
 #: Backward passes between two updates at which gradients are looked at, and elements that are read.
 _MOST_LOOKS, _ELEMENTS = 16, 64
+#: Optimizers that each stepped once, before another was created for the same parameters.
+_RECREATED = 4
 #: Events of a step that its word has at most.
 _LONGEST_WORD = 24
 
@@ -42,6 +45,10 @@ class _Known:
     longest: int = 1
     last_step: int = 0
     had_gradients: bool = False
+    #: Backward passes since the last update whose gradients were reset when the next batch of the loader had come.
+    lost_batches: int = 0
+    #: Nonzero gradients after the last backward pass, at updates that are looked at.
+    nonzero: torch.Tensor | None = None
     #: The gradients of the last update.
     used: list[tuple[weakref.ref[torch.Tensor], int]] | None = None
 
@@ -67,6 +74,17 @@ class _Micro:
     looked: int = 0
 
 
+@dataclass
+class _Made:
+    """The optimizer that has stepped last, and how many stepped only once."""
+
+    optimizer: weakref.ref[Optimizer] | None = None
+    kind: type[Optimizer] | None = None
+    ids: frozenset[int] = frozenset()
+    probe: weakref.ref[torch.Tensor] | None = None
+    count: int = 0
+
+
 class OrderChecks:
     """Checks the order of events.
 
@@ -85,6 +103,10 @@ class OrderChecks:
         #: Whether an update has happened since the last backward pass.
         self._updated = False
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._made = _Made()
+        #: Batches of the loader at the last backward pass, and its iterator.
+        self._batch: tuple[int, int] = (0, 0)
+        self._schedules = Schedules(context)
 
     def known(self, optimizer: Optimizer) -> _Known:
         """Return what is known of an optimizer.
@@ -103,6 +125,7 @@ class OrderChecks:
                 [weakref.ref(each) for each in probes if is_plain(each)],
                 last_step=self._context.step,
             )
+            self._context.steps(optimizer)
             self._context.look_closer()
         return one
 
@@ -135,6 +158,8 @@ class OrderChecks:
         self._micro.means += bool(is_mean)
         self._micro.looked += is_mean is not None
         self._updated = False
+        earlier, self._batch = self._batch, (self._context.loader_batches, self._context.loader)
+        is_next_batch = earlier[1] == self._batch[1] and self._batch[0] > earlier[0] > 0
         for key, one in list(self._known.items()):
             optimizer = one.optimizer()
             if optimizer is None:
@@ -143,6 +168,7 @@ class OrderChecks:
             is_none = any(each.grad is None for each in one.probes)
             if is_none and one.had_gradients:
                 one.discarded += 1
+                one.lost_batches += is_next_batch and one.backwards > 0
             one.had_gradients = False
             if one.nonzero_counts is None or one.was_reset:
                 continue
@@ -162,6 +188,7 @@ class OrderChecks:
                 continue
             one.had_gradients = True
             one.backwards += 1
+            one.nonzero = _count(one.probes) if self._context.due else None
             self._without_update(one, type(optimizer).__name__)
 
     def _without_update(self, one: _Known, name: str) -> None:
@@ -203,6 +230,41 @@ class OrderChecks:
             context.values.read(judge, torch.stack(one.nonzero_counts))
         if one.updates >= 1 and not closure:
             self._undivided(optimizer)
+        if not closure:
+            self._gradients(one, name)
+        self._settings(optimizer, name)
+
+    def _gradients(self, one: _Known, name: str) -> None:
+        """Compare the gradients of backward passes with those that are used."""
+        context, step = self._context, self._context.step
+        if one.lost_batches and len(self._known) == 1:  # the generator's pass gives the discriminator gradients, too
+            facts = {"count": one.lost_batches, "total": one.backwards, "optimizer": name}
+            context.log.say("gradients_discarded", step, facts, [name], need=3)
+        if not one.backwards or not one.probes:
+            return
+        if all(each.grad is None for each in one.probes):
+            context.log.say("step_without_gradient", step, {"optimizer": name}, [name], need=2)
+        elif one.nonzero is not None and (now := _count(one.probes)) is not None:
+
+            def judge(before: Any, now: Any) -> None:
+                if before[0] > 0 and now[0] == 0:
+                    context.log.say("step_without_gradient", step, {"optimizer": name}, [name], need=2)
+
+            context.values.read(judge, one.nonzero.reshape(1), now.reshape(1))
+
+    def _settings(self, optimizer: Optimizer, name: str) -> None:
+        """Learning rates that a script has set where the optimizer does not read them."""
+        if not type(optimizer).__module__.startswith("torch.optim."):
+            return  # another optimizer may read such an attribute
+        rates = [group.get("lr") for group in optimizer.param_groups]
+        places = [("attribute", vars(optimizer)), *(("key", group) for group in optimizer.param_groups)]
+        for what, values in places:
+            for key in ("lr", "learning_rate"):
+                value = values.get(key)
+                is_ignored = what == "attribute" or key == "learning_rate"
+                if is_ignored and isinstance(value, int | float) and value not in rates:
+                    facts = {"what": f"The {what} `{key}` of {name}", "value": value, "rate": rates[0]}
+                    self._context.log.say("rate_ignored", self._context.step, facts, [name])
 
     def _is_unscaled(self, optimizer: Optimizer) -> bool:
         """Whether the script has unscaled the gradients itself."""
@@ -239,7 +301,9 @@ class OrderChecks:
         self._stepped.add(optimizer)
         one.updates += 1
         one.longest = max(one.longest, one.backwards)
-        one.backwards = one.discarded = 0
+        one.backwards = one.discarded = one.lost_batches = 0
+        one.nonzero = None
+        self._recreated(one, optimizer)
         one.last_step = self._context.step
         # The gradients stay until they are reset.
         one.had_gradients = False if closure else any(each.grad is not None for each in one.probes)
@@ -252,6 +316,24 @@ class OrderChecks:
         word, self._word = "".join(self._word), []
         if self._context.due:
             self._context.log.word(self._context.step, word)
+
+    def _recreated(self, one: _Known, optimizer: Optimizer) -> None:
+        """Look whether each update is the first one of a new optimizer."""
+        last = self._made
+        if last.optimizer is not None and last.optimizer() is optimizer:
+            last.count = 0
+            return
+        probe = next(iter(one.probes), None)
+        is_same = (
+            last.probe is not None and last.probe() is probe and last.ids == one.ids and last.kind is type(optimizer)
+        )
+        last.count = last.count + 1 if is_same and one.updates == 1 else 1
+        last.optimizer, last.kind, last.ids = weakref.ref(optimizer), type(optimizer), one.ids
+        last.probe = None if probe is None else weakref.ref(probe)
+        has_state = not isinstance(optimizer, SGD) or any(group.get("momentum") for group in optimizer.param_groups)
+        if last.count >= _RECREATED and has_state:
+            name = type(optimizer).__name__
+            self._context.log.say("optimizer_recreated", self._context.step, {"optimizer": name}, [name])
 
     # -------------------------------------------------------------------------------------------- scaling and clipping
 
@@ -273,10 +355,15 @@ class OrderChecks:
         self.event("C")
         clipped = {id(one): one for one in parameters}
         context = self._context
+        if not clipped:
+            context.log.say("clips_nothing", context.step, need=2)
+            return
         for one in self._known.values():
             optimizer = one.optimizer()
             if optimizer is None or one.ids.isdisjoint(clipped):
                 continue
+            if all(each.grad is None for each in clipped.values()) and not self._in_update:
+                context.log.say("clip_too_early", context.step, need=2)
             if self._scale.scaled and one.updates and self._stage(optimizer) == 0:
                 context.log.say("clip_before_unscale", context.step)
             is_late = self._updated and one.updates and not one.backwards and not self._in_update
@@ -293,15 +380,30 @@ class OrderChecks:
         if not isinstance(optimizer, Optimizer) or getattr(schedule, "_step_count", 1) < 1:
             return  # its first step, in its own constructor
         self.event("L")
+        self._schedules.steps(schedule)
         is_new = not self._stepped and not context.updates and not optimizer.state
         has_gradients = any(each.grad is not None for group in optimizer.param_groups for each in group["params"])
         if is_new and self._backward_seen and has_gradients:
             context.log.say("schedule_first", context.step, {"schedule": name}, [name])
-        if context.updates >= 8 and self._stepped and optimizer not in self._stepped:
+        if context.updates >= 8 and self._stepped and not any(_is_wrapped(optimizer, one) for one in self._stepped):
             context.log.say("other_schedule", context.step, {"schedule": name}, [name])
         length, last = getattr(schedule, "T_max", None), getattr(schedule, "last_epoch", 0)
         if isinstance(length, int) and length > 0 and last > 1.05 * length + 1 and context.updates > 3:
             context.log.say("schedule_over", context.step, {"length": length, "count": last}, [name])
+
+
+def _is_wrapped(optimizer: Optimizer, stepped: Optimizer) -> bool:
+    """Whether two optimizers are the same, or share their groups."""
+    groups, others = optimizer.param_groups, stepped.param_groups
+    return optimizer is stepped or bool(groups and others and groups[0] is others[0])
+
+
+def _count(probes: list[torch.Tensor]) -> torch.Tensor | None:
+    """Return the number of sampled gradients that are not 0, or None."""
+    gradients = [one.grad for one in probes if one.grad is not None]
+    if not gradients or not all(is_plain(one) for one in gradients):
+        return None
+    return torch.stack([sampled(one, _ELEMENTS).count_nonzero() for one in gradients]).sum()
 
 
 def _are_same(used: list[tuple[weakref.ref[torch.Tensor], int]] | None, probes: Iterable[torch.Tensor]) -> bool:

@@ -23,6 +23,7 @@ from smdwidgets.checks.torch.membership import MembershipChecks
 from smdwidgets.checks.torch.models import ModelChecks
 from smdwidgets.checks.torch.modes import ModeChecks
 from smdwidgets.checks.torch.order import OrderChecks
+from smdwidgets.checks.torch.recurrence import RecurrenceChecks
 from smdwidgets.checks.torch.replicas import ReplicaDigests
 from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
@@ -31,7 +32,7 @@ __all__ = ["MECHANISMS", "TorchChecks"]
 
 #: The checks of each mechanism.
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
-    "graph": ("loss_is_leaf", "softmax_before_loss", "double_softmax", "broadcast_loss"),
+    "graph": ("loss_is_leaf", "softmax_before_loss", "double_softmax", "broadcast_loss", "unused_batches"),
     "losses": (
         "double_sigmoid",
         "nll_not_log",
@@ -43,9 +44,14 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "mse_on_classes",
         "mse_on_onehot",
         "sum_reduction",
+        "limited_logits",
+        "softmax_over_rows",
+        "reshaped_classes",
+        "loss_negated",
+        "kl_not_log",
     ),
     "tokens": ("labels_unshifted", "labels_shifted_twice", "sees_future", "rows_mixed", "padding_in_loss"),
-    "updates": ("no_update", "some_not_updated", "update_lost", "no_gradient", "half_state"),
+    "updates": ("no_update", "weights_restored", "some_not_updated", "update_lost", "no_gradient", "half_state"),
     "order": (
         "no_step",
         "not_reset",
@@ -57,8 +63,15 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "other_schedule",
         "schedule_first",
         "schedule_over",
+        "schedule_per_batch",
+        "gradients_discarded",
+        "step_without_gradient",
+        "rate_ignored",
+        "optimizer_recreated",
+        "clips_nothing",
+        "clip_too_early",
     ),
-    "membership": ("stale_optimizer", "unregistered_layer", "not_in_optimizer"),
+    "membership": ("stale_optimizer", "unregistered_layer", "not_in_optimizer", "layer_made_in_forward"),
     "modes": ("train_in_eval_mode", "eval_in_train_mode", "dropout_in_eval", "frozen_norm_moves"),
     "models": (
         "mostly_frozen",
@@ -69,12 +82,17 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "zero_batch",
         "float64",
         "autocast_lost",
+        "freeze_ignored",
+        "nothing_loaded",
+        "alias_loaded",
     ),
-    "loaders": ("same_batch", "twin_batches", "labels_sorted", "worker_twins"),
+    "loaders": ("same_batch", "equal_rows", "twin_batches", "labels_sorted", "worker_twins"),
     "replicas": ("replicas_differ",),
 }
 #: Updates at which the whole graph is walked, besides the first ones, and backward passes of an update.
 _FIRST_WALKS, _LATER_WALKS, _WALKS_AN_UPDATE = 4, (16, 256), 4
+#: Passes over batches of a loader before one backward pass, from which on it is asked whether all are used.
+_UNUSED = 4
 
 
 class TorchChecks:
@@ -113,6 +131,16 @@ class TorchChecks:
         self._models = ModelChecks(context)
         self._loaders = LoaderChecks(context)
         self._replicas = ReplicaDigests(context)
+        self._recurrence = RecurrenceChecks(context)
+        #: Loss functions that the last backward pass began with, and whether any since the update depended on a model.
+        self._roots: list[graph.LossCall] = []
+        self._depends: bool | None = None
+        #: Passes with a batch of a loader, in training mode, since the last backward pass.
+        self._passes = 0
+        self._pass_epoch = 0
+        #: The epoch of a data loader that gave a batch last, and that of a batch that no model has got yet.
+        self._epoch = 0
+        self._batch: tuple[int, bool] | None = None
         self._calls: list[nn.Module] = []
         self._thread = threading.get_ident()
         self._depth = 0
@@ -160,6 +188,7 @@ class TorchChecks:
         if compiled:
             self.log.off(("sees_future", "rows_mixed"), "torch.compile has made the graph")
         self._run("tokens", self._with(gradients, self._tokens.enters), model, inputs, named, not compiled)
+        self._run("tokens", self._recurrence.enters, model, self._rows, gradients and not compiled)
 
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
@@ -171,7 +200,12 @@ class TorchChecks:
         gradients = torch.is_grad_enabled()
         self._run("models", self._models.leaves)
         self._run("tokens", self._tokens.leaves, model, output, self._is_hooked(model))
-        self._run("modes", self._with(gradients, self._modes.leaves), model)
+        self._run("tokens", self._recurrence.leaves)
+        batch, self._batch = self._batch, None
+        if gradients and model.training and batch is not None:
+            self._passes = self._passes + 1 if batch[0] == self._pass_epoch else 1
+            self._pass_epoch = batch[0]
+        self._run("modes", self._with(gradients, self._modes.leaves), model, batch)
 
     @staticmethod
     def _with(gradients: bool, call: Callable[..., object]) -> Callable[..., object]:
@@ -207,6 +241,7 @@ class TorchChecks:
         if self._depth > 1 or self._elsewhere or self._is_passive():
             return
         self._run("modes", self._modes.settle)
+        self._run("modes", self._modes.backward_begins)
         root = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None) if roots is not None else None
         is_mean = None
         if isinstance(root, torch.Tensor):
@@ -214,6 +249,7 @@ class TorchChecks:
                 self._run("graph", self._no_graph, root)
             elif self._context.due:
                 is_mean = self._read(root)
+        self._passes = 0
         self._run("order", self._order.backward_begins, is_mean)
 
     def _no_graph(self, root: torch.Tensor) -> None:
@@ -228,6 +264,11 @@ class TorchChecks:
         for call in calls:
             self._run("losses", self._losses.look, call)
             self._run("tokens", self._tokens.look, call)
+            self._run("tokens", self._recurrence.look, call)
+        self._roots = [call for call in calls if call.is_root and len(calls) == 1]
+        self._modes.classifies = any(
+            call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls
+        )
         updates = self._context.updates
         if (updates < _FIRST_WALKS or updates in _LATER_WALKS) and self._walks < _WALKS_AN_UPDATE:
             self._walks += 1
@@ -244,6 +285,19 @@ class TorchChecks:
             self.log.say("softmax_before_loss", step, {"what": f"A {walked.softmax}"})
         if walked.double_softmax:
             self.log.say("double_softmax", step)
+        if walked.divergence is not None:
+            self._losses.diverges(walked.divergence)
+        if self._passes >= _UNUSED and walked.whole and walked.uses < self._passes:
+            self.log.say("unused_batches", step, {"count": self._passes}, need=2)
+        self._depends = bool(self._depends) or self._is_dependent(walked.leaves)
+
+    def _is_dependent(self, leaves: list[torch.Tensor]) -> bool:
+        """Whether a loss depends on a parameter of a model, or on what an optimizer holds."""
+        held = {id(one) for _, one in self._context.parameters()}
+        held |= {
+            id(one) for each in self._context.optimizers() for group in each.param_groups for one in group["params"]
+        }
+        return not leaves or any(id(one) in held or isinstance(one, nn.Parameter) for one in leaves)
 
     def backward_ends(self) -> None:
         """`backward()` has returned."""
@@ -270,6 +324,10 @@ class TorchChecks:
             return
         self._run("models", self._models.look)
         self._run("order", self._order.before_update, optimizer, closure)
+        if self._roots and not closure:
+            self._run("losses", self._losses.maximized, optimizer, self._roots)
+        if self._depends is False and not closure:
+            self.log.say("loss_is_leaf", self._context.step, need=2)
         self._run("modes", self._modes.before_update, optimizer)
         self._run("updates", self._updates.before, optimizer, closure)
 
@@ -289,6 +347,7 @@ class TorchChecks:
         self._tokens.forget()
         self._context.updates += 1
         self._walks = 0
+        self._roots, self._depends = [], None
         self._updated(self._context.updates)
 
     def clips(self, parameters: Any) -> None:
@@ -320,7 +379,18 @@ class TorchChecks:
     def batch(self, iterator: Any, batch: Any, states: Any) -> None:
         """A data loader has given a batch."""
         if not self._elsewhere:
-            self._run("loaders", self._with(torch.is_grad_enabled(), self._loaders.batch), iterator, batch, states)
+            gradients = torch.is_grad_enabled()
+            self._run("loaders", self._with(gradients, self._loaders.batch), iterator, batch, states)
+            epoch = self._loaders.epoch
+            if epoch != self._epoch:
+                self._epoch = epoch
+                self._run("modes", self._modes.epoch_begins, epoch)
+            self._batch = epoch, gradients
+
+    def loads(self, module: nn.Module, state: Any, strict: bool) -> None:
+        """Weights are about to be loaded into a module."""
+        if not self._elsewhere:
+            self._run("models", self._models.loads, module, state, strict)
 
     def close(self) -> None:
         """The training has ended: judge what was read, and write the counts."""

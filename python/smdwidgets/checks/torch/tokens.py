@@ -45,6 +45,8 @@ class TokenChecks:
         self._probed = False
         #: Whether an output depends on later positions; None: not known.
         self._sees_future: bool | None = None
+        #: Whether an output depends on the same position of other rows. The first dimension may be that of positions.
+        self._mixes_rows = False
 
     # --------------------------------------------------------------------------------------------------------- passes
 
@@ -111,13 +113,19 @@ class TokenChecks:
         normalized = any(isinstance(part, BATCH_NORMS) and part.training for part in model.modules())
         context, step = self._context, self._context.step
 
+        are_rows = context.batch_rows == rows != positions
+
         def judge(later: Any, others: Any) -> None:
             self._sees_future = bool(later.max() > 0)
-            if others.size and others.max() > 0 and not normalized:
+            if normalized or not others.any():
+                return
+            if are_rows or np.delete(others, middle, axis=1).any():  # other rows, and other positions of them
                 context.log.say("rows_mixed", step)
+            else:
+                self._mixes_rows = True
 
         absolute = gradient.detach().abs()
-        others = absolute[:-1].amax().reshape(1) if rows > 1 else absolute.new_zeros(0)
+        others = absolute[:-1].amax(-1)[-_ROWS:]
         context.values.read(judge, absolute[-1, middle + 1 :].amax().reshape(1), others)
 
     def _off(self, reason: str) -> None:
@@ -168,6 +176,8 @@ class TokenChecks:
         if equal[shift] <= _EQUAL:
             return
         say = self._context.log.say
+        if self._mixes_rows:  # the targets show that the second dimension is that of the positions
+            say("rows_mixed", step)
         if shift == 0:
             say("labels_unshifted", step, need=2)
         elif shift == 2:

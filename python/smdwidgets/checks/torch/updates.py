@@ -34,6 +34,8 @@ class UpdateChecks:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._before: tuple[Any, ...] | None = None
+        #: The optimizer and the number of its next update, and the weights before and after the last one.
+        self._last: tuple[tuple[int, int], torch.Tensor, torch.Tensor] | None = None
         #: By id of a parameter: updates without a gradient (below 0: it has had one), and without a change.
         self._without: Counter[int] = Counter()
         self._unmoved: Counter[int] = Counter()
@@ -62,6 +64,23 @@ class UpdateChecks:
         gradients = torch.cat([sampled(one.grad, _ELEMENTS) for one in usable if one.grad is not None])
         if weights.shape == gradients.shape:
             self._before = id(optimizer), usable, weights, gradients
+            self._restored(optimizer, weights)
+
+    def _restored(self, optimizer: Optimizer, weights: torch.Tensor) -> None:
+        """Look whether the weights are those before the last update again."""
+        context, step, last = self._context, self._context.step, self._last
+        self._last = None
+        if last is None or last[0] != (id(optimizer), context.updates) or last[1].shape != weights.shape:
+            return
+        name = type(optimizer).__name__
+
+        def judge(now: Any, before: Any, after: Any) -> None:
+            if (now == before).all() and (after != before).any():
+                context.log.say("weights_restored", step, {"optimizer": name}, [name], need=3)
+            else:
+                context.log.unseen("weights_restored")
+
+        context.values.read(judge, weights, last[1], last[2])
 
     def after(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped."""
@@ -106,7 +125,10 @@ class UpdateChecks:
                     context.log.say("update_lost", step, facts, need=4)
             self._name_unmoved(name, names, ids, sizes, sure & ~half, moved, step)
 
-        context.values.read(judge, weights, gradients, torch.cat([sampled(one, _ELEMENTS) for one in usable]))
+        updated = torch.cat([sampled(one, _ELEMENTS) for one in usable])
+        if len(self._looked) == 1:  # the only optimizer
+            self._last = (id(optimizer), context.updates + 1), weights, updated
+        context.values.read(judge, weights, gradients, updated)
 
     def _name_unmoved(
         self, optimizer: str, names: list[str], ids: list[int], sizes: list[int], sure: Any, moved: Any, step: int

@@ -87,6 +87,7 @@ class Checking:
                     "scaler_ends": on(TorchChecks.scaler_ends),
                     "schedule_steps": on(TorchChecks.schedule_steps),
                     "batch": on(TorchChecks.batch),
+                    "loads": on(TorchChecks.loads),
                     "tensor_hooked": on(TorchChecks.tensor_hooked),
                 }
             ),
@@ -114,6 +115,11 @@ class Checking:
         """The first backward pass ended before the hook was created."""
         if self.checks is not None:
             self.checks.catch_up(roots)
+
+    def weights_were_loaded(self, module: nn.Module, names: Mapping[str, None]) -> None:
+        """Weights were loaded before the hook was created, and not all of them had to match."""
+        if self.checks is not None:
+            self.checks.loads(module, names, False)
 
     # ---------------------------------------------------------------------------------------------------------- passes
 

@@ -35,7 +35,8 @@ Listener = Mapping[str, Callable[..., object]]
 * ``scales(scaler)``: a GradScaler is about to scale a loss;
 * ``schedule_steps(schedule)``: a learning rate schedule is about to step;
 * ``batch(iterator, batch, states)``: a data loader has given a batch, with digests of the random states of its workers;
-* ``tensor_hooked()``: a hook is registered on a tensor.
+* ``tensor_hooked()``: a hook is registered on a tensor;
+* ``loads(module, state, strict)``: weights are about to be loaded into a module.
 """
 
 #: Loss functions of `torch.nn.functional`, which the loss modules call, too.
@@ -328,6 +329,14 @@ def _register_hook(original: Callable[..., Any]) -> Callable[..., Any]:
     return register_hook
 
 
+def _load(original: Callable[..., Any]) -> Callable[..., Any]:
+    def load_state_dict(self: Any, state_dict: Any, strict: bool = True, *args: Any, **kwargs: Any) -> Any:
+        _tell("loads", self, state_dict, strict)
+        return original(self, state_dict, strict, *args, **kwargs)
+
+    return load_state_dict
+
+
 def _wrappers() -> list[_Wrapper]:
     def scaler() -> Any:
         return torch.amp.GradScaler
@@ -349,6 +358,7 @@ def _wrappers() -> list[_Wrapper]:
         ),
         _Wrapper(lambda: lr_scheduler.LRScheduler, "step", _schedule, "schedule_steps"),
         _Wrapper(lambda: lr_scheduler.ReduceLROnPlateau, "step", _schedule, "schedule_steps"),
+        _Wrapper(lambda: torch.nn.Module, "load_state_dict", _load, "loads"),
         _Wrapper(lambda: torch.Tensor, "register_hook", _register_hook, "tensor_hooked"),
     ]
     found += [

@@ -230,6 +230,15 @@ class Hook(BaseHook):
         return StepNumber.of(self.global_step, self._end_step_of_script)
 
     @guarded
+    def weights_were_loaded(self, module: nn.Module, names: Mapping[str, None]) -> None:
+        """Tell the checks that weights of these names were loaded before this hook was created.
+
+        For a hook that is created later. ``load_state_dict`` was called with ``strict=False``.
+        """
+        if self.is_open:
+            self._checking.weights_were_loaded(module, names)
+
+    @guarded
     def _end_step_of_script(self) -> None:
         if not self.is_open:
             self.guard.warn_inactive()

@@ -1,0 +1,76 @@
+"""Checks of layers that take a sequence: along which dimension they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import LossCall
+
+__all__ = ["RecurrenceChecks"]
+
+#: Passes that are looked at, and layers of each.
+_PASSES, _LAYERS = 8, 16
+_SEQUENTIAL = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+
+
+class RecurrenceChecks:
+    """Looks for layers that run over the rows of a batch.
+
+    A layer without ``batch_first`` takes the first dimension for the sequence. It is that of the rows if the batch of
+    the data loader has as many, or if the loss has one target for each.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._handles: list[Any] = []
+        self._passes = 0
+        self._rows: int | None = None
+        #: The layer that runs over the rows of the last pass, if the first dimension is that of the rows.
+        self._over_rows: tuple[str, tuple[int, ...]] | None = None
+
+    def enters(self, model: nn.Module, rows: int | None, looks: bool) -> None:
+        """A model is called with inputs of so many rows."""
+        self._over_rows = None
+        if not looks or rows is None or self._passes >= _PASSES or not self._context.log.runs("rows_mixed"):
+            return
+        self._passes += 1
+        self._rows = rows
+        layers = [one for one in model.modules() if isinstance(one, _SEQUENTIAL) and not _is_batch_first(one)]
+        self._handles += [one.register_forward_pre_hook(self._layer) for one in layers[:_LAYERS]]
+
+    def _layer(self, module: nn.Module, inputs: Any) -> None:
+        first = inputs[0] if inputs else None
+        if self._over_rows is None and isinstance(first, torch.Tensor) and first.ndim == 3:
+            sequence, rows = first.shape[:2]
+            if sequence == self._rows and rows != sequence and sequence > 1:
+                self._over_rows = self._context.name_of_module(module), tuple(first.shape)
+
+    def leaves(self) -> None:
+        """A model has returned."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def look(self, call: LossCall) -> None:
+        """A loss function has targets."""
+        target, layer = call.target, self._over_rows
+        if layer is None or not target.ndim or target.shape[0] != layer[1][0]:
+            return
+        is_one_a_row = target.ndim == 1 or (target.ndim == 2 and target.is_floating_point())
+        if is_one_a_row and call.input.shape[0] == target.shape[0]:
+            facts = {"layer": layer[0], "shape": layer[1]}
+            self._context.log.say("rows_mixed", self._context.step, facts, [layer[0]], need=2)
+
+
+def _is_batch_first(module: nn.Module) -> bool:
+    if isinstance(module, nn.TransformerEncoder):
+        return all(_is_batch_first(one) for one in module.layers)
+    inner = module.self_attn if isinstance(module, nn.TransformerEncoderLayer) else module
+    return bool(getattr(inner, "batch_first", True))
