@@ -213,8 +213,18 @@ describe("sentence", () => {
     expect(sentence()).toBe("Nothing stands out in 291 tensors and 500 steps.");
     expect($(el, ".smdw-diagnosis").dataset.severity).toBe("");
     const notes = [finding(GRADIENT, 90, "its gradient grows")];
-    session.store.addPackets([diagnosis({ state: "nothing", summary: "Nothing wrong seen.", notes })]);
+    const coverage = [
+      "Checked: the loss is NaN, exploding gradients.",
+      "Inputs were not recorded: scaling not judged.",
+    ];
+    session.store.addPackets([diagnosis({ state: "nothing", summary: "Nothing wrong seen.", notes, coverage })]);
     await until(() => sentence() === "Nothing wrong seen.");
+    // What was checked, and what could not be judged, with the reason.
+    button(el, "Details").click();
+    const words = () => [...$(el, ".smdw-diagnosis-details").children].map((line) => line.textContent);
+    await until(() => words().join() === coverage.join());
+    expect($(el, ".smdw-diagnosis-details").checkVisibility()).toBe(true);
+    button(el, "Details").click();
     await press("n");
     expect(sentence()).toBe("its gradient grows");
     expect($(el, ".smdw-diagnosis-position").textContent).toBe("Note 1 of 1");

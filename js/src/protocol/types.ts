@@ -761,6 +761,8 @@ export interface DiagnosisHead {
   notes: DiagnosisFinding[];
   /** titles of findings that no longer hold */
   withdrawn: string[];
+  /** sentences on what was checked, and on what could not be judged, with the reason */
+  coverage?: string[];
 }
 
 export interface SurveyHead {

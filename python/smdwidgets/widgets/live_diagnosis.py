@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import visible
-from smdwidgets.finding import Finding, about
+from smdwidgets.finding import KINDS, Finding, about
 from smdwidgets.pictures.overview import shown_name
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.storage.files import size_on_disk
@@ -240,7 +240,15 @@ def _head(run: _Run) -> dict[str, Any]:
         "findings": [_described(finding, joined, names) for finding in joined.findings],
         "notes": [_described(finding, joined, names) for finding in joined.notes],
         "withdrawn": [visible(finding.title, 300) for finding in joined.withdrawn],
+        "coverage": [] if run.diagnosis is None else [visible(line, 1000) for line in _coverage(joined)],
     }
+
+
+def _coverage(diagnosis: Diagnosis) -> list[str]:
+    """Return what was checked, and what could not be judged with the reason, as sentences."""
+    checks = [KINDS[kind].title.lower() for kind in diagnosis.coverage.checks if kind in KINDS]
+    checked = [f"Checked: {', '.join(checks)}."] if checks else []
+    return [line for line in (*checked, *diagnosis.coverage.gaps, diagnosis.not_judged()) if line]
 
 
 def _described(finding: Finding, joined: Diagnosis, names: dict[str, str]) -> dict[str, Any]:

@@ -207,6 +207,25 @@ def test_finding_has_a_few_points_of_the_series_that_shows_it(tmp_path):
     assert all(value == pytest.approx(1 / (step + 1)) for step, value in zip(steps, values, strict=True))
 
 
+def test_healthy_run_says_what_was_checked_and_what_was_not_with_the_reason(tmp_path):
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(16, 16))
+    with Hook(tmp_path / "run") as hook:
+        for step in range(60):
+            weight = weight + rng.normal(0, 0.001, weight.shape)
+            hook.save_tensor("fc.weight", np.asarray(weight, np.float32), "weights")
+            save(hook, [step])
+    live = LiveDiagnosis([create_trial(tmp_path / "run")])
+    live.complete()
+    [packet] = live.packets()
+    head, _ = unpack(packet)
+    check_packet(head, {})
+    assert head["state"] == "nothing"
+    checked, *gaps = head["coverage"]
+    assert checked.startswith("Checked: ")
+    assert any("not recorded" in gap for gap in gaps)
+
+
 def packets_of(page):
     """Return the packets of an exported page."""
     scripts = re.findall(r'class="smdw-packet">([^<]*)<', page.read_text())

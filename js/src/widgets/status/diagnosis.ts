@@ -213,7 +213,15 @@ function itemsOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | un
   ];
   return findings.length
     ? items
-    : [{ level: "", first: null, clauses: summaryOf(diagnosis, survey), details: [], position: "" }, ...items];
+    : [
+        {
+          ...{ level: "", first: null, position: "" },
+          clauses: summaryOf(diagnosis, survey),
+          // What a healthy run was checked for, and what nobody could judge.
+          details: diagnosis?.state === "nothing" ? (diagnosis.coverage ?? []) : [],
+        },
+        ...items,
+      ];
 }
 
 function summaryOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | undefined): readonly Clause[] {
