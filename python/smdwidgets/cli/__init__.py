@@ -118,8 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _complain(text: str) -> None:
     from smdwidgets.cli._run import plain
+    from smdwidgets.cli._terminal import show
 
-    print(*(plain(line, 8000) for line in f"error: {text}".split("\n")), sep="\n", file=sys.stderr)
+    show("\n".join(plain(line, 8000) for line in f"error: {text}".split("\n")), sys.stderr)
 
 
 def _described(error: OSError | ImportError) -> str:

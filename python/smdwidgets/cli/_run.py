@@ -60,9 +60,5 @@ def table(rows: list[list[str]]) -> str:
 @contextmanager
 def bytes_progress(label: str) -> Iterator[Callable[[int, int], None]]:
     """Show progress in bytes, if standard error is a terminal."""
-    with Progress(label) as progress:
-
-        def update(done: int, total: int) -> None:
-            progress.update(done, total, f"bytes ({byte_size(done)} of {byte_size(total)})")
-
-        yield update
+    with Progress(label, amount=byte_size) as progress:
+        yield progress.update

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from smdwidgets.cli._check_diagnosis import check_diagnosis
 from smdwidgets.cli._check_rules import check_rules
+from smdwidgets.cli._terminal import show
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.executors import connect
 from smdwidgets.rules import BUILTIN, describe
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.junit is not None:
         _write(args.junit, result.to_junit())
     if "-" not in (args.json, args.junit):
-        print(result.text(sys.stdout.encoding))
+        show(result.text(sys.stdout.encoding))
     return result.exit_code
 
 

@@ -11,7 +11,7 @@ from smdwidgets._text import did_you_mean, shown
 from smdwidgets.cli._annotations import github, sarif
 from smdwidgets.cli._notify import Notifier
 from smdwidgets.cli._run import plain
-from smdwidgets.cli._terminal import coloured, curve, has_colour, is_terminal
+from smdwidgets.cli._terminal import curve, is_terminal, show, width
 from smdwidgets.diagnosis import Diagnoser, Diagnosis, diagnose, summaries_of
 from smdwidgets.diagnosis.diagnoser import NO_SUCH_SERIES
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
@@ -116,10 +116,8 @@ def _is_for_programs(args: argparse.Namespace) -> bool:
 def _print(result: Diagnosis, notes: bool, heading: bool, curves: Sequence[str] = ()) -> None:
     if heading:
         print(f"{plain(result.run, 4000)}:")
-    lines = [plain(line, 4000) for line in result.text(notes).splitlines()]
-    if has_colour(sys.stdout):
-        lines = coloured(lines, bool(result))
-    print("\n".join([*(plain(line, 4000) for line in curves), *lines]))
+    lines = [*curves, *result.text(notes, width(sys.stdout)).splitlines()]
+    show("\n".join(plain(line, 4000) for line in lines))
     if heading:
         print()
 

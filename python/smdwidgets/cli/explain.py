@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
 
+from smdwidgets.cli._terminal import bold, width
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.finding import KINDS, kind_of
 from smdwidgets.finding.document import explanation
-
-_WIDTH = 100
 
 
 def run(args: argparse.Namespace) -> int:
@@ -22,6 +22,6 @@ def run(args: argparse.Namespace) -> int:
         kind = kind_of(args.kind)
     except ValueError as error:
         raise SMDebugValueError(f"{error} `smdwidgets explain` lists all kinds") from None
-    paragraphs = (textwrap.fill(part, _WIDTH) for part in explanation(kind))
-    print("\n\n".join([f"{kind.title} ({kind.id})", *paragraphs, kind.url]))
+    paragraphs = (textwrap.fill(part, width(sys.stdout)) for part in explanation(kind))
+    print("\n\n".join([bold(f"{kind.title} ({kind.id})"), *paragraphs, f"Documentation: docs/{kind.url}"]))
     return 0

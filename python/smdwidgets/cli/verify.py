@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets import _core
 from smdwidgets._text import byte_size
 from smdwidgets.cli._run import bytes_progress, plain
+from smdwidgets.cli._terminal import show
 from smdwidgets.cli._verify_files import check_sources, damaged_files, other_files, source_lines
 from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.executors import connect, current
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Verify the run and print the result."""
     with connect(args.scheduler):
         found = check(args.run, args.steps, args.threads)
-    print(json.dumps(found, indent=2) if args.json else text(found))
+    print(json.dumps(found, indent=2)) if args.json else show(text(found))
     return 1 if found["faults"] else 0
 
 

@@ -177,19 +177,25 @@ class Diagnosis:
     def __repr__(self) -> str:
         return self.text()
 
-    def text(self, notes: bool = False) -> str:
+    def text(self, notes: bool = False, width: int = _WIDTH) -> str:
         """Return the diagnosis as lines of text.
 
-        Notes also state what kind each series was taken for.
+        Args:
+            notes: also show all notes, and what kind each series was taken for.
+            width: longest line, in columns.
         """
-        lines = [self.summary]
+
+        def lines_of(prefix: str, text: str) -> list[str]:
+            return _lines(prefix, text, width)
+
+        lines = lines_of("", self.summary)
         for number, one in enumerate(self.findings, 1):
             text = f"{one.text} {self.consequences(one)}".strip()
-            lines += ["", *_lines(f"{number}. ", text), *_lines("   Try: ", one.try_), f"   {about(one)}"]
+            lines += ["", *lines_of(f"{number}. ", text), *lines_of("   Try: ", one.try_), *lines_of("   ", about(one))]
         for one in self.withdrawn:
-            lines += ["", *_lines("Withdrawn: ", f"{one.title}.")]
+            lines += ["", *lines_of("Withdrawn: ", f"{one.title}.")]
         for one in self.notes[: None if notes else _SHOWN_NOTES]:
-            lines += ["", *_lines("Note: ", one.text if notes else f"{one.title}.")]
+            lines += ["", *lines_of("Note: ", one.text if notes else f"{one.title}.")]
         if notes:
             lines += ["", "Judged:", *(f"   {visible(one)}" for one in self.judged)] if self.judged else []
             lines += ["", "Not recorded:", *(f"   {gap}" for gap in self.coverage.gaps)] if self.coverage.gaps else []
@@ -198,7 +204,7 @@ class Diagnosis:
         rest += [self.not_judged()] if self.not_judged() else []
         # Silence must say what it does not cover.
         rest += [] if notes or self.findings else self.coverage.gaps[:_SHOWN_GAPS]
-        return "\n".join([*lines, *([""] if rest and len(lines) > 1 else []), *_lines("", " ".join(rest))])
+        return "\n".join([*lines, *([""] if rest and len(lines) > 1 else []), *lines_of("", " ".join(rest))])
 
     def to_json(self) -> dict[str, Any]:
         """Return the diagnosis as JSON-serializable objects.
@@ -246,10 +252,10 @@ class Diagnosis:
         return page(self.summary, findings, self.withdrawn, self.notes, judged, self.not_judged())
 
 
-def _lines(prefix: str, text: str) -> list[str]:
+def _lines(prefix: str, text: str, width: int) -> list[str]:
     """Wrap a text; continuation lines are indented like the prefix."""
     import textwrap
 
     return textwrap.wrap(
-        visible(text), _WIDTH, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_on_hyphens=False
+        visible(text), width, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_on_hyphens=False
     )

@@ -89,7 +89,7 @@ WRONG = {
     "check run --start-step -1": "must be an integer of at least 0",
     "query run wieght": "Did you mean 'weight'?",
     "explain deda": "`smdwidgets explain` lists all kinds",
-    "inspcet run": "unknown command 'inspcet'. Did you mean 'inspect'? `smdwidgets --help` lists them",
+    "digonse run": "unknown command 'digonse'. Did you mean 'diagnose'? `smdwidgets --help` lists them",
     "compact empty": "the directory is empty.",
 }
 
