@@ -120,7 +120,13 @@ class Diagnoser:
         judged, unjudged = _coverage(data, self._kinds)
         unjudged += tuple(Unjudged(f"check {name}", reason) for name, reason in data.checks_off.items())
         diagnosis = Diagnosis.of(
-            joined, path, judged=judged, unjudged=unjudged, steps=steps, coverage=coverage_of(data), forward=forward
+            joined,
+            path,
+            judged=judged,
+            unjudged=unjudged,
+            steps=data.extent,
+            coverage=coverage_of(data),
+            forward=forward,
         )
         if self._survey is not None:
             self._survey.update()

@@ -224,6 +224,17 @@ class RunData:
         """Last step of any series or tensor; 0 if there is none."""
         return max((int(one.steps[-1]) for one in self._all()), default=0)
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """First and last step that was read, also where the value is not finite.
+
+        >>> RunData([]).extent
+        (0, 0)
+        """
+        lost = [int(one.lost_steps[end]) for one in self.series if len(one.lost_steps) for end in (0, -1)]
+        known = [self.first_step, self.last_step] if any(True for _ in self._all()) else []
+        return min([*known, *lost], default=0), max([*known, *lost], default=0)
+
     def of(self, *kinds: Kind) -> list[Series]:
         """Return the series of these kinds.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import smdwidgets
 from python.diagnosis import curves
 from smdwidgets.diagnosis import diagnose
 from smdwidgets.finding import CONFIDENCES
@@ -328,3 +329,10 @@ def test_findings_are_ordered_by_confidence_then_onset():
     order = [(CONFIDENCES.index(one.confidence), one.first) for one in result.findings]
     assert order == sorted(order)
     assert [one.kind for one in result.listed] == [*kinds_of(result), *(one.kind for one in result.notes)]
+
+
+@pytest.mark.parametrize(("values", "steps"), [([3.0, 2.0, 1.0, float("nan")], (0, 3)), ([float("nan")] * 5, (0, 4))])
+def test_the_steps_of_a_diagnosis_contain_those_that_are_not_finite(values, steps):
+    diagnosis = smdwidgets.diagnose({"loss": values})
+    assert diagnosis.steps == steps
+    assert f"steps {steps[0]} to {steps[1]}" in str(diagnosis)
