@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anywidget
 import traitlets
 
-from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
+from smdwidgets.exceptions import NoMoreData, SMDebugError, SMDebugTypeError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.naming.tensors import first_tensor
 from smdwidgets.widgets import bundle, cell_state, state_string
@@ -85,6 +85,8 @@ class RunWidget(anywidget.AnyWidget, RunView):
                 traits.setdefault("tensor", tensor)
         else:
             self.trials = OpenRuns(_rows.__len__, _rows.open)
+        if _rows is None and "step" in traits:
+            _check_step(self.trials, traits["step"])
         if state:
             traits = {**self._restored(state), **traits}
         self.rule_controller = _make_controller(self.trials, rules)
@@ -327,6 +329,16 @@ class RunWidget(anywidget.AnyWidget, RunView):
             return
         publish({name: value for name, value in data.items() if name != "image/png"})
         self._still.display()
+
+
+def _check_step(trials: OpenRuns, step: Any) -> None:
+    """Raise an error for a step after the end of all runs; a step between two saved ones shows the nearest."""
+    runs = [trial for _, trial in trials.opened()]
+    if not isinstance(step, int) or not all(trial.loaded_all_steps for trial in runs):
+        return
+    last = max((trial.steps(show_incomplete_steps=True)[-1:] or [-1])[0] for trial in runs)
+    if step > last:
+        raise NoMoreData(step, ModeKeys.GLOBAL, last)
 
 
 def _on_message(widget: RunWidget, content: Any, buffers: Any) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 import smdwidgets
 from python.widgets.talk import Page, begin, by_step, end, save, weights
+from smdwidgets.exceptions import NoMoreData
 from smdwidgets.pictures import unpack
 from smdwidgets.pictures.edges import Bins, shared_edges
 from smdwidgets.pictures.frames import PERCENTILES, Wanted, even_sample
@@ -662,6 +663,16 @@ def test_widget_whose_constructor_failed_is_freed(run: Path, monkeypatch: pytest
     with pytest.raises(OSError, match="the front end is missing"):
         smdwidgets.explore(run)
     gc.collect()  # an error in a finalizer fails the test
+
+
+def test_a_step_after_the_end_of_a_run_is_an_error(run: Path) -> None:
+    trial = smdwidgets.create_trial(run)
+    last = trial.steps()[-1]
+    assert trial.loaded_all_steps
+    with pytest.raises(NoMoreData, match=rf"step {last + 1} was not saved: the run has ended; the last step is {last}"):
+        smdwidgets.explore(trial, step=last + 1)
+    widget = smdwidgets.explore(trial, step=last)
+    assert smdwidgets.explore(trial, state=widget.state.replace(str(last), "9999")) is not None
 
 
 def test_two_runs(run: Path, tmp_path: Path) -> None:
