@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +48,12 @@ def test_every_name_that_the_package_exports_has_an_entry(reference):
         exported = {name if name in documented else getattr(getattr(content, name), "__name__", name) for name in names}
         if module != "smdwidgets.hooks.core.hook":
             assert exported <= documented, module
+
+
+def test_documented_modules_need_no_import_of_their_own(reference):
+    topics = {module.partition(".")[0] for topic, modules in reference.TOPICS.items() for module in modules}
+    program = f"import smdwidgets\nfor name in {sorted(topics - {'hooks'})}: assert name in dir(smdwidgets), name\nsmdwidgets.exports.export"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_page_has_an_entry_for_each_method(reference):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import smdwidgets
 from pages.running import PAGES, ROOT, name_of
 from smdwidgets.cli.document import with_reference
+from smdwidgets.numpy import Hook
 
 LINK = re.compile(r"\]\((?P<to>[^)\s]+)\)|\b(?:src|srcset)=\"(?P<picture>[^\"]+)\"")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -111,3 +115,21 @@ def test_every_make_target_that_is_named_exists():
         named |= set(re.findall(r"(?:`|^)make ([a-z][a-z0-9-]*)", page.read_text(encoding="utf-8"), re.MULTILINE))
     assert phony == rules
     assert named - rules == set()
+
+
+def test_names_and_queries_of_the_api_page_exist(tmp_path):
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    names = re.findall(r"\bsmdwidgets((?:\.\w+)+)", page)
+    for name in names:
+        operator.attrgetter(name[1:])(smdwidgets)
+    for name in re.findall(r"\btrial\.(\w+)", page):
+        assert hasattr(smdwidgets.trials.Trial, name), name
+    queries = re.findall(r"smdwidgets\.query\(\w+, \"(.+?)\"\)", page)
+    with Hook(tmp_path / "run", plan=False) as hook:
+        for step in range(3):
+            hook.save_tensor("fc1.weight", np.full(4, step, np.float32))
+            hook.step()
+    for text in queries:
+        assert smdwidgets.query(tmp_path / "run", text.replace("\\|", "|")).names == ["fc1.weight"]
+    assert names
+    assert queries
