@@ -26,14 +26,14 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 import smdwidgets
 from smdwidgets.demo import training
-from smdwidgets.rules import RuleRunner
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 THEMES = ("light", "dark")
 #: The global step of the learning rate spike, and the first step of the pictures.
 SLIP = training.SLIP_AT * (training.EVALUATE_EVERY + 1) // training.EVALUATE_EVERY
-RULES = ("LossSpike", "DeadRelu", "VanishingGradient")
+#: What a reader can use in the pictures, by its words; a test looks for each in the front end's sources.
+CONTROLS = PICTURES / "controls.json"
 FRAMES = 24
 
 
@@ -44,14 +44,24 @@ def main() -> None:
     with scratch(), chromium() as browser:
         training.train("runs/demo")
         plots()
-        exported("explorer.html", tensor="fc1.weight", step=SLIP + 12, inspect=False)
+        shown: set[str] = set()
+        exported("explorer.html", inspect=False)
         for theme in THEMES:
             with opened(browser, "explorer.html", theme, density=2) as page:
+                second_finding(page)
+                shown |= controls(page)
                 save(shot(page), f"explorer-{theme}")
-        exported("drag.html", tensor="fc1.weight", inspect=True)
+        exported("drag.html", inspect=True)
         for theme in THEMES:
             with opened(browser, "drag.html", theme, density=1, width=1000) as page:
+                second_finding(page)
+                page.locator(".smdw-map-grid").get_by_text(
+                    "weight", exact=True
+                ).last.click()  # the gradient of the last layer
+                page.get_by_text("Histogram", exact=True).first.wait_for()
+                shown |= controls(page)
                 save_moving(dragged(page), f"drag-{theme}")
+        CONTROLS.write_text(json.dumps(sorted(shown), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def plots() -> None:
@@ -96,11 +106,9 @@ def chromium() -> Iterator[Browser]:
 
 
 def exported(file: str, **state: Any) -> None:
-    """Write the explorer on the demo's run as a page, after its rules have finished."""
+    """Write the explorer on the demo's run as a page."""
     with smdwidgets.create_trial("runs/demo") as trial:
-        runner = RuleRunner(trial, RULES).start()
-        runner.wait()
-        widget = smdwidgets.explore(trial, rules=runner, **state)
+        widget = smdwidgets.explore(trial, **state)
         widget.to_html(file)
         widget.close()
 
@@ -118,6 +126,21 @@ def opened(browser: Browser, file: str, theme: str, density: int, width: int = 1
     settle(page)
     yield page
     page.close()
+
+
+def second_finding(page: Page) -> None:
+    """Go to what the README tells second: the row and the step of the learning rate's jump."""
+    page.get_by_role("button", name="Next finding").click()
+    page.get_by_role("button", name="The learning rate jumps").wait_for()
+    settle(page)
+
+
+def controls(page: Page) -> set[str]:
+    """Return the words on the controls that the page shows, but not those of its run."""
+    words: list[str] = page.evaluate("""() => [...document.querySelectorAll(".smdw button, .smdw input, .smdw select")]
+        .filter(control => control.offsetParent && !control.matches(".smdw-link, [aria-label$=' menu']"))
+        .map(control => control.placeholder || control.getAttribute("aria-label") || control.innerText.split("\\n")[0])""")
+    return {word.strip() for word in words if len(word.strip()) > 1}
 
 
 def settle(page: Page) -> None:
@@ -143,8 +166,11 @@ def dragged(page: Page) -> list[Image.Image]:
     page.mouse.move(track["x"] + 0.3 * track["width"], y)
     page.mouse.down()
     frames = []
+    last = training.STEPS * (training.EVALUATE_EVERY + 1) // training.EVALUATE_EVERY - 1
     for number in range(FRAMES):
-        page.mouse.move(track["x"] + (0.3 + 0.6 * number / (FRAMES - 1)) * track["width"], y)
+        step = round((0.3 + 0.6 * number / (FRAMES - 1)) * last)
+        step -= step % (training.EVALUATE_EVERY + 1) == training.EVALUATE_EVERY  # has no weights
+        page.mouse.move(track["x"] + step / last * track["width"], y)
         settle(page)
         frames.append(shot(page))
     page.mouse.up()
