@@ -129,7 +129,7 @@ def opened(browser: Browser, file: str, theme: str, density: int, width: int = 1
 
 
 def second_finding(page: Page) -> None:
-    """Go to what the README tells second: the row and the step of the learning rate's jump."""
+    """Go to the second finding: row and step of the learning rate's jump."""
     page.get_by_role("button", name="Next finding").click()
     page.get_by_role("button", name="The learning rate jumps").wait_for()
     settle(page)

@@ -77,7 +77,7 @@ def bold(text: str) -> str:
 
 
 def width(stream: TextIO) -> int:
-    """Return the columns of a text: those of a terminal, at most as many as a pipe gets."""
+    """Return the width of a text: the terminal's, at most that of a pipe."""
     return min(max(shutil.get_terminal_size().columns, _LEAST), _MOST) if is_terminal(stream) else _MOST
 
 

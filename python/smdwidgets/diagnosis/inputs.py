@@ -232,8 +232,8 @@ class RunData:
         (0, 0)
         """
         lost = [int(one.lost_steps[end]) for one in self.series if len(one.lost_steps) for end in (0, -1)]
-        known = [self.first_step, self.last_step] if any(True for _ in self._all()) else []
-        return min([*known, *lost], default=0), max([*known, *lost], default=0)
+        steps = [*lost, self.first_step, self.last_step] if any(True for _ in self._all()) else lost
+        return min(steps, default=0), max(steps, default=0)
 
     def of(self, *kinds: Kind) -> list[Series]:
         """Return the series of these kinds.

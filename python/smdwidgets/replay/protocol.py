@@ -34,7 +34,9 @@ class StepResult:
 
 
 class StepObserver:
-    """Sees steps while they are executed again. Every method may be overridden; none has to be.
+    """Sees steps while they are executed again.
+
+    Every method may be overridden; none has to be.
 
     >>> class Batches(StepObserver):
     ...     def batch(self, step: int, batch: object) -> object:
@@ -44,7 +46,10 @@ class StepObserver:
     """
 
     def begin_step(self, step: int) -> None:
-        """A step begins: its first batch is about to be delivered, or its first forward pass begins."""
+        """A step begins.
+
+        Its first batch is about to be delivered, or its first forward pass begins.
+        """
 
     def end_step(self, step: int) -> None:
         """A step has ended: its optimizers have updated the model."""
@@ -74,7 +79,7 @@ class Execution(Protocol):
         """The optimizers that update them."""
 
     def run(self, observers: Sequence[StepObserver] = (), *, last: int | None = None) -> list[StepResult]:
-        """Execute the steps from the state of the oldest keyframe on, and put the live state back.
+        """Execute the steps from the state of the oldest keyframe on.
 
         The live state is put back also if a step raises, or Ctrl-C interrupts it. No hook records meanwhile.
 

@@ -332,7 +332,10 @@ class RunWidget(anywidget.AnyWidget, RunView):
 
 
 def _check_step(trials: OpenRuns, step: Any) -> None:
-    """Raise an error for a step after the end of all runs; a step between two saved ones shows the nearest."""
+    """Raise an error for a step after the end of all runs.
+
+    A step between two saved ones is none: the widget shows the nearest.
+    """
     runs = [trial for _, trial in trials.opened()]
     if not isinstance(step, int) or not all(trial.loaded_all_steps for trial in runs):
         return

@@ -1,4 +1,7 @@
-"""Scalar logs of trainings as trainers write them, drawn by a seed: what is wrong with each, or nothing."""
+"""Scalar logs of trainings as trainers write them, drawn by a seed.
+
+They know what is wrong with each, or that nothing is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The first finding about logs of all kinds of trainings is what is wrong with them; healthy ones have none."""
+"""The first finding about logs of trainings is what is wrong with them.
+
+Healthy ones have none.
+"""
 
 import numpy as np
 import pytest

@@ -14,7 +14,10 @@ _BEFORE = "_before_clipping"
 
 
 def clipping(data: RunData) -> Iterator[Finding]:
-    """Yield norms that are 0 whenever gradients are clipped, though the optimizer gets gradients."""
+    """Yield norms that are 0 whenever gradients are clipped.
+
+    The optimizer gets gradients nevertheless.
+    """
     norms = {(one.name, one.mode, one.worker): one for one in data.of(Kind.GRADIENT_NORM)}
     for clipped in norms.values():
         if not clipped.name.endswith(_BEFORE) or len(clipped) < LEAST_POINTS or clipped.values.any():

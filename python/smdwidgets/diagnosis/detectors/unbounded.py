@@ -16,9 +16,10 @@ FALL, SURE = 10.0, 100.0
 
 
 def falls_without_bound(series: Series) -> tuple[float, float] | None:
-    """Return the first and last level of a loss that is negative from the start and falls faster and faster.
+    """Return the first and last level of a loss that falls without a bound.
 
-    None for any other loss. A likelihood may be negative, too, but gains less and less.
+    It is negative from the start and falls faster and faster. None for any other loss. A likelihood may be negative,
+    too, but gains less and less.
     """
     values = series.values
     # Most runs end here.

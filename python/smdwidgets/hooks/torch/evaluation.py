@@ -1,4 +1,4 @@
-"""The loss of an evaluation, which a script computes without gradients, batch by batch.
+"""The loss of an evaluation, computed without gradients, batch by batch.
 
 >>> evaluation = Evaluation()
 >>> targets = torch.tensor([0, 1])
@@ -52,7 +52,9 @@ class Evaluation:
         self._sums[function] = (loss if total is None else total + loss), count + 1
 
     def mean(self, origins: Collection[str]) -> torch.Tensor | None:
-        """Return the mean loss; None if there is none, or if several functions could be it.
+        """Return the mean loss.
+
+        None if there is none, or if several functions could be it.
 
         Args:
             origins: operations that computed the training loss, as PyTorch names them.
