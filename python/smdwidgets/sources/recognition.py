@@ -19,7 +19,7 @@ from smdwidgets.sources.tree import HEAD, Tree
 #: Endings of tables of text.
 _TEXT: Final = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
 _READ: Final = (
-    "CSV, TSV and JSON lines with a column of steps, trainer_state.json, MLflow, W&B, trackio, safetensors, PyTorch "
+    "CSV, TSV and JSON lines with a column of steps, trainer_state.json, JSON histories, MLflow, W&B, trackio, safetensors, PyTorch "
     "checkpoints, "
     "text logs of trainings"
 )
@@ -37,6 +37,12 @@ _KINDS: Final = {
     b"<!DOCTYPE": "an HTML page",
     b"<html": "an HTML page",
 }
+#: Endings of files that are opened to say why they are not read. Images and other data are only counted.
+_OPENED: Final = (
+    *_TEXT,
+    *(".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".pkl", ".db", ".sqlite", ".sqlite3", ".wandb"),
+    *(".gz", ".zst", ".xz", ".h5", ".hdf5", ".keras", ".parquet"),
+)
 #: Files whose reasons are listed, and files that are opened to find them.
 _LISTED: Final = 4
 _MOST_OPENED: Final = 100
@@ -108,7 +114,8 @@ def refused_files(tree: Tree, read: Collection[str] = ()) -> list[NotRead]:
     Files that are ``read`` are left out.
     """
     refused = []
-    for key in sorted(set(tree.keys).difference(read), key=lambda key: (key.count("/"), key))[:_MOST_OPENED]:
+    keys = [key for key in tree.keys if key.lower().endswith(_OPENED) and key not in read]
+    for key in sorted(keys, key=lambda key: (key.count("/"), key))[:_MOST_OPENED]:
         refusal = _of_formats(tree, key) or _of_kind(tree.head(key, 64))
         if refusal is None and key.lower().endswith(_TEXT):
             refusal = _of_text(tree, key)
@@ -207,6 +214,8 @@ def _why_no_json_lines(rows: list[tuple[int, str]]) -> str:
     for number, line in rows:
         try:
             found = json.loads(line)
+        except RecursionError:
+            return f"line {number} is not valid JSON: it is nested too deeply."
         except ValueError as error:
             reason = getattr(error, "msg", str(error))
             return f"line {number} is not valid JSON: {reason}, at column {getattr(error, 'colno', 1)}; each line must be one JSON object."

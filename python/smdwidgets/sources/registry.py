@@ -60,6 +60,7 @@ def _load() -> None:
 
 def _built_in() -> Iterable[Format]:
     # Imported at first use: most runs are smdebug's or TensorBoard's.
+    from smdwidgets.sources.json_history import JsonHistories
     from smdwidgets.sources.mlflow import MlflowDatabase, MlflowFiles
     from smdwidgets.sources.safetensors import Safetensors
     from smdwidgets.sources.tables import Tables
@@ -72,6 +73,7 @@ def _built_in() -> Iterable[Format]:
     scalars: list[Format] = [
         Tables(),
         TrainerStates(),
+        JsonHistories(),
         MlflowFiles(),
         MlflowDatabase(),
         WandbFiles(),

@@ -58,7 +58,7 @@ FORMATS = {
     "transformers": Format(
         "transformers", "bert.pooler.dense.weight", [2, 4, 6], "weights", verified="trainer_state.json (trainer state"
     ),
-    "torch": Format("torch", "0.weight", [1, 2], "weights", problems=2, verified="(torch checkpoint, 5 files)"),
+    "torch": Format("torch", "0.weight", [1, 2, 4], "weights", problems=1, verified="(torch checkpoint, 5 files)"),
     "sharded": Format("sharded", "a.bias", [100, 200], "biases", verified="(safetensors, 6 files)"),
     "mlflow files": Format(_MLRUNS, "val_loss", [20, 50], "losses", verified="(mlflow files"),
     "mlflow database": Format(_DATABASE, "val_loss", [20, 50], "losses", verified="(mlflow database)"),

@@ -1,0 +1,138 @@
+"""A history in one JSON file: a list of objects, or an object with a list for each curve.
+
+Scripts write the ``history`` of Keras or their own in this way at the end of a training. Rows without a step are
+numbered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from smdwidgets._text import visible
+from smdwidgets.exceptions import RunIOError
+from smdwidgets.naming.scalars import Kind, describe
+from smdwidgets.sources.columns import Curves, curves_of, rows_of_objects
+from smdwidgets.sources.layout import flat, json_fault, step_column
+from smdwidgets.sources.source import Scalars, Source
+from smdwidgets.sources.tree import Tree
+
+#: Largest file that is read.
+_LARGEST: Final = 32 << 20
+#: A name at the beginning of a file without which it is not read as a whole.
+_LIKELY: Final = re.compile(
+    rb'(?i)"[^"]{0,80}(loss|acc|err|mse|mae|auc|iou|map|f1|bleu|reward|return|perplexity|ppl|lr|rate)[^"]{0,80}"\s*:'
+)
+#: What a series of a training measures; a JSON file with other lists is other data.
+_OF_TRAININGS: Final = frozenset([Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE])
+_NONE: Final = Curves({}, [], [])
+
+
+class JsonHistories:
+    """The format of histories."""
+
+    name = "JSON history"
+
+    def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
+        """Return the histories of each directory."""
+        runs: defaultdict[str, list[str]] = defaultdict(list)
+        for key in tree.named(".json"):
+            if tree.recognizes(self.name, key, partial(_is_history, tree, key)):
+                runs[key.rpartition("/")[0]].append(key)
+        return runs
+
+    def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
+        """Return the source of the histories of one directory."""
+        return JsonHistorySource(tree, files)
+
+
+def _is_history(tree: Tree, key: str) -> bool:
+    head = tree.head(key, 4096).lstrip()
+    is_list, is_object = head.startswith(b"["), head.startswith(b"{")
+    if not (is_list or is_object) or b'"log_history"' in head or (tree.size(key) or 0) > _LARGEST:
+        return False
+    if _LIKELY.search(head) is None or (is_object and b"[" not in head):
+        return False
+    try:
+        return bool(rows_of(json.loads(tree.head(key, _LARGEST))))
+    except (ValueError, RecursionError):
+        return False
+
+
+def rows_of(content: Any) -> list[dict[str, Any]]:
+    """Return the rows of a history; none if it is other data.
+
+    >>> rows_of({"loss": [0.5, 0.25], "val_loss": [0.75]})
+    [{'loss': 0.5, 'val_loss': 0.75}, {'loss': 0.25}]
+    >>> rows_of([{"epoch": 1, "loss": 0.5}]), rows_of([{"name": "ann", "age": 1}]), rows_of({"size": [1, 2]})
+    ([{'epoch': 1, 'loss': 0.5}], [], [])
+    """
+    if isinstance(content, list):
+        rows = [flat(row) for row in content if isinstance(row, dict)]
+        rows = rows if len(rows) == len(content) else []
+    elif isinstance(content, dict) and content:
+        columns = {name: values for name, values in content.items() if isinstance(values, list)}
+        length = max((len(values) for values in columns.values()), default=0)
+        rows = [{name: values[at] for name, values in columns.items() if at < len(values)} for at in range(length)]
+    else:
+        return []
+    numbers = {name for row in rows for name, value in row.items() if type(value) in (int, float)}
+    numbers.discard(step_column(numbers) or "")
+    return rows if any(describe(name).kind in _OF_TRAININGS for name in numbers) else []
+
+
+class JsonHistorySource(Source):
+    """The histories of one run."""
+
+    def __init__(self, tree: Tree, files: Sequence[str]) -> None:
+        self.name = files[0] if len(files) == 1 else files[0].rpartition("/")[0] or "histories"
+        self._tree = tree
+        self._files = list(files)
+        self._versions: dict[str, object] = {}
+        self._curves: dict[str, Curves] = {}
+        self._problems: dict[str, str] = {}
+
+    def refresh(self) -> bool:
+        """Read the files that were written again."""
+        changed = False
+        for key in self._files:
+            version = self._tree.version(key)
+            if version is None or version == self._versions.get(key):
+                continue
+            self._versions[key] = version
+            self._problems.pop(key, None)
+            changed = True
+            try:
+                data = self._tree.read(key, 0, min(version[0], _LARGEST))
+                self._curves[key] = curves_of(rows_of_objects(rows_of(json.loads(data))))
+            except RunIOError as error:
+                self._problems[key] = str(error)
+            except (ValueError, RecursionError) as error:  # what was read before is kept
+                self._problems[key] = f"{self._tree.path(key)}: {json_fault(error, data)}"
+        return changed
+
+    def scalars(self) -> Mapping[str, Scalars]:
+        """Return the curves of all files, with the file if two share a name."""
+        joined: dict[str, Scalars] = {}
+        for key in self._files:
+            for name, scalars in self._curves.get(key, _NONE).scalars.items():
+                own = visible(name, 400)
+                joined[own if own not in joined else f"{own} ({key.rpartition('/')[2]})"] = scalars
+        return joined
+
+    def age(self) -> float | None:
+        """Return the seconds since the last write."""
+        return self._tree.age(self._files)
+
+    def problems(self) -> Sequence[tuple[str, str]]:
+        """Return what could not be read."""
+        rows = [(key, one) for key, curves in self._curves.items() for one in curves.problems]
+        return [*self._problems.items(), *((key, f"{self._tree.path(key)}: {one}") for key, one in rows)]
+
+    def unsupported(self) -> Sequence[tuple[str, str]]:
+        """Return what is read in part."""
+        return [(key, f"{self._tree.path(key)}: {one}") for key, curves in self._curves.items() for one in curves.notes]
