@@ -60,7 +60,10 @@ def test_run_without_a_fault_says_so(lab, tmp_path):
     notebook = lab.open([SHOW.format(path=str(runs.write(tmp_path / "run", 6, healthy)))])
     notebook.run(0)
     expect(bar(notebook)).to_contain_text(re.compile("Nothing wrong seen|Cannot tell"))
-    expect(bar(notebook).get_by_role("button", name="Details")).to_have_count(0)
+    # What was checked, and what could not be judged, with the reason.
+    bar(notebook).get_by_role("button", name="Details").click()
+    expect(bar(notebook)).to_contain_text("Checked: ")
+    expect(bar(notebook)).to_contain_text("Gradients were not recorded: ")
 
 
 @pytest.mark.slow

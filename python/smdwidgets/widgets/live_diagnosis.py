@@ -245,7 +245,7 @@ def _head(run: _Run) -> dict[str, Any]:
 
 
 def _coverage(diagnosis: Diagnosis) -> list[str]:
-    """Return what was checked, and what could not be judged with the reason, as sentences."""
+    """Return sentences on what was checked, and on what could not be judged."""
     checks = [KINDS[kind].title.lower() for kind in diagnosis.coverage.checks if kind in KINDS]
     checked = [f"Checked: {', '.join(checks)}."] if checks else []
     return [line for line in (*checked, *diagnosis.coverage.gaps, diagnosis.not_judged()) if line]

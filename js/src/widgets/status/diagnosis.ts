@@ -218,7 +218,7 @@ function itemsOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | un
           ...{ level: "", first: null, position: "" },
           clauses: summaryOf(diagnosis, survey),
           // What a healthy run was checked for, and what nobody could judge.
-          details: diagnosis?.state === "nothing" ? (diagnosis.coverage ?? []) : [],
+          details: diagnosis?.coverage ?? [],
         },
         ...items,
       ];
