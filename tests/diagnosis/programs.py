@@ -2,8 +2,8 @@
 
 `python tests/diagnosis/programs.py DIRECTORY` writes them; `python tests/diagnosis/exam.py DIRECTORY` examines the
 diagnosis on them. A program is a base of a task and one change; its twin is the base with the repaired form, which may
-differ from the base where the fault needs other surroundings. Names begin with the half: `t` for tuning of limits, `r`
-for reporting only.
+differ from the base where the fault needs other surroundings. Names begin with the part: `t` for tuning of limits, `r`
+and `u` for reporting; `r` was looked at once before `u` was written.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Case(NamedTuple):
 
 HIGH = ("rate_too_high",)
 LABELS = ("labels_unrelated",)
-#: The cases by name; `t` are for tuning, `r` for reporting only.
+#: The cases by name; `t` are for tuning, `r` and `u` for reporting.
 CASES = {
     "t_high_rate_classifier": Case("classifier", HIGH, SGD, SGD.replace("0.05", "3.0")),
     "t_high_rate_images": Case("images", HIGH, SGD, ADAM.replace("2e-3", "0.3"), ADAM),
@@ -277,6 +277,57 @@ CASES = {
     ),
     "r_detached": Case(
         "sequences", ("no_gradient", "frozen"), "self.rnn(inputs)[0][:, -1])", "self.rnn(inputs)[0][:, -1].detach())"
+    ),
+    "u_low_rate_regression": Case("regression", ("rate_too_low",), SGD, SGD.replace("0.05", "1e-7")),
+    "u_rate_ends_regression": Case("regression", ("rate_zero",), LATE, "lambda step: max(0.0, 1 - step / 100)"),
+    "u_dead_classifier": Case("classifier", ("dead",), MODEL, "nn.init.constant_(model[0].bias, -30.0)\ncriterion ="),
+    "u_wrong_sign_regression": Case("regression", ("loss_sign",), "loss = criterion", "loss = -criterion"),
+    "u_wrong_sign_text": Case("text", ("loss_sign",), "loss = criterion", "loss = -criterion"),
+    "u_maximize_classifier": Case("classifier", ("loss_sign",), SGD, ADAM.replace("lr", "maximize=True, lr"), ADAM),
+    "u_no_zero_grad_regression": Case("regression", ("not_reset", "gradients_add_up"), ZERO, ""),
+    "u_no_zero_grad_sequences": Case("sequences", ("not_reset", "gradients_add_up"), ZERO, ""),
+    "u_few_samples_text": Case(
+        "text", ("overfit",), "every_input[:-300], every_target[:-300]", "every_input[:40], every_target[:40]"
+    ),
+    "u_few_samples_regression": Case(
+        "regression", ("overfit",), "every_input[:-300], every_target[:-300]", "every_input[:32], every_target[:32]"
+    ),
+    "u_shuffled_labels_regression": Case(
+        "regression",
+        (*LABELS, "not_learning"),
+        "held_out_inputs, held",
+        "every_target = every_target[torch.randperm(1260)]\nheld_out_inputs, held",
+    ),
+    "u_inputs_not_scaled_regression": Case(
+        "regression", ("input_not_scaled",), "held_out_inputs, held", "every_input = 500 + 200 * every_input\nheld_out_inputs, held"
+    ),
+    "u_same_batch_text": Case(
+        "text", ("same_batch",), "    for inputs, targets in loader:\n", "    for _ in range(30):\n        inputs, targets = next(iter(ordered))\n"
+    ),
+    "u_strong_decay_regression": Case(
+        "regression", ("decay_too_strong",), SGD, SGD.replace("momentum", "weight_decay=0.6, momentum")
+    ),
+    "u_nan_in_data_images": Case(
+        "images", ("input_not_finite",), "held_out_inputs, held", "every_input[5, 0, 3, 3] = math.inf\nheld_out_inputs, held"
+    ),
+    "u_softmax_twice": Case(
+        "classifier", ("softmax_before_loss", "double_softmax"), "nn.Linear(48, 8))", "nn.Linear(48, 8), nn.Softmax(1))"
+    ),
+    "u_stale_optimizer": Case(
+        "classifier",
+        ("stale_optimizer", "not_in_optimizer"),
+        "schedule = ",
+        "import copy\nmodel = copy.deepcopy(model)\nschedule = ",
+    ),
+    "u_clip_before_backward": Case(
+        "images",
+        ("clip_before_backward",),
+        BACK,
+        "        nn.utils.clip_grad_norm_(model.parameters(), 0.5)\n" + BACK,
+        BACK + "        nn.utils.clip_grad_norm_(model.parameters(), 0.5)\n",
+    ),
+    "u_broadcast_loss": Case(
+        "regression", ("broadcast_loss",), "criterion(model(inputs), targets)", "criterion(model(inputs), targets[:, 0])"
     ),
 }  # fmt: skip
 

@@ -67,7 +67,11 @@ CAUSES: dict[str, Cause] = {
     ),
     "dead": Cause(rivals=("rate_too_high", "input_not_scaled")),
     "saturated": Cause(rivals=("rate_too_high", "input_not_scaled")),
-    "vanishing": Cause(against=("loss_learns",), rivals=("rate_too_low",)),
+    "vanishing": Cause(
+        against=("loss_learns", "loss_unbounded"),
+        rivals=("rate_too_low",),
+        sure_with=("not_learning", "one_class", "constant_output", "output_constant", "rate_too_low"),
+    ),
     "rate_too_low": Cause(excluded_by=("dead",), rivals=("vanishing",)),
     "labels_unrelated": Cause(
         excluded_by=(

@@ -104,7 +104,7 @@ class Diagnoser:
         tensors = TensorColumns() if self._tensors is None else self._tensors.update(progress)
         checks = self._checks()
         fired = [one for one in checks if self._until is None or one.first <= self._until]
-        return RunData(series, tensors, self._incidents(), has_ended, fired, checks.off)
+        return RunData(series, tensors, self._incidents(), has_ended, fired, checks.off, checks.updates)
 
     def _update(self, progress: Progress | None) -> Diagnosis:
         data = self.read(progress)

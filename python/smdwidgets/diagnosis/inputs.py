@@ -205,6 +205,7 @@ class RunData:
         has_ended: whether nothing follows; False for a run that is still written, and for the beginning of a run.
         checks: what the checks of the training have found.
         checks_off: why checks could not run, by identifier.
+        checked: number of updates that were checked.
     """
 
     series: Sequence[Series]
@@ -213,6 +214,7 @@ class RunData:
     has_ended: bool = True
     checks: Sequence[CheckRecord] = ()
     checks_off: Mapping[str, str] = field(default_factory=dict)
+    checked: int = 0
 
     @property
     def first_step(self) -> int:

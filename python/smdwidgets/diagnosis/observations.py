@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smdwidgets.diagnosis.detectors.not_learning import never_below_guessing
 from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound
 from smdwidgets.diagnosis.inputs import Kind, RunData
 from smdwidgets.diagnosis.tensor_gradients import are_reset
@@ -84,7 +85,7 @@ def _learns(data: RunData) -> bool | None:
     for series in known:
         trend = series.trend
         assert trend is not None
-        if falls_without_bound(series) is not None:
+        if falls_without_bound(series) is not None or never_below_guessing(data, series):
             continue
         fall = trend.start - trend.end
         # From its first value a loss of an untrained network falls to that of guessing, too, but hardly to half of it.

@@ -105,7 +105,8 @@ def _with_model_input(roles: dict[str, TensorRole]) -> dict[str, TensorRole]:
 def _mark_output(roles: dict[str, TensorRole], described: Mapping[str, TensorName]) -> None:
     """Mark the last output in forward order as the output of the model.
 
-    It is not marked if it belongs to a hidden layer.
+    It is not marked if it belongs to a hidden layer. The output of a module whose name all weights begin with is
+    preferred: tensors of which only statistics were written have no place in the forward order.
     """
     outputs = [
         (tensor.order, name)
@@ -114,6 +115,14 @@ def _mark_output(roles: dict[str, TensorRole], described: Mapping[str, TensorNam
         and tensor.module in ("", "Softmax", "Sigmoid")
         and "loss" not in name.lower()
     ]
+    weights = [name for name, tensor in roles.items() if tensor.role == "weight"]
+    outermost = [one for one in outputs if _holds(one[1], weights)]
     if outputs:
-        _, name = max(outputs)
+        _, name = max(outermost or outputs)
         roles[name] = replace(roles[name], role="output")
+
+
+def _holds(output: str, weights: Sequence[str]) -> bool:
+    """Whether an output is that of the module that has all weights."""
+    module = output.rpartition("_output")[0]
+    return bool(module and weights) and all(name.startswith(f"{module}_") for name in weights)

@@ -315,6 +315,8 @@ def _unit_columns(role: TensorRole, saves: list[tuple[int, NDArray[Any]]], windo
         if value.ndim < 2 or value.shape[1] < 2 or value.shape[1] > UNITS or value.shape[-1] > UNITS:
             continue
         if role.role == "output":
+            if value.ndim == 3:  # one prediction per place of a sequence
+                value = value.reshape(-1, value.shape[-1])
             if value.ndim == 2 and np.isfinite(value).all():
                 columns["classes"][row] = value.shape[1]
                 wins = np.bincount(value.argmax(axis=1), minlength=value.shape[1])

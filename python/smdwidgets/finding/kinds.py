@@ -84,7 +84,7 @@ _KINDS = (
         "the same batch at every step",
         "The statistics of the inputs are identical at 10 or more saves, over at least a fifth of the run. Training on the "
         "full data set at every step looks the same, so this is a note unless earlier batches differed, or the model learns this "
-        "batch by heart.",
+        "batch by heart and no check watched the loader, which would prove it.",
         "statistics of the inputs that differ from step to step",
         "create the iterator of the data loader once per epoch, not at every step.",
         "The same batch is fed at every step since step {first:,}",
@@ -105,7 +105,7 @@ _KINDS = (
         "{what}",
         "{detail}",
         "Probably the sign of the loss or of the update is wrong.",
-        explains=_UNSTABLE | {"rate_too_high"},
+        explains=_UNSTABLE | {"rate_too_high", "vanishing"},
         needs_symptom=True,
         test="take one step with a rate of 1e-4 on one batch: if the loss of this batch rises, the sign is wrong",
     ),
@@ -421,8 +421,8 @@ _KINDS = (
         "collapsed",
         "Collapsed",
         "a collapse of the reward",
-        "A reward that had been learned falls by more than half of its best and more than 60 % of its gain, and has not come "
-        "back in the last 15 % of the run. While the run goes on, this is a note until the reward has been down for two fifths "
+        "A reward that had been learned falls by more than half of its best and more than 60 % of its gain, or loses 85 % of a clear "
+        "gain, and has not come back in the last 15 % of the run. While the run goes on, this is a note until the reward has been down for two fifths "
         "of the run, and had been good for a third of the time before: rewards often come back from a shorter dip.",
         "a reward that ends near its best",
         "go back to a checkpoint before the onset; reduce the learning rate or the size of policy updates; check what changed "
@@ -438,7 +438,8 @@ _KINDS = (
         "not_learning",
         "Not learning",
         "no learning",
-        "The training loss has not fallen by more than 3 % or twice its noise, and no metric improves. Confidence is medium if "
+        "The training loss has not fallen by more than 3 % or twice its noise, or was never below guessing among the classes of the "
+        "saved outputs, and no metric improves. Confidence is medium if "
         "the loss equals the loss of guessing among the classes of the saved outputs, else among 2, 10, 100 or 1,000 classes (the "
         "logarithm of their number), and is as even as guessing; or if the loss of held-out data stays, too. Otherwise it is low, "
         "because a fine-tuned or resumed run looks the same.\n\n"

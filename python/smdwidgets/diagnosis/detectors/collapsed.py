@@ -18,6 +18,9 @@ TAIL = 0.15
 #: While the run goes on, rewards often come back from a shorter dip, or had peaked by luck: the same share, and the
 #: least share of the blocks before the drop that must have been good.
 LEAST_SHARE_SO_FAR, LEAST_GOOD_SO_FAR = 0.4, 1 / 3
+#: Share of the gain that is all of it, and a gain in units of the noise that is beyond doubt: then a drop counts, too,
+#: that is small for the level of the reward.
+ALL, CLEAR_GAIN = 0.85, 10.0
 #: Blocks that must have been near the best: a single good episode is luck.
 NEAR_BEST = 3
 
@@ -39,7 +42,8 @@ def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Finding]:
     gain, drop = trend.start - best, level - best
     if gain <= 3 * trend.noise and drop <= 6 * trend.noise:
         return
-    if drop <= max(0.6 * gain, 4 * trend.noise, 0.5 * abs(best)) or tail.min() <= best + drop / 2:
+    loses_all = drop >= ALL * gain and gain > CLEAR_GAIN * trend.wide_noise
+    if drop <= max(0.6 * gain, 4 * trend.noise, 0 if loses_all else 0.5 * abs(best)) or tail.min() <= best + drop / 2:
         return
     good = np.flatnonzero(blocks <= best + drop / 2)
     if len(good) < NEAR_BEST:

@@ -9,7 +9,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
-from smdwidgets.diagnosis.trends import Trend, local_noise
+from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
 
 LEAST_POINTS = 20
@@ -44,8 +44,14 @@ def not_learning(data: RunData) -> Iterator[Finding]:
         constant = len(series) >= LEAST_POINTS and _is_constant(series, trend)
         if constant:
             yield _finding("constant", series, "low", {"value": trend.median})
-        if not improves and (_is_level(trend, len(series)) or _stays(trend, len(series))):
-            yield _of_loss(series, trend, _classes(data), held_out=not constant and _held_out_stays(data))
+        if not improves and not constant and never_below_guessing(data, series):
+            # The loss of an untrained network may be far above guessing at first.
+            late = trend.blocks[len(trend.blocks) // 2 :]
+            begins_above = trend.start > trend.median * (1 + 2 * EVEN)
+            z = float(mann_kendall(late[None])[0]) if begins_above else trend.z
+            yield _of_loss(series, trend, _classes(data), z)
+        elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series))):
+            yield _of_loss(series, trend, _classes(data), trend.z, not constant and _held_out_stays(data))
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
@@ -74,6 +80,20 @@ def _is_level(trend: Trend, points: int) -> bool:
     return not (trend.z < -3 and drop > LEAST_DROP * size)
 
 
+def never_below_guessing(data: RunData, series: Series) -> bool:
+    """Whether a loss never fell below that of guessing, wherever it began.
+
+    It is that of guessing among the classes of the saved outputs.
+    """
+    saved, trend = _saved_classes(data), series.trend
+    if trend is None or len(series) < LEAST_POINTS or len(saved) != 1:
+        return False
+    low, high = GUESSING
+    chance = math.log(saved[0])
+    level = min(trend.best, float(np.median(trend.blocks[-max(2, len(trend.blocks) // 2) :])))
+    return low * chance <= level <= high * chance and trend.end <= (1 + 2 * EVEN) * chance
+
+
 def _stays(trend: Trend, points: int) -> bool:
     """Whether a loss ends where it began, whatever its noise did between."""
     fall = trend.start - trend.end
@@ -100,20 +120,25 @@ def _classes(data: RunData) -> tuple[int, ...]:
 
     If none were saved, return all usual numbers.
     """
+    return _saved_classes(data) or CLASSES
+
+
+def _saved_classes(data: RunData) -> tuple[int, ...]:
     saved = {int(np.nanmax(one["classes"], initial=0)) for one in data.tensors.select("output", having="classes")}
-    return tuple(sorted(saved - {0, 1})) or CLASSES
+    return tuple(sorted(saved - {0, 1}))
 
 
-def _of_loss(series: Series, trend: Trend, known: tuple[int, ...], *, held_out: bool) -> Finding:
-    """Return the finding for a loss that does not fall.
+def _of_loss(series: Series, trend: Trend, known: tuple[int, ...], z: float, held_out: bool = False) -> Finding:
+    """Return the finding for a loss that does not fall, by its trend statistic.
 
     It is less sure if the loss is not that of guessing, and that of held-out data does not stay, too, or is unknown.
     """
     low, high = GUESSING
     classes = next((k for k in known if low * math.log(k) <= trend.median <= high * math.log(k)), None)
-    if trend.z < FALLING or local_noise(series.values) > EVEN * abs(trend.median):
+    falls = z < FALLING and trend.start - trend.end > LEVEL * abs(trend.start)
+    if falls or local_noise(series.values) > EVEN * abs(trend.median):
         classes = None  # slowly, it learns; or it is no such loss
-    held_out = held_out and trend.z >= FALLING
+    held_out = held_out and not falls
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
     detail = f"{series.quoted} {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
