@@ -46,7 +46,7 @@ def _short(answer: Callable[P, str]) -> Callable[P, str]:
 
 
 class Answers:
-    """Answers questions about the runs below some directories or addresses, and about no others.
+    """Answers questions about the runs below some directories or addresses.
 
     >>> import tempfile
     >>> from smdwidgets.numpy import Hook
@@ -135,7 +135,10 @@ class Answers:
 
     @_short
     def evidence(self, run: str, id: str) -> str:
-        """Return the observations behind a finding, as a small table with the points of their curves."""
+        """Return the observations behind a finding.
+
+        They are a small table with the points of their curves.
+        """
         finding = self._finding(run, id)
         rows = [("observation", "subject", "step", "value", "limit", "curve: step value")]
         for one in finding.evidence:
@@ -159,7 +162,10 @@ class Answers:
 
     @_short
     def query(self, run: str, text: str) -> str:
-        """Return the tensors that a query such as ``*.weight | l2 | top 5 by change`` selects."""
+        """Return the tensors that a query selects.
+
+        For example ``*.weight | l2 | top 5 by change``.
+        """
         selected = query(self._trial(run), text)
         rows = [[str(cell_of(cell)) for cell in row] for row in zip(*selected.values(), strict=True)]
         lines = [" | ".join(row) for row in [[*selected], *rows]]
@@ -167,7 +173,10 @@ class Answers:
 
     @_short
     def compare(self, run: str, good: str) -> str:
-        """Return what differs between a run and a good one, and the first step at which it does."""
+        """Return what differs between a run and a good one.
+
+        The answer has the first step that differs.
+        """
         return diagnose(self._trial(run), against=self._trial(good)).text()
 
     def picture(self, run: str, tensor: str, step: int | None = None) -> bytes:

@@ -119,7 +119,10 @@ class Trainings:
             self._scaled = weakref.ref(result), weakref.ref(loss)
 
     def _weights_are_loaded(self, module: nn.Module, state: Any, strict: bool) -> None:
-        """Remember the names, without the tensors, of weights that are loaded before a training is seen."""
+        """Remember the names of weights that are loaded before a training is seen.
+
+        The tensors are not kept.
+        """
         if not strict and isinstance(state, Mapping) and len(self._loaded) < _MOST_LOADED:
             self._loaded.append((weakref.ref(module), dict.fromkeys(state)))
 

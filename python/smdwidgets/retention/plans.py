@@ -48,13 +48,16 @@ class RunPlan:
     every: int = 1
     #: Steps that keep their values, by reason.
     protected: Mapping[str, int] = field(default_factory=dict)
-    #: Why nothing of the run is deleted, or "".
+    #: Why no file of the run is deleted, or "".
     skipped: str = ""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is deleted of all runs below a directory. Nothing is deleted before :meth:`apply`."""
+    """What is deleted of all runs below a directory.
+
+    Nothing is deleted before :meth:`apply`.
+    """
 
     runs: tuple[RunPlan, ...]
 

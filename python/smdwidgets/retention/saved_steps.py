@@ -26,7 +26,10 @@ class SavedStep(NamedTuple):
 
 
 def saved_steps(path: str) -> Iterator[SavedStep]:
-    """Yield the steps of a run of a hook in order; skip index files that cannot be read."""
+    """Yield the steps of a run of a hook in order.
+
+    Index files that cannot be read are skipped.
+    """
     index = Path(path, "index")
     try:
         folders = sorted(entry.path for entry in os.scandir(index) if entry.is_dir())

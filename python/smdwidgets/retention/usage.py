@@ -86,7 +86,10 @@ def runs_of(path: str | os.PathLike[str]) -> list[FoundRun]:
 
 
 def files_of(path: str) -> Iterator[tuple[str, int]]:
-    """Yield the files below a directory, as relative paths with slashes, and their sizes."""
+    """Yield the files below a directory and their sizes.
+
+    Paths are relative and have slashes.
+    """
     for folder, _, names in os.walk(path):
         for name in names:
             file = Path(folder, name)

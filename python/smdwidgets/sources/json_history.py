@@ -1,5 +1,6 @@
-"""A history in one JSON file: a list of objects, or an object with a list for each curve.
+"""A history in one JSON file.
 
+It is a list of objects, or an object with a list for each curve.
 Scripts write the ``history`` of Keras or their own in this way at the end of a training. Rows without a step are
 numbered.
 """

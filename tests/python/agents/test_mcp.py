@@ -41,7 +41,7 @@ def answers(root):
 
 
 def ask(root, *questions):
-    """Start the server in its own process, ask, and return the contents of the answers."""
+    """Start the server in its own process, ask, and return the answers."""
 
     async def talk():
         server = StdioServerParameters(command=sys.executable, args=["-m", "smdwidgets", "mcp", str(root)])

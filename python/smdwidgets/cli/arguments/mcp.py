@@ -1,4 +1,6 @@
-"""Serve questions about runs to agents, over the Model Context Protocol on standard input and output.
+"""Serve questions about runs to agents.
+
+The server speaks the Model Context Protocol on standard input and output.
 
 The tools list, diagnose, query, compare and picture the runs below the given directories or addresses, and no others.
 They only read. Requires the package mcp: pip install 'smdwidgets[mcp]'.

@@ -117,7 +117,10 @@ class Checking:
             self.checks.catch_up(roots)
 
     def weights_were_loaded(self, module: nn.Module, names: Mapping[str, None]) -> None:
-        """Weights were loaded before the hook was created, and not all of them had to match."""
+        """Weights were loaded before the hook was created.
+
+        Not all of them had to match.
+        """
         if self.checks is not None:
             self.checks.loads(module, names, False)
 

@@ -231,7 +231,7 @@ class Hook(BaseHook):
 
     @guarded
     def weights_were_loaded(self, module: nn.Module, names: Mapping[str, None]) -> None:
-        """Tell the checks that weights of these names were loaded before this hook was created.
+        """Tell the checks that weights of these names were loaded before.
 
         For a hook that is created later. ``load_state_dict`` was called with ``strict=False``.
         """
