@@ -86,6 +86,11 @@ class CollectionManager:
             if isinstance(classes, list)
         }
 
+    @property
+    def num_modules(self) -> int:
+        """Number of modules in :attr:`modules`."""
+        return len(self._meta.get("modules", ()))
+
     def add_modules(self, modules: Mapping[str, list[str]]) -> None:
         """Add modules with the names of their classes."""
         if modules:

@@ -357,3 +357,13 @@ def test_value_before_the_first_step_of_a_manual_loop_belongs_to_the_open_step(l
     assert not steps.precedes("batch")
     steps.step()
     assert not steps.precedes("batch")  # nothing is open, so it waits
+
+
+def test_passes_that_share_a_backward_pass_share_a_step_without_an_optimizer(log):
+    steps = Steps(log)
+    for _ in range(3):
+        forward(steps)
+        forward(steps)
+        backward(steps)
+    # The first backward pass shows that two passes belong together.
+    assert log.events.count("T") == 4

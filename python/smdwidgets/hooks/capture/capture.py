@@ -106,10 +106,11 @@ class Capture:
         values = self.values and not self.plan.statistics
         return kind is None or (kind in self.plan.kinds and (values or kind in self.statistics))
 
-    def wants_activations(self, collections: Iterable[Collection]) -> bool:
-        """Whether these collections may contain inputs or outputs of modules."""
+    def kinds_of(self, collections: Iterable[Collection]) -> frozenset[str]:
+        """Return the kinds of tensors that these collections may contain."""
         names = [one.name for one in collections if one.name not in NON_REDUCTION_COLLECTIONS]
-        return any(self.kinds.get(name, ACTIVATIONS) == ACTIVATIONS for name in names)
+        kinds = [self.kinds.get(name) for name in names]
+        return frozenset(TENSORS) if None in kinds else frozenset(kind for kind in kinds if kind is not None)
 
     @property
     def state(self) -> tuple[object, ...]:

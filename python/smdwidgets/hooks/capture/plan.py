@@ -19,8 +19,9 @@ from dataclasses import replace
 
 from smdwidgets._text import misspelling_of, shown
 from smdwidgets.config import Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
+from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.config.keys import BUILT_IN, NON_HISTOGRAM_COLLECTIONS, NON_REDUCTION_COLLECTIONS
-from smdwidgets.hooks.capture.capture import Capture
+from smdwidgets.hooks.capture.capture import ACTIVATIONS, Capture
 from smdwidgets.hooks.capture.save_spec import WHOLE, Patterns, SaveSpec, save_spec
 from smdwidgets.modes import ModeKeys
 
@@ -93,6 +94,8 @@ class Plan:
         self.reduction_config = reduction_config
         #: The collections that are saved at the current step.
         self.saving: tuple[Collection, ...] = ()
+        #: The kinds of tensors of models that may be saved at the current step. Most steps save none.
+        self.kinds: frozenset[str] = frozenset()
         #: Whether inputs or outputs of modules may be saved at the current step.
         self.saves_activations = False
         self.prepared = False
@@ -106,9 +109,10 @@ class Plan:
         self._tensorboard = tensorboard
         self._at = (ModeKeys.GLOBAL, -1)
         self._patterns = Patterns()
-        self._specs: dict[object, dict[str, tuple[SaveSpec | None, frozenset[str]]]] = {}
-        #: What to save of each tensor at this step, and the names of its collections.
-        self._now: dict[str, tuple[SaveSpec | None, frozenset[str]]] = {}
+        self._specs: dict[object, dict[object, tuple[SaveSpec | None, frozenset[str]]]] = {}
+        #: What to save of each tensor at this step, and the names of its collections. A tensor of the script has a key
+        #: of its name and those of the collections that it names.
+        self._now: dict[object, tuple[SaveSpec | None, frozenset[str]]] = {}
         self._seen: tuple[int, ...] = ()
         #: Collections of which a tensor was saved, and of which one was due, by name.
         self._came: set[str] = set()
@@ -219,7 +223,9 @@ class Plan:
         self._at = (mode, mode_step)
         self.saving = self.at(mode, mode_step)
         capture = self.capture
-        self.saves_activations = bool(self.saving) and (capture is None or capture.wants_activations(self.saving))
+        every = frozenset(TENSORS if self.saving else ())
+        self.kinds = every if capture is None else capture.kinds_of(self.saving)
+        self.saves_activations = ACTIVATIONS in self.kinds
         if self.saving:
             self._due.update(collection.name for collection in self.saving)
             # Scripts may add patterns and tensors to collections during the training; that invalidates cached
@@ -235,6 +241,7 @@ class Plan:
     def end(self) -> None:
         """End the step: nothing is saved until the next step begins."""
         self.saving = ()
+        self.kinds = frozenset()
         self.saves_activations = False
 
     def state(self) -> tuple[int, ...]:
@@ -267,9 +274,17 @@ class Plan:
 
     def spec_of_script_tensor(self, name: str, due: Sequence[Collection]) -> SaveSpec | None:
         """Return what to save of a tensor that the script passes explicitly, or None."""
-        matched = [one for one in self.saving if one not in due and self._patterns.match(one, name)]
-        self._came.update(collection.name for collection in (*due, *matched))
-        return self._spec_of(name, [*due, *matched])
+        key = name, tuple(one.name for one in due)
+        if not self.saving:
+            self._came.update(one.name for one in due)
+            return self._spec_of(name, due)
+        if key not in self._now:
+            matched = [one for one in self.saving if one not in due and self._patterns.match(one, name)]
+            names = frozenset(collection.name for collection in (*due, *matched))
+            self._now[key] = self._spec_of(name, [*due, *matched]), names
+        spec, names = self._now[key]
+        self._came |= names
+        return spec
 
     def spec_of_scalar(self, spec: SaveSpec) -> SaveSpec:
         """Return what to save of a number that the script passes explicitly."""

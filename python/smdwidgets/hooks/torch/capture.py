@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from smdwidgets._text import shown
+from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.capture.capture import ACTIVATIONS
 from smdwidgets.hooks.capture.plan import Plan
@@ -23,8 +24,9 @@ from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.shards import LocalShard, ShardFinder
 from smdwidgets.hooks.writing.write_queue import WriteQueue
 
-__all__ = ["NamedGradient", "TorchCapture"]
+__all__ = ["GRADIENTS", "WEIGHTS", "NamedGradient", "TorchCapture"]
 
+WEIGHTS, GRADIENTS, _ = TENSORS
 #: A parameter's name, the parameter, and its gradient or this worker's part of it.
 NamedGradient = tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]
 

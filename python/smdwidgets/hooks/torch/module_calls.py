@@ -134,7 +134,7 @@ class ModuleCalls:
 
         Graphs of torch.compile contain them, so they stay where anything is compiled.
         """
-        if self.plan.saving:
+        if self.plan.saves_activations:
             if self._taps.activate() and self._graph_taps:
                 self._compile_again()
         elif self._passed and not torch_graph.has_compiled():

@@ -11,7 +11,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.config import CollectionKeys
 from smdwidgets.hooks.core.parts import Parts
-from smdwidgets.hooks.torch.capture import TorchCapture
+from smdwidgets.hooks.torch.capture import GRADIENTS, WEIGHTS, TorchCapture
 from smdwidgets.hooks.torch.collection import Collection
 from smdwidgets.hooks.torch.gradients import GradientWatch
 from smdwidgets.hooks.torch.module_calls import ModuleCalls
@@ -64,17 +64,18 @@ class ModelRecording:
         if not self._knows_shards:
             self._find_shards()
         self._models.step_begins()
-        if self._named_at != self._models.changes:
+        have_changed = self._named_at != self._models.changes
+        if have_changed:
             self._named_at = self._models.changes
             self._name_weights()
-        saves = self._parts.steps.begin()
-        if saves and self._models.name_new():
+        self._parts.steps.begin()
+        if have_changed and self._models.name_new():
             self.modules.is_complete = False
         if not self.modules.is_complete:
             self.modules.tap_modules()
         self.modules.follow_modules()
-        watches = saves and self._loop.watches_gradients
-        if saves:
+        watches = GRADIENTS in self._plan.kinds and self._loop.watches_gradients
+        if watches or WEIGHTS in self._plan.kinds:
             with torch.no_grad():
                 for name, parameter in self._models.parameters():
                     if not is_lazy(parameter):

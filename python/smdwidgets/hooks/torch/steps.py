@@ -235,12 +235,13 @@ class Steps:
     def _next_forward_begins(self) -> bool:
         """At forward level each pass begins a step.
 
-        Where updates are not seen, passes that share a backward pass share a step. So do those after updates have
-        stopped, until an optimizer steps again.
+        From the first backward pass on, passes that share one share a step, such as those of a siamese network. So do
+        those after updates have stopped, until an optimizer steps again.
         """
         if self.level is Level.OPTIMIZER and self.updates and self._without_update >= max(_STALLED, 4 * self._longest):
             return self._backwards_in_step > 0
-        return self.level is Level.FORWARD and (self._backwards_in_step > 0 or not self._fell_back)
+        shares = self._fell_back or (self.backwards > 0 and not self._fixed)
+        return self.level is Level.FORWARD and (self._backwards_in_step > 0 or not shares)
 
     def _evaluate(self, mode_is_set: bool) -> bool:
         self._set_aside()

@@ -25,7 +25,7 @@ from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.core.tensors import SCALAR_PREFIX
 from smdwidgets.hooks.losses import Losses
-from smdwidgets.hooks.torch.capture import NamedGradient, TorchCapture
+from smdwidgets.hooks.torch.capture import GRADIENTS, NamedGradient, TorchCapture
 from smdwidgets.hooks.torch.evaluation import Evaluation
 from smdwidgets.hooks.torch.optimizers import (
     PREFIX,
@@ -568,6 +568,7 @@ class TrainingLoop:
         label = f"{PREFIX}{self._optimizers.label(optimizer)}/"
         norm_name = f"{label}gradient_norm"
         wants_norm = self._plan.spec(norm_name) is not None and self._queue.writes
+        saves = GRADIENTS in self._plan.kinds
         gradients: list[NamedGradient] = []
         copies: list[TensorCopy | None] = []
         with torch.no_grad():
@@ -575,7 +576,7 @@ class TrainingLoop:
                 if id(parameter) not in updated:
                     continue
                 gradient: torch.Tensor | LocalShard | None = parameter.grad
-                if gradient is not None:
+                if gradient is not None and (saves or scale is not None):
                     full = f"gradient/{name}"
                     self._drop_gradient(full)
                     if scale is not None:
