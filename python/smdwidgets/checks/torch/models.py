@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,8 +23,6 @@ _LAYERS, _ROWS, _COLUMNS, _LARGEST = 32, 8, 64, 1_000_000
 _SAMPLED = 97
 #: The update at which units are compared again, and passes whose layers are looked at.
 _UPDATES, _PASSES = 7, 4
-#: Tensors of a module that are compared with those that are loaded.
-_MOST_LOADED = 64
 #: Attributes that look like `requires_grad` and are not.
 _MISSPELLED = re.compile(r"requ?i?e?re?[sd]?_?grads?(ient)?s?$")
 
@@ -113,7 +110,7 @@ class ModelChecks:
 
     def loads(self, module: nn.Module, state: Any, strict: bool) -> None:
         """Weights are about to be loaded into a module."""
-        own = dict(itertools.islice(_tensors(module), _MOST_LOADED))
+        own = dict(_tensors(module))
         if not isinstance(state, Mapping) or not own or not state:
             return
         context, step = self._context, self._context.step
