@@ -14,6 +14,7 @@ All derive from :class:`SMDebugError`.
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
     ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
     ├── a record      DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
+    ├── a replay      CannotReplay
     ├── a process     ExecutorError, VersionMismatch, CompactionSuperseded
     ├── a regex       RegexTooSlow
     ├── a query       QueryError
@@ -39,6 +40,7 @@ from smdwidgets._text import did_you_mean, listed, shown, underlined, visible
 from smdwidgets.modes import ModeKeys
 
 __all__ = [
+    "CannotReplay",
     "CollectionFileError",
     "CompactionSuperseded",
     "CorruptDataError",
@@ -680,6 +682,10 @@ class TrainingStopped(SMDebugError):
 
 
 # ----------------------------------------------------------------------------------------------------------- clusters
+
+
+class CannotReplay(SMDebugError, RuntimeError):
+    """Recorded steps cannot be executed again; the message says why."""
 
 
 class ExecutorError(SMDebugError, RuntimeError):

@@ -12,13 +12,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from smdwidgets._text import listed, shown, visible
 
-__all__ = ["DENSE_STEPS", "INCIDENTS_PREFIX", "LARGEST_RECORD", "MOST_STEPS", "Incident", "Jump", "Trigger", "combined"]
+__all__ = [
+    "DENSE_STEPS",
+    "INCIDENTS_PREFIX",
+    "LARGEST_RECORD",
+    "MOST_ROWS",
+    "MOST_STEPS",
+    "Incident",
+    "Jump",
+    "Trigger",
+    "combined",
+]
 
 INCIDENTS_PREFIX: Final = "incidents"
 """The folder of the records, in the root of the run."""
@@ -29,6 +39,11 @@ MOST_STEPS: Final = 8
 DENSE_STEPS: Final = 8
 """Steps after an incident that are saved whole."""
 
+MOST_ROWS: Final = 4096
+"""Rows of a batch in a record."""
+
+#: Rows in a text.
+_ROWS_SHOWN = 6
 #: Reasons and steps of a record that are read at most.
 _MOST_READ = 10_000
 _MOST_JUMPS = 100
@@ -81,6 +96,8 @@ class Incident:
         place: place of the trigger's tensor in the causal order of its step: stage, position in it. Smaller ones are
             earlier. None if it is not known.
         jumps: the tensors whose magnitudes jumped most at that step, the largest jump first.
+        rows: the rows of the data set in the batches of that step, as far as they are known.
+        recorded: what was recorded to execute the steps again: ``keyframe``, ``steps``, ``bytes``, ``why_not``.
     """
 
     worker: str
@@ -97,6 +114,66 @@ class Incident:
     workers: tuple[str, ...] = ()
     place: tuple[int, int] | None = None
     jumps: tuple[Jump, ...] = ()
+    rows: tuple[Any, ...] = ()
+    recorded: Mapping[str, Any] | None = None
+    #: Opens what was recorded; set where the record is read from a run.
+    opener: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def replay(self) -> Any:
+        """The recorded steps, or None.
+
+        They are an :class:`~smdwidgets.replay.IncidentReplay`.
+        """
+        return None if self.opener is None or self.recorded is None else self.opener()
+
+    def batch(self, step: int | None = None) -> Any:
+        """Return the batch of a step, with arrays in place of tensors.
+
+        A list, if the step had several batches.
+
+        Args:
+            step: the global step; None: that of the incident.
+
+        Raises:
+            LookupError: it was not recorded.
+        """
+        return self._replay().batch(self.step if step is None else step)
+
+    def row_ids(self, step: int | None = None) -> list[Any] | None:
+        """Return which rows of the data set the batches of a step had.
+
+        None if it is not known.
+
+        They are the indices that the sampler gave, such as ``loader.dataset[302]``; of an iterable data set pairs of
+        (worker, running number); or the values of a column ``id``, ``idx`` or ``index`` of the batch.
+
+        Args:
+            step: the global step; None: that of the incident.
+
+        Raises:
+            LookupError: the step was not recorded.
+        """
+        result: list[Any] | None = self._replay().row_ids(self.step if step is None else step)
+        return result
+
+    def _replay(self) -> Any:
+        if (replay := self.replay) is None:
+            raise LookupError("no batches were recorded around this incident")
+        return replay
+
+    @property
+    def rows_text(self) -> str:
+        """The rows of the step, such as ``rows 302, 88 of the data set``.
+
+        Empty if they are not known.
+        """
+        if not self.rows:
+            return ""
+        streamed = all(isinstance(one, tuple) and len(one) == 2 for one in self.rows)
+        names = [f"{one[1]} of worker {one[0]}" if streamed else visible(one, 50) for one in self.rows[:_ROWS_SHOWN]]
+        rest = f" and {len(self.rows) - _ROWS_SHOWN:,} more" if len(self.rows) > _ROWS_SHOWN else ""
+        return f"row{'s' if len(self.rows) > 1 else ''} {', '.join(names)}{rest} of the data set"
 
     def to_json(self) -> bytes:
         """Return the content of the record."""
@@ -120,6 +197,8 @@ class Incident:
                 {"tensor": one.tensor, "before": _json_number(one.before), "value": _json_number(one.value)}
                 for one in self.jumps
             ],
+            "rows": [list(one) if isinstance(one, tuple) else one for one in self.rows],
+            "replay": None if self.recorded is None else dict(self.recorded),
         }
         return json.dumps(content, allow_nan=False).encode()
 
@@ -157,12 +236,16 @@ class Incident:
             run=visible(found.get("run", ""), 1000),
             place=_place(found.get("place")),
             jumps=_jumps(found.get("jumps", [])),
+            rows=_rows(found.get("rows", [])),
+            recorded=_recorded(found.get("replay")),
         )
 
     def __str__(self) -> str:
         text = f"step {self.step:,}: {self.cause}"
         if self.jumps:
             text += f"; largest jump: {self.jumps[0]}"
+        if self.rows:
+            text += f"; {self.rows_text}"
         if self.steps:
             text += f"; saved {self.saved}"
         if self.missed:
@@ -198,6 +281,7 @@ class Incident:
             "workers": list(self.workers or (self.worker,)),
             "worker": self.worker,
             "jumps": [str(one) for one in self.jumps],
+            "rows": list(self.rows),
         }
 
 
@@ -297,6 +381,35 @@ def _jumps(value: object) -> tuple[Jump, ...]:
         )
         for one in value[:_MOST_JUMPS]
     )
+
+
+def _rows(value: object) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError("rows is not a list")
+    rows = []
+    for one in value[:MOST_ROWS]:
+        parts = tuple(one[:8]) if isinstance(one, list) else (one,)
+        if not all(isinstance(part, int | str) for part in parts):
+            raise ValueError("rows has a value that is no number and no text")
+        rows.append(parts if isinstance(one, list) else one)
+    return tuple(rows)
+
+
+def _recorded(value: object) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ValueError("replay is not a JSON object")
+    steps, why_not = value.get("steps", []), value.get("why_not")
+    if not isinstance(steps, list) or len(steps) not in (0, 2):
+        raise ValueError("replay has no first and last step")
+    keyframe = value.get("keyframe")
+    return {
+        "keyframe": None if keyframe is None else _step(keyframe, "keyframe"),
+        "steps": [_step(one, "steps") for one in steps],
+        "bytes": _step(value.get("bytes", 0), "bytes"),
+        "why_not": None if why_not is None else visible(why_not, 1000),
+    }
 
 
 def _ranges(steps: Sequence[int]) -> str:

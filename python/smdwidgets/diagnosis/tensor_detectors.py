@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.diagnosis import tensor_gradients, tensor_updates
-from smdwidgets.diagnosis.detectors.incidents import NOT_FINITE
+from smdwidgets.diagnosis.detectors.incidents import NOT_FINITE, with_rows
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumn, quoted
 from smdwidgets.diagnosis.tensor_layers import (
     broken_at,
@@ -423,7 +423,7 @@ def first_not_finite(data: RunData) -> Iterator[Finding]:
             found.append((int(tensor.steps[bad[0]]), place, tensor.order, tensor, int(bad[0])))
     lost = [int(one.lost_steps[0]) for one in data.training_losses() if len(one.lost_steps)]
     if incident is not None and all(step > incident.step for step in (*lost, *(one[0] for one in found))):
-        yield _recorded(incident)
+        yield with_rows(_recorded(incident), data.incidents)
         return
     if not found:
         return
@@ -435,7 +435,7 @@ def first_not_finite(data: RunData) -> Iterator[Finding]:
         return  # the loss came first, which its own detector tells
     count = int(not_finite(tensor)[at])
     total = int(np.nan_to_num(tensor["count"][at])) or count
-    yield Finding.of(
+    finding = Finding.of(
         "input_not_finite" if tensor.role == "input" else "not_finite",
         "problem",
         "proof",
@@ -458,6 +458,7 @@ def first_not_finite(data: RunData) -> Iterator[Finding]:
         rank=data.tensors.workers.index(tensor.worker),
         incident=step if of_incident else None,
     )
+    yield with_rows(finding, data.incidents)
 
 
 def _recorded(incident: Incident) -> Finding:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from smdwidgets.replay.incident_replay import IncidentReplay
 from smdwidgets.replay.protocol import Execution, StepObserver, StepResult
 
-__all__ = ["Execution", "StepObserver", "StepResult"]
+__all__ = ["Execution", "IncidentReplay", "StepObserver", "StepResult"]

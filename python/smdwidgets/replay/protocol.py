@@ -7,10 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from smdwidgets._text import visible
+
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Execution", "StepObserver", "StepResult"]
+__all__ = ["Execution", "StepObserver", "StepResult", "sentence"]
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,7 @@ class StepObserver:
     """
 
     def begin_step(self, step: int) -> None:
-        """A step begins.
-
-        Its first batch is about to be delivered, or its first forward pass begins.
-        """
+        """A step begins: with its first batch, or its first forward pass."""
 
     def end_step(self, step: int) -> None:
         """A step has ended: its optimizers have updated the model."""
@@ -79,7 +78,7 @@ class Execution(Protocol):
         """The optimizers that update them."""
 
     def run(self, observers: Sequence[StepObserver] = (), *, last: int | None = None) -> list[StepResult]:
-        """Execute the steps from the state of the oldest keyframe on.
+        """Execute the steps from the keyframe on, and put the live state back.
 
         The live state is put back also if a step raises, or Ctrl-C interrupts it. No hook records meanwhile.
 
@@ -87,3 +86,22 @@ class Execution(Protocol):
             observers: what sees the steps. Each receives the batches as the one before has returned them.
             last: the last step to execute; None: the last of `steps`.
         """
+
+
+def sentence(results: Sequence[StepResult], expected: int) -> str:
+    """Return what the comparison of executed steps with the recording says.
+
+    >>> sentence([StepResult(4, (0.5,), True), StepResult(5, (0.25,), True)], 2)
+    'bit-equal, 2 of 2 steps'
+
+    Args:
+        results: the executed steps.
+        expected: the number of steps that were recorded.
+    """
+    wrong = next((one for one in results if one.equal is False), None)
+    if wrong is not None:
+        first = ", the first one: something outside of the recording changes the step" if wrong is results[0] else ""
+        return f"differs from step {wrong.step:,} on{first} ({visible(wrong.detail, 200)})"
+    equal = sum(one.equal is True for one in results)
+    text = f"bit-equal, {equal} of {expected} steps" if equal else "executed; nothing was recorded to compare with"
+    return text + (f"; the loop ended after {len(results)} of them" if len(results) < expected else "")

@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
@@ -113,14 +113,22 @@ def read_header(tree: Tree, key: str) -> list[HeaderEntry]:
         raise fault(f"header of {size:,} bytes exceeds the limit of {LARGEST_HEADER:,}", 0)
     if size > total - 8:
         raise fault(f"header of {size:,} bytes exceeds the file of {total:,} bytes; it may be incomplete", 0)
+    return parse_header(tree.read_exactly(key, 8, size), total, fault)
+
+
+def parse_header(content: bytes, total: int, fault: Callable[[str], Exception]) -> list[HeaderEntry]:
+    """Return the tensors of a header, by their offset in a file of ``total`` bytes.
+
+    ``fault`` returns the exception to raise for what is wrong.
+    """
     try:
-        header = json.loads(tree.read_exactly(key, 8, size), object_pairs_hook=_without_duplicates)
+        header = json.loads(content, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise fault(f"invalid header: {error}") from None
     if not isinstance(header, dict):
         raise fault("invalid header: not a JSON object")
     header.pop("__metadata__", None)
-    begin = 8 + size
+    begin = 8 + len(content)
     found = []
     for name, about in header.items():
         entry = _entry(name, about, begin)

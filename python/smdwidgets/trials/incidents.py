@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from smdwidgets._text import markup, shown
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.incident import INCIDENTS_PREFIX, LARGEST_RECORD, Incident, combined
+from smdwidgets.replay.incident_replay import open_replay
 from smdwidgets.storage.protocol import Storage, beginning
 
 if TYPE_CHECKING:
@@ -66,7 +69,9 @@ def read_incidents(storage: Storage, keys: Iterable[str] | None = None) -> Incid
             continue
         try:
             content = beginning(storage, key, LARGEST_RECORD)
-            found.append(Incident.parse(content, name["worker"]))
+            one = Incident.parse(content, name["worker"])
+            opener = functools.partial(open_replay, storage, key.removesuffix(".json"))
+            found.append(replace(one, opener=opener if one.recorded is not None else None))
         except FileNotFoundError:
             continue  # the run was deleted meanwhile
         except RunIOError as error:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from smdwidgets._suspend import suspended
 from smdwidgets.checks.log import CheckLog
 from smdwidgets.checks.torch import graph
 from smdwidgets.checks.torch.context import Context
@@ -154,7 +155,7 @@ class TorchChecks:
 
     def _run(self, mechanism: str, call: Callable[..., object], *args: Any) -> None:
         """Call a mechanism, without gradients. The first failure switches it off."""
-        if mechanism in self._off:
+        if mechanism in self._off or suspended():
             return
         try:
             with torch.no_grad():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.finding import Evidence, Finding
 from smdwidgets.incident import Incident
 
-__all__ = ["NOT_FINITE", "incidents"]
+__all__ = ["NOT_FINITE", "incidents", "with_rows"]
 
 #: Statistics that count values that are not finite, which other detectors judge.
 NOT_FINITE = ("nan", "pos_inf", "neg_inf")
@@ -23,7 +24,19 @@ def incidents(data: RunData) -> Iterator[Finding]:
     """
     for one in data.incidents:
         if one.trigger is None or one.trigger.column not in NOT_FINITE:
-            yield _finding(one)
+            yield with_rows(_finding(one), (one,))
+
+
+def with_rows(finding: Finding, incidents: Iterable[Incident]) -> Finding:
+    """Return a finding with the rows of its step, if an incident has them."""
+    rows = next((one.rows_text for one in incidents if one.step == finding.first and one.rows), "")
+    if not rows:
+        return finding
+    batch = f"The batch of step {finding.first:,} has {rows}."
+    evidence = finding.evidence
+    if not any(rows in one.text for one in evidence):
+        evidence = (*evidence, Evidence(batch[:-1], step=finding.first))
+    return replace(finding, text=f"{finding.text} {batch}", evidence=evidence)
 
 
 def _finding(incident: Incident) -> Finding:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from smdwidgets._suspend import suspended
 from smdwidgets._text import shown
 from smdwidgets.hooks.core.process import Gate
 
@@ -53,8 +54,8 @@ class Guard:
 
     @property
     def alive(self) -> bool:
-        """Whether the hook is open, and this process created it."""
-        return not self.closed and self.pid == os.getpid()
+        """Whether the hook records: it is open and not suspended, in its process."""
+        return not self.closed and self.pid == os.getpid() and not suspended()
 
     def warn_once(self, key: str, message: str, *args: object) -> bool:
         """Log a warning once per key; return whether it was logged now."""
@@ -66,7 +67,7 @@ class Guard:
 
     def warn_inactive(self) -> None:
         """Warn once that nothing is saved, and why."""
-        if self.silent:
+        if self.silent or suspended():
             return
         if not self.in_own_process:
             reason = "this process is a fork; only the process that created the hook records"

@@ -6,6 +6,7 @@ from smdwidgets._text import visible
 from smdwidgets.hooks.capture.capture import Capture
 from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.recorder import Recorder
+from smdwidgets.hooks.incidents.companion import Companion
 from smdwidgets.hooks.incidents.flight_recorder import FlightRecorder
 from smdwidgets.hooks.incidents.incident_log import IncidentLog
 from smdwidgets.hooks.incidents.source_rules import SourceRules
@@ -38,6 +39,8 @@ class Incidents:
         self._rules = rules
         self._capture = capture
         self._flight_recorder: FlightRecorder | None = None
+        #: What records beside the flight recorder. Set before the directory is opened.
+        self.companion: Companion | None = None
 
     def start(self) -> None:
         """Keep the last steps in memory from now on. The directory is open."""
@@ -57,7 +60,7 @@ class Incidents:
         )
         self._flight_recorder = FlightRecorder(
             self._limit, queue.staging, self._kinds, queue.files, log, self._rules, self._capture,
-            keeps=not recorder.is_witness,
+            keeps=not recorder.is_witness, companion=self.companion,
         )  # fmt: skip
         queue.observe(self._flight_recorder)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from smdwidgets._suspend import suspended
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.checks.log import ChecksOption, chosen_checks
 from smdwidgets.config import CapturePlan, ReductionConfig, SaveConfig
@@ -73,7 +74,7 @@ class HookOptions:
             raise SMDebugTypeError(f"recorder_bytes must be a number of bytes >= 0, got {shown(nbytes)}")
         chosen_checks(self.checks)
         names = self.include_collections
-        self._set("dry_run", bool(self.dry_run) or self.checks_only is not None)
+        self._set("dry_run", bool(self.dry_run) or self.checks_only is not None or suspended())
         self._set("save_all", bool(self.save_all))
         self._set("selects_tensors", self.save_all or names is not None or self.include_regex is not None)
         self._set("capture_plan", self._parse_plan())

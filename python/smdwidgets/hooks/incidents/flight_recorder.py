@@ -20,6 +20,7 @@ from smdwidgets._text import byte_size, listed
 from smdwidgets.hooks.capture.arrays import SLAB, Slab, Staging, TensorCopy
 from smdwidgets.hooks.capture.capture import Capture
 from smdwidgets.hooks.capture.captured import Captured, StepKey, StepStatistics
+from smdwidgets.hooks.incidents.companion import Companion
 from smdwidgets.hooks.incidents.incident_log import IncidentLog, OpenIncident
 from smdwidgets.hooks.incidents.jumps import Jumps
 from smdwidgets.hooks.incidents.source_rules import SourceRules
@@ -117,6 +118,7 @@ class FlightRecorder:
         rules: rules that are evaluated on the statistics of each step.
         capture: captures all tensors of the steps after an incident, if a capture plan decides.
         keeps: whether steps are kept in memory, to be written; else they are judged only.
+        companion: records beside it, in the same memory.
     """
 
     def __init__(
@@ -129,8 +131,10 @@ class FlightRecorder:
         rules: SourceRules | None = None,
         capture: Capture | None = None,
         keeps: bool = True,
+        companion: Companion | None = None,
     ) -> None:
-        self._limit = limit
+        self._whole_limit = limit
+        self._companion = companion
         self._keeps = keeps
         self._memory = HeldMemory(staging)
         self._kinds = kinds
@@ -154,6 +158,11 @@ class FlightRecorder:
     def nbytes(self) -> int:
         """Bytes of the copies that are kept."""
         return self._memory.nbytes
+
+    @property
+    def _limit(self) -> int:
+        """Bytes of copies that are kept at most, besides what the companion keeps."""
+        return self._whole_limit - (0 if self._companion is None else self._companion.nbytes)
 
     @property
     def steps(self) -> list[int]:
@@ -205,6 +214,8 @@ class FlightRecorder:
             self._jumps.push(key[1], columns)
         step.statistics = []
         self._keep(step)
+        if self._companion is not None:
+            self._companion.judged(key[0])
         for cause in causes:
             self._begin_or_extend(key[0], cause, jumps)
         incident = self._incident
@@ -213,6 +224,7 @@ class FlightRecorder:
                 self._write([step], incident)
                 incident.write()
             if key[0] >= incident.dense_until:
+                incident.complete()
                 self._incident = None
         if not step.whole:
             self._leave_out_kinds(step)
@@ -260,6 +272,8 @@ class FlightRecorder:
     def close(self) -> None:
         """Complete the steps that were left open, and give all memory back."""
         steps = [*self._open.values(), *self._ring, *([self._weights] if self._weights else [])]
+        if self._incident is not None:
+            self._incident.complete()
         self._weights = self._incident = None
         self._open.clear()
         self._ring.clear()
@@ -377,6 +391,8 @@ class FlightRecorder:
                 [*self._ring] if self._weights is None or self._weights in self._ring else [self._weights, *self._ring]
             )
             self._write(held, incident)
+        if self._companion is not None:
+            incident.record(self._companion, self._files.allows_incident)
         incident.write()
         if not incident.saves:
             self._incident = None

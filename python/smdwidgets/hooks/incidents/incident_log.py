@@ -14,7 +14,8 @@ from pathlib import Path
 from smdwidgets._atomic import replace_file
 from smdwidgets._core import worker_file_name
 from smdwidgets._text import shown
-from smdwidgets.incident import DENSE_STEPS, INCIDENTS_PREFIX, Incident, Jump, Trigger
+from smdwidgets.hooks.incidents.companion import Companion, Written
+from smdwidgets.incident import DENSE_STEPS, INCIDENTS_PREFIX, MOST_ROWS, Incident, Jump, Trigger
 
 __all__ = ["IncidentLog", "OpenIncident"]
 
@@ -39,6 +40,8 @@ class OpenIncident:
         self._path = path
         self._incident = incident
         self.saves = saves
+        self._recorded: Written | None = None
+        self._is_recorded = False
 
     @property
     def dense_until(self) -> int:
@@ -55,6 +58,34 @@ class OpenIncident:
         """Add steps that were written, and the number of those that are not whole."""
         known = {*self._incident.steps, *steps}
         self._incident = replace(self._incident, steps=tuple(sorted(known)), missed=self._incident.missed + missed)
+
+    def record(self, companion: Companion, allows: Callable[[int], bool]) -> None:
+        """Have a companion write into the folder of the incident, once.
+
+        A failure is logged.
+        """
+        if self._is_recorded:
+            return
+        self._is_recorded = True
+        allowed = allows if self.saves else (lambda nbytes: False)
+        try:
+            written = self._recorded = companion.begin(self._path.with_suffix(""), self._incident.step, allowed)
+        except Exception as error:
+            self._log.warn(f"cannot record the steps of the incident {self._path}: {type(error).__name__}: {error}")
+            return
+        if written is not None:
+            self._log.send(self._path.with_suffix(""), written.files)
+            self._incident = replace(self._incident, rows=tuple(written.rows[:MOST_ROWS]), recorded=written.summary)
+
+    def complete(self) -> None:
+        """Have the companion write what has followed. A failure is logged."""
+        written, self._recorded = self._recorded, None
+        if written is None:
+            return
+        try:
+            self._log.send(self._path.with_suffix(""), written.extend())
+        except Exception as error:
+            self._log.warn(f"cannot record the steps after the incident {self._path}: {type(error).__name__}: {error}")
 
     def write(self) -> None:
         """Write the record, or replace it."""
@@ -156,6 +187,16 @@ class IncidentLog:
             if self._send is not None:
                 self._send(path.relative_to(self._root).as_posix())
         except OSError as error:
-            if not self._warned:
-                self._warned = True
-                logger.warning("cannot write the incident %s: %s", path, error)
+            self.warn(f"cannot write the incident {path}: {error}")
+
+    def send(self, folder: Path, names: Iterable[str]) -> None:
+        """Upload files of an incident, in order, if the run is in a bucket."""
+        if self._send is not None:
+            for name in names:
+                self._send((folder / name).relative_to(self._root).as_posix())
+
+    def warn(self, message: str) -> None:
+        """Log the first failure."""
+        if not self._warned:
+            self._warned = True
+            logger.warning("%s", message)

@@ -21,6 +21,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import dataloader
 
 from smdwidgets.checks.torch.worker_states import StateDigests
+from smdwidgets.replay.torch import rows
 
 __all__ = ["Listener", "listen"]
 
@@ -35,6 +36,8 @@ Listener = Mapping[str, Callable[..., object]]
 * ``scales(scaler)``: a GradScaler is about to scale a loss;
 * ``schedule_steps(schedule)``: a learning rate schedule is about to step;
 * ``batch(iterator, batch, states)``: a data loader has given a batch, with digests of the random states of its workers;
+* ``delivered(iterator, batch, rows)``: a data loader has given a batch, which has these rows of the data set;
+* ``exhausted(iterator)``: a data loader has no more batches;
 * ``tensor_hooked()``: a hook is registered on a tensor;
 * ``loads(module, state, strict)``: weights are about to be loaded into a module.
 """
@@ -284,8 +287,18 @@ def _schedule(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _next_batch(original: Callable[..., Any]) -> Callable[..., Any]:
     def next_batch(self: Any) -> Any:
-        batch = original(self)
+        try:
+            batch = original(self)
+        except StopIteration:
+            _tell("exhausted", self)
+            raise
         _tell("batch", self, batch, self.__dict__.get(_STATES))
+        if any("delivered" in listener for listener in tuple(_listeners)):
+            try:
+                of_batch = rows.rows_of(self, batch)  # once: the indices are taken from the iterator
+            except Exception:
+                of_batch = None
+            _tell("delivered", self, batch, of_batch)
         return batch
 
     return next_batch
@@ -344,6 +357,12 @@ def _wrappers() -> list[_Wrapper]:
     def flat() -> Any:
         return getattr(sys.modules.get("torch.distributed.fsdp"), "FullyShardedDataParallel", None)
 
+    def iterator() -> Any:
+        return getattr(dataloader, "_BaseDataLoaderIter", None)
+
+    def iterator_of_workers() -> Any:
+        return getattr(dataloader, "_MultiProcessingDataLoaderIter", None)
+
     clips = ("clips", "clipped")
     found = [
         _Wrapper(lambda: torch.autograd, "backward", _backward, "backward_begins", "backward_ends"),
@@ -352,10 +371,11 @@ def _wrappers() -> list[_Wrapper]:
         _Wrapper(lambda: clip_grad, "clip_grad_value_", _clip, *clips),
         _Wrapper(lambda: torch.nn.utils, "clip_grad_value_", _clip, *clips),
         _Wrapper(flat, "clip_grad_norm_", _clip_flat, *clips),
-        _Wrapper(lambda: getattr(dataloader, "_BaseDataLoaderIter", None), "__next__", _next_batch, "batch"),
-        _Wrapper(
-            lambda: getattr(dataloader, "_MultiProcessingDataLoaderIter", None), "__init__", _begin_workers, "batch"
-        ),
+        _Wrapper(iterator, "__next__", _next_batch, "batch", "delivered", "exhausted"),
+        _Wrapper(iterator, "_next_index", rows.next_index, "delivered"),
+        _Wrapper(iterator_of_workers, "__init__", _begin_workers, "batch"),
+        _Wrapper(iterator_of_workers, "_get_data", rows.get_data, "delivered"),
+        _Wrapper(iterator_of_workers, "_process_data", rows.process_data, "delivered"),
         _Wrapper(lambda: lr_scheduler.LRScheduler, "step", _schedule, "schedule_steps"),
         _Wrapper(lambda: lr_scheduler.ReduceLROnPlateau, "step", _schedule, "schedule_steps"),
         _Wrapper(lambda: torch.nn.Module, "load_state_dict", _load, "loads"),

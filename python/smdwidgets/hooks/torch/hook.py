@@ -45,6 +45,7 @@ from smdwidgets.hooks.torch.optimizers import unwrapped
 from smdwidgets.hooks.torch.overrides import Overrides
 from smdwidgets.hooks.torch.recording import ModelRecording
 from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.replaying import Replaying
 from smdwidgets.hooks.torch.training import AS_SMDEBUG, EVALUATIONS, TorchOptions, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
 
@@ -67,6 +68,8 @@ class Hook(BaseHook):
             in the order manual, optimizer, forward; ``"smdebug"``: as smdebug numbers steps where a script calls no
             :meth:`set_mode`, every forward pass in one series of mode GLOBAL, else as ``"auto"``.
         clipped_gradients: whether the gradients that are saved are those after clipping.
+        replay: whether batches and states are kept, so that the steps around an incident can be executed again: ``"auto"``,
+            in half of ``recorder_bytes``; True: in all of it; ``"ids"``: only which rows the batches had; False: nothing.
     """
     )
 
@@ -107,7 +110,8 @@ class Hook(BaseHook):
         self._recording = ModelRecording(self.parts, tensors, self.models, self.loop, options.include_workers == "all")
         self._modules = self._recording.modules
         self._checking = Checking(self.parts, self.models, options)
-        self._modules.observer = self._checking
+        self._replaying = Replaying(self.parts, self.models, self.loop, options.replay, options.recorder_bytes)
+        self._modules.observers = (self._checking, self._replaying)
         overridden = frozenset(name for name in _OVERRIDABLE if getattr(type(self), name) is not getattr(Hook, name))
         self._overrides = Overrides(overridden, self.parts, self.models, self._modules)
 
@@ -171,6 +175,7 @@ class Hook(BaseHook):
                     "scaler_ends": on(TrainingLoop.scaler_ends),
                 }
             ),
+            *self._replaying.listen(),  # after the loop, which decides when a step ends
         ]
 
     def register_loss(self, loss_module: nn.Module) -> None:
@@ -272,6 +277,24 @@ class Hook(BaseHook):
             self.loop.steps.mode_changed(training=mode not in EVALUATIONS)
         self.mode = mode
         self.loop.mode_is_set = True
+
+    def replayable(self, step: Callable[[Any], _T], state: Iterable[object] = ()) -> Callable[[Any], _T]:
+        """Name the function that executes a training step with a batch, and return it.
+
+        Steps of an incident are then executed again by calling it, where the loop of the script cannot be.
+
+        Args:
+            step: takes a batch as the data loader gives it; does the forward pass, the backward pass and the update.
+            state: objects that the step changes and that no name of the loop refers to.
+
+        >>> step = hook.replayable(step)     # doctest: +SKIP
+        """
+        if not callable(step):
+            raise SMDebugTypeError(f"step must be a function, got {type(step).__name__}")
+        self._replaying.step = step
+        if self._replaying.recorder is not None:
+            self._replaying.recorder.extra = {f"state_{index}": one for index, one in enumerate(state)}
+        return step
 
     def collection(
         self,

@@ -50,7 +50,7 @@ class ModuleCalls:
         self._models = models
         self._loop = loop
         #: What else sees the calls of the models.
-        self.observer: PassObserver | None = None
+        self.observers: tuple[PassObserver, ...] = ()
         self._input_taps: WeakIdKeyDictionary = WeakIdKeyDictionary()
         #: Names of registered losses, which save their outputs themselves.
         self.loss_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -89,8 +89,8 @@ class ModuleCalls:
     def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         is_tapped = self._taps.active and module in self._input_taps
         self._loop.enter(module)
-        if self.observer is not None:
-            self.observer.enters(module, inputs, named_inputs)
+        for observer in self.observers:
+            observer.enters(module, inputs, named_inputs)
         becomes_tapped = not is_tapped and self._taps.active and module in self._input_taps
         if becomes_tapped and not torch_graph.is_compiled_in_place(module):  # its callback comes too late for this call
             self._before_call(module, inputs, named_inputs)
@@ -102,8 +102,8 @@ class ModuleCalls:
         root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
         if "output" in wanted:
             self._after_call(root(), inputs, outputs)
-        if self.observer is not None:
-            self.observer.leaves(module, outputs)
+        for observer in self.observers:
+            observer.leaves(module, outputs)
         self._loop.leave(module)
         self._passed = self._passed or self._taps.active
 

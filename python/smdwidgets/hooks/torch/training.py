@@ -16,7 +16,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
+from smdwidgets._text import shown
 from smdwidgets.config import CollectionKeys
+from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.capture.lazy_norm import norm_of
 from smdwidgets.hooks.capture.save_spec import SaveSpec
@@ -68,6 +70,12 @@ class TorchOptions(HookOptions):
 
     step_on: str = "auto"
     clipped_gradients: bool = True
+    replay: Any = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.replay, bool) and self.replay not in ("auto", "ids"):
+            raise SMDebugValueError(f'invalid replay {shown(self.replay)}; choose "auto", True, False or "ids"')
 
 
 class Listeners(Protocol):
@@ -298,6 +306,11 @@ class TrainingLoop:
             self.scaled(roots, unscaled)
         self.backward_begins(roots)
         self.backward_ends()
+
+    @property
+    def depth(self) -> int:
+        """How many modules that are followed are being called, one in the other."""
+        return len(self._calls)
 
     @property
     def takes_losses(self) -> bool:

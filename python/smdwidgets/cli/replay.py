@@ -1,0 +1,139 @@
+"""What `smdwidgets replay` does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from smdwidgets._text import byte_size, listed, shown
+from smdwidgets.cli._run import open_run, plain, table
+from smdwidgets.exceptions import CannotReplay, SMDebugValueError
+from smdwidgets.incident import Incident
+from smdwidgets.replay.incident_replay import IncidentReplay
+from smdwidgets.replay.protocol import StepResult, sentence
+
+#: Rows of a batch in the table.
+_ROWS_SHOWN = 8
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the steps of an incident, or execute them."""
+    with open_run(args.run) as trial:
+        incidents = trial.incidents()
+        if not incidents:
+            raise SMDebugValueError(f"{shown(str(trial.path), 400)} has no incidents")
+        if not 1 <= args.incident <= len(incidents):
+            raise SMDebugValueError(f"--incident must be a number from 1 to {len(incidents)}, got {args.incident}")
+        incident = incidents[args.incident - 1]
+        replay = incident.replay
+        if replay is None:
+            raise CannotReplay(
+                "nothing was recorded around this incident: the hook had replay=False, or is an older one"
+            )
+        command = args.command[1:] if args.command[:1] == ["--"] else args.command
+        if not command:
+            print(json.dumps(_facts(incident, replay), indent=2) if args.json else _text(incident, replay))
+            return 0
+        if replay.why_not:
+            raise CannotReplay(replay.why_not)
+        results = _execute(str(trial.path), replay, command)
+    if args.json:
+        print(json.dumps({"steps": [_result(one) for one in results], "text": sentence(results, replay.expected)}))
+    else:
+        print(*(_line(one) for one in results), sentence(results, replay.expected), sep="\n")
+    return 1 if any(one.equal is False for one in results) else 0
+
+
+def _facts(incident: Incident, replay: IncidentReplay) -> dict[str, Any]:
+    recording = replay.recording
+    return {
+        "step": incident.step,
+        "text": str(incident),
+        "why_not": replay.why_not or None,
+        "bytes": (incident.recorded or {}).get("bytes"),
+        "source": recording.about.get("source"),
+        "lost": list(recording.lost),
+        "steps": [
+            {
+                "step": one.step,
+                "rows": recording.row_ids(one.step),
+                "losses": [loss if math.isfinite(loss) else str(loss) for loss in one.losses],
+                "by_order": one.by_order,
+            }
+            for one in recording.recorded
+        ],
+    }
+
+
+def _text(incident: Incident, replay: IncidentReplay) -> str:
+    facts = _facts(incident, replay)
+    rows = []
+    for one in facts["steps"]:
+        ids = one["rows"]
+        names = "not known" if ids is None else listed([plain(str(each), 40) for each in ids], _ROWS_SHOWN)
+        losses = ", ".join(f"{float(loss):.6g}" for loss in one["losses"])
+        rows.append([f"{'>' if one['step'] == incident.step else ' '} {one['step']:,}", losses, names])
+    source = facts["source"] if isinstance(facts["source"], dict) else {}
+    where = f"loop: {plain(str(source.get('file')), 400)}:{source.get('line')}" if source else ""
+    state = replay.why_not or f"the steps can be executed again ({byte_size(int(facts['bytes'] or 0))} were recorded)"
+    return "\n".join(
+        line
+        for line in (
+            plain(facts["text"], 2000),
+            "",
+            table([["step", "loss", "rows of the data set"], *rows]),
+            "",
+            where,
+            state,
+        )
+        if line is not None
+    )
+
+
+def _execute(run: str, replay: IncidentReplay, command: Sequence[str]) -> list[StepResult]:
+    """Run the script of the training again, in another process."""
+    program, *script = command
+    if Path(program).suffix == ".py":
+        program, script = sys.executable, list(command)
+    elif not Path(program).name.startswith("python") or not script:
+        raise SMDebugValueError(
+            f"the command must be a Python file, or python with a file or a module, got {shown(' '.join(command), 200)}"
+        )
+    # The plain name means the Python of this command, which has smdwidgets.
+    executable = sys.executable if program in ("python", "python3") else shutil.which(program) or program
+    with tempfile.TemporaryDirectory(prefix="smdwidgets-") as folder:
+        result = Path(folder) / "result.json"
+        words = [executable, "-m", "smdwidgets.replay.torch.rerun", run, replay.recording.folder, str(result), *script]
+        try:
+            subprocess.run(words, stdout=sys.stderr, env=dict(os.environ), check=False)
+        except OSError as error:
+            raise SMDebugValueError(f"cannot run {shown(program, 400)}: {error.strerror}") from None
+        if not result.exists():
+            raise CannotReplay("the script ended before the recorded steps were executed")
+        content = json.loads(result.read_bytes())
+    if "error" in content:
+        raise CannotReplay(content["error"])
+    return [
+        StepResult(one["step"], tuple(float(loss) for loss in one["losses"]), one["equal"], one["detail"])
+        for one in content["steps"]
+    ]
+
+
+def _result(one: StepResult) -> dict[str, Any]:
+    losses = [loss if math.isfinite(loss) else str(loss) for loss in one.losses]
+    return {"step": one.step, "losses": losses, "equal": one.equal, "detail": one.detail}
+
+
+def _line(one: StepResult) -> str:
+    mark = {True: "equal", False: "differs", None: "not compared"}[one.equal]
+    losses = ", ".join(f"{loss:.9g}" for loss in one.losses)
+    return f"step {one.step:,}: loss {losses}: {mark}{f' ({plain(one.detail, 300)})' if one.detail else ''}"

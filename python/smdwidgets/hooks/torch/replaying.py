@@ -1,0 +1,208 @@
+"""Record the last steps such that they can be executed again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from smdwidgets._text import byte_size
+from smdwidgets.hooks.core.parts import Parts
+from smdwidgets.hooks.incidents.companion import Written
+from smdwidgets.hooks.torch.callbacks import Callback
+from smdwidgets.hooks.torch.events import listen
+from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.training import TrainingLoop, is_passive
+from smdwidgets.replay.live import set_live
+from smdwidgets.replay.torch.execution import LiveExecution
+from smdwidgets.replay.torch.recording import ReplayRecorder
+from smdwidgets.replay.torch.writing import IncidentRecording
+
+__all__ = ["ReplayOption", "Replaying"]
+
+logger = logging.getLogger("smdwidgets.hooks")
+
+ReplayOption = Literal["auto", "ids"] | bool
+#: Part of the flight recorder's memory that a recording takes with ``"auto"``.
+_SHARE: Final = 2
+#: Memory that an option sets, not the flight recorder, has at least.
+_LEAST: Final = 1 << 20
+
+
+class LiveTraining:
+    """What this process knows of an incident's training.
+
+    Args:
+        recording: the recording of the incident.
+        step: a function of the script that executes a step; None: the loop is executed.
+    """
+
+    def __init__(self, recording: IncidentRecording, step: Callable[[Any], object] | None) -> None:
+        self._recording, self._step = recording, step
+        frame = recording.snapshot.frame
+        self._alive = recording.snapshot.world.all_objects
+        self._objects = {} if frame is None else dict(frame.state.objects)
+        for keep in self._objects.values():
+            keep.hold()
+        if recording.loop is not None:
+            recording.loop.place.hold()
+
+    def execution(self, files: Any) -> LiveExecution:
+        """Return the steps, which read the files of the recording.
+
+        Raises:
+            CannotReplay: they cannot be executed.
+        """
+        recording = self._recording
+        return LiveExecution(
+            files,
+            recording.snapshot.world,
+            self._objects,
+            self._step or recording.loop or recording.why_no_loop,
+            recording.skeletons,
+        )
+
+
+class Replaying:
+    """Listens to a training to record it, and writes recordings of incidents.
+
+    Args:
+        parts: the parts of the hook.
+        models: the registered models.
+        loop: knows the steps of the training.
+        option: what is recorded.
+        recorder_bytes: memory of the flight recorder, of which this takes a part.
+    """
+
+    def __init__(
+        self, parts: Parts, models: RegisteredModels, loop: TrainingLoop, option: ReplayOption, recorder_bytes: int
+    ) -> None:
+        self._guard, self._loop, self._models = parts.guard, loop, models
+        workers = parts.recorder.num_workers
+        cannot = ""
+        if workers > 1:
+            cannot = f"one worker alone cannot execute a step again: gradients are reduced over {workers} workers"
+        budget = recorder_bytes if option is True else recorder_bytes // _SHARE
+        self.recorder: ReplayRecorder | None = None
+        #: A function of the script that executes a step.
+        self.step: Callable[[Any], object] | None = None
+        if option is not False and recorder_bytes:
+            self.recorder = ReplayRecorder(
+                lambda: (model for _, model in models.roots()),
+                lambda: parts.steps.step,
+                lambda: loop.steps.is_open,
+                max(budget, _LEAST),
+                "ids" if option == "ids" else "full",
+                cannot,
+            )
+            parts.incidents.companion = self
+
+    def listen(self) -> list[Any]:
+        """Listen to the events of the training; return handles that end it."""
+        recorder = self.recorder
+        if recorder is None:
+            return []
+
+        def on(method: Callable[..., None]) -> Callback:
+            return Callback(self, self._guard, method)
+
+        return [
+            register_optimizer_step_post_hook(on(Replaying._updated)),
+            listen(
+                {
+                    "delivered": on(Replaying._delivered),
+                    "exhausted": on(Replaying._exhausted),
+                    "backward_begins": on(Replaying._backward_begins),
+                    "scaler_begins": on(Replaying._scaler_begins),
+                    "scaler_ends": on(Replaying._scaler_ends),
+                    "scales": on(Replaying._uses),
+                    "schedule_steps": on(Replaying._uses),
+                }
+            ),
+        ]
+
+    # --------------------------------------------------------------------------------------------------------- events
+
+    def _call(self, method: Callable[..., object], *args: Any) -> None:
+        """Call a method of the recorder. The first failure ends the recording."""
+        recorder = self.recorder
+        if recorder is None:
+            return
+        try:
+            method(recorder, *args)
+        except Exception as error:
+            self.recorder = None
+            recorder.close()
+            self._guard.report_error(error)
+
+    def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
+        """A registered model is called."""
+        if self.recorder is None or is_passive() or self._loop.depth != 1:
+            return
+        training = self._loop.recorded and self._loop.steps.is_open
+        self._call(ReplayRecorder.enters, (inputs, named_inputs), training)
+
+    def leaves(self, module: nn.Module, outputs: Any) -> None:
+        """A registered model has returned."""
+
+    def _delivered(self, iterator: Any, batch: Any, rows: tuple[Any, ...] | None) -> None:
+        self._call(ReplayRecorder.delivered, iterator, batch, rows)
+
+    def _exhausted(self, iterator: Any) -> None:
+        self._call(ReplayRecorder.exhausted, iterator)
+
+    def _backward_begins(self, roots: Any) -> None:
+        self._call(ReplayRecorder.backward_begins, roots)
+
+    def _updated(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._stepped = True
+        self._call(ReplayRecorder.updated, optimizer)
+
+    def _scaler_begins(self, optimizer: Any) -> None:
+        self._stepped = False
+
+    def _scaler_ends(self, optimizer: Any) -> None:
+        if not self._stepped and isinstance(optimizer, Optimizer):
+            self._call(ReplayRecorder.updated, optimizer)
+
+    def _uses(self, schedule: Any) -> None:
+        self._call(ReplayRecorder.schedule_steps, schedule)
+
+    _stepped = True
+
+    # ------------------------------------------------------------------------------------------------------ incidents
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the recording takes."""
+        return 0 if self.recorder is None else self.recorder.nbytes
+
+    def judged(self, step: int) -> None:
+        """A step has been judged."""
+        if self.recorder is not None:
+            self.recorder.judged = step
+
+    def begin(self, folder: Path, step: int, allows: Callable[[int], bool]) -> Written | None:
+        """Write the recording of an incident into a folder."""
+        if self.recorder is None:
+            return None
+        recording = IncidentRecording(self.recorder, folder, step, allows)
+        if not recording.snapshot.steps:
+            return None
+        files = recording.begin()
+        if not recording.why_not:
+            set_live(folder, LiveTraining(recording, self.step))
+        nbytes = sum((folder / name).stat().st_size for name in files)
+        if any(recording.skeletons.values()):
+            logger.info("%s: the batches of the last steps are in the run (%s)", folder, byte_size(nbytes))
+        return Written(recording.rows, recording.summary(nbytes), files, recording.extend)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self.recorder is not None:
+            self.recorder.close()

@@ -1,0 +1,115 @@
+"""What an incident offers to look into its steps and to execute them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from smdwidgets.exceptions import CannotReplay
+from smdwidgets.replay.files import Recording
+from smdwidgets.replay.live import find_live
+from smdwidgets.replay.protocol import Execution, StepObserver, StepResult
+from smdwidgets.storage.protocol import Storage
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["IncidentReplay", "open_replay"]
+
+
+class IncidentReplay:
+    """The recorded steps of an incident.
+
+    The process that trained can execute them again.
+
+    Reading needs no PyTorch. In another process, run the script again: ``smdwidgets replay RUN -- python train.py``.
+
+    Args:
+        recording: what was recorded.
+        folder: the folder of the recording in this process's file system.
+    """
+
+    def __init__(self, recording: Recording, folder: str) -> None:
+        self.recording = recording
+        self._folder = folder
+        self._execution: Execution | None = None
+
+    @property
+    def steps(self) -> range:
+        """The global steps that can be executed again."""
+        return self.recording.steps
+
+    @property
+    def expected(self) -> int:
+        """The number of training steps among them; the others are evaluations."""
+        return self.recording.expected
+
+    @property
+    def why_not(self) -> str:
+        """Why the steps cannot be executed again, whatever the process; empty if they can."""
+        return self.recording.why_not
+
+    @property
+    def is_live(self) -> bool:
+        """Whether this process trained, so that it can execute the steps."""
+        return find_live(self._folder) is not None
+
+    def batch(self, step: int) -> Any:
+        """Return the batch of a step, with arrays in place of tensors.
+
+        A list if it had several.
+        """
+        return self.recording.batch(step)
+
+    def row_ids(self, step: int) -> list[Any] | None:
+        """Return the rows of the data set in the batches of a step.
+
+        None if they are not known.
+        """
+        return self.recording.row_ids(step)
+
+    @property
+    def execution(self) -> Execution:
+        """The steps, in the process that trained.
+
+        Raises:
+            CannotReplay: they cannot be executed in this process; the message says why.
+        """
+        if self._execution is None:
+            if self.why_not:
+                raise CannotReplay(self.why_not)
+            live = find_live(self._folder)
+            if live is None:
+                raise CannotReplay(
+                    "this process did not train, or another incident followed; run the script again: "
+                    "smdwidgets replay RUN -- python train.py"
+                )
+            execution: Execution = live.execution(self.recording)
+            self._execution = execution
+        return self._execution
+
+    @property
+    def modules(self) -> Sequence[torch.nn.Module]:
+        """The models of the training."""
+        return self.execution.modules
+
+    @property
+    def optimizers(self) -> Sequence[torch.optim.Optimizer]:
+        """The optimizers that update them."""
+        return self.execution.optimizers
+
+    def run(self, observers: Sequence[StepObserver] = (), *, last: int | None = None) -> list[StepResult]:
+        """Execute the steps again, and put the live state back; see `Execution.run`."""
+        return self.execution.run(observers, last=last)
+
+    def __repr__(self) -> str:
+        steps = self.steps
+        if not steps:
+            return f"<replay: {self.why_not or 'no steps'}>"
+        return f"<replay of steps {steps[0]:,} to {steps[-1]:,}{'' if self.is_live else ', in another process'}>"
+
+
+def open_replay(storage: Storage, folder: str) -> IncidentReplay | None:
+    """Return what was recorded in the folder of an incident; None if nothing was."""
+    recording = Recording.open(storage, folder)
+    return None if recording is None else IncidentReplay(recording, f"{storage.url}/{folder}")

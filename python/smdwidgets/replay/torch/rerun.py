@@ -1,0 +1,217 @@
+"""Execute recorded steps in a new process, by running the script again.
+
+``python -m smdwidgets.replay.torch.rerun RUN FOLDER RESULT train.py …`` runs the script. Its data loaders give recorded
+batches. At the first training pass of the model whose parameters are those of the recording, the recorded state is
+loaded; after the last step the script is ended. Nothing is taken from the run but tensors and plain values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import math
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from smdwidgets._suspend import hooks_suspended
+from smdwidgets.exceptions import CannotReplay
+from smdwidgets.replay.files import Recording
+from smdwidgets.replay.protocol import StepObserver, StepResult
+from smdwidgets.replay.torch.execution import Keyframe, Replayed, ReplayFinished
+from smdwidgets.replay.torch.loop import user_frames
+from smdwidgets.replay.torch.state import World
+from smdwidgets.replay.torch.taps import muted, tapped
+from smdwidgets.storage import LocalStorage
+
+__all__ = ["Rerun", "run_again"]
+
+
+class Rerun(Replayed):
+    """Follows a training that begins again.
+
+    Args:
+        keyframe: the state and the recording.
+        observers: what sees the steps.
+        last: the last step.
+    """
+
+    def __init__(self, keyframe: Keyframe, observers: Sequence[StepObserver], last: int) -> None:
+        super().__init__(keyframe, None, observers, last)
+        self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+        for name, tensor in keyframe.tensors.items():
+            model, kind, key = (*name.split("/", 2), "", "")[:3]
+            if kind == "p":
+                self._shapes.setdefault(model, {})[key] = tuple(tensor.shape)
+        self._first = self._next
+
+    @property
+    def gives(self) -> bool:
+        """Whether a data loader gives recorded batches.
+
+        It does not to an evaluation before the training.
+        """
+        return self.world is not None or torch.is_grad_enabled()
+
+    def before(self, module: nn.Module, inputs: Any) -> None:
+        """A module is called."""
+        if self.world is None:
+            if not self._is_model(module, "m0"):
+                return
+            if not torch.is_grad_enabled() or not (module.training or self.trains_in_eval):
+                self._next, self._is_open = self._first, False  # an evaluation has taken batches
+                return
+            self._find(module)
+        if any(module is one for one in self._models):
+            self.enters(module)
+
+    def after(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        """A module has returned."""
+        if self.world is not None and any(module is one for one in self._models):
+            self.leaves()
+
+    _models: Sequence[nn.Module] = ()
+
+    def _is_model(self, module: nn.Module, name: str) -> bool:
+        shapes = self._shapes.get(name, {})
+        parameters = dict(module.named_parameters())
+        return len(parameters) == len(shapes) and all(
+            key in shapes and tuple(one.shape) == shapes[key] for key, one in parameters.items()
+        )
+
+    def _find(self, model: nn.Module) -> None:
+        """Find the objects of the training, and load the state."""
+        world, light = World([model]), self._keyframe.light
+        taken = {id(model)}
+        for name in sorted(self._shapes):
+            if name[0] == "m" and name != "m0":
+                other = next(
+                    (
+                        one
+                        for one in gc.get_objects()
+                        if issubclass(type(one), nn.Module) and id(one) not in taken and self._is_model(one, name)
+                    ),
+                    None,
+                )
+                if other is None:
+                    raise CannotReplay("the script has fewer models than the recording")
+                taken.add(id(other))
+                world.add_model(other)
+        frames = user_frames()
+        world.discover(frames)
+        world.order_optimizers(light.get("owners", {}))
+        gradients = self._keyframe.gradients
+        tensors = self._keyframe.tensors
+        world.load(
+            tensors,
+            light,
+            None if gradients is None else {name: tensors[name] for name in gradients if name in tensors},
+        )
+        self.world, self._models = world, world.registered
+
+
+@contextlib.contextmanager
+def _following(rerun: Rerun) -> Iterator[None]:
+    before = register_module_forward_pre_hook(rerun.before)
+    after = register_module_forward_hook(rerun.after, always_call=True)
+    try:
+        with contextlib.ExitStack() as stack:
+            for observer in rerun.observers:
+                stack.enter_context(observer.context())
+            stack.enter_context(tapped(rerun))
+            yield
+    finally:
+        before.remove()
+        after.remove()
+
+
+def run_again(
+    recording: Recording,
+    train: Callable[[], object],
+    observers: Sequence[StepObserver] = (),
+    *,
+    last: int | None = None,
+) -> list[StepResult]:
+    """Execute recorded steps by starting the training again; return them.
+
+    Nothing is put back: the training is a new one.
+
+    Args:
+        recording: what was recorded.
+        train: starts the training, such as ``trainer.fit``, with new objects.
+        observers: what sees the steps.
+        last: the last step; None: the last that was recorded.
+
+    Raises:
+        CannotReplay: the training is not that of the recording.
+    """
+    keyframe = Keyframe(recording)
+    steps = recording.steps
+    rerun = Rerun(keyframe, observers, steps[-1] if last is None else last)
+    threads = recording.about.get("threads")
+    if type(threads) is int and 0 < threads <= 1024:
+        torch.set_num_threads(threads)
+    with hooks_suspended(), _following(rerun), contextlib.suppress(ReplayFinished):
+        train()
+    if rerun.world is None:
+        raise CannotReplay("no model with the parameters of the recording was trained")
+    if not rerun.results:
+        raise CannotReplay(f"the training ended before step {steps[0]} did")
+    return rerun.results
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a script again, and write what came of it as JSON."""
+    run, folder, result, *script = argv
+    recording = Recording.open(LocalStorage(run), folder)
+    content: dict[str, Any]
+    try:
+        if recording is None:
+            raise CannotReplay("there is no recording")
+        results = run_again(recording, lambda: _run_script(script))
+        content = {
+            "steps": [
+                {
+                    "step": one.step,
+                    "losses": [loss if math.isfinite(loss) else str(loss) for loss in one.losses],
+                    "equal": one.equal,
+                    "detail": one.detail,
+                }
+                for one in results
+            ],
+            "expected": recording.expected,
+        }
+    except CannotReplay as error:
+        content = {"error": str(error)}
+    except SystemExit as error:
+        content = {"error": f"the script ended with exit code {error.code} before the recorded steps were executed"}
+    except Exception as error:
+        traceback.print_exc()
+        content = {"error": f"the script failed: {type(error).__name__}: {error}"[:2000]}
+    Path(result).write_text(json.dumps(content), encoding="utf-8")
+    return 0
+
+
+def _run_script(script: Sequence[str]) -> None:
+    """Run a Python file, or a module after ``-m``, as Python does."""
+    with muted():
+        if script[0] == "-m":
+            sys.argv = list(script[1:])
+            sys.path[0] = str(Path.cwd())
+            runpy.run_module(script[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = list(script)
+            sys.path[0] = str(Path(script[0]).resolve().parent)
+            runpy.run_path(script[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
