@@ -157,6 +157,63 @@ class Incident:
         result: list[Any] | None = self._replay().row_ids(self.step if step is None else step)
         return result
 
+    def explain(self) -> Any:
+        """Execute the steps before the incident again and name what broke them.
+
+        The result is an :class:`~smdwidgets.replay.explanation.Explanation`: the operator that produced the first value
+        that is not finite, its module, line, operands and rows; or the operator whose values grew; or a value that was
+        given. It requires PyTorch, in the process that trained. The model is put back as it is.
+
+        Raises:
+            LookupError: nothing was recorded around the incident.
+            CannotReplay: the steps cannot be executed in this process.
+
+        >>> trial.incidents()[0].explain()                                     # doctest: +SKIP
+        step 37: aten.div returned NaN in 4 of 32 elements, first at [6, 0] (forward)
+          model.py:39: x / x.sum(1, keepdim=True)
+        """
+        return self._replay().explain(self.step)
+
+    def rank_rows(self, loss: Callable[..., Any] | None = None, *, step: int | None = None) -> Any:
+        """Return the rows of the batch, the most suspicious one first.
+
+        The result is a :class:`~smdwidgets.replay.rows.RowRanking`. Only rows that are not finite alone are claimed.
+
+        Args:
+            loss: returns the loss of a batch; its arguments are the model and the batch. None: the step is executed
+                with each row alone, which takes longer.
+            step: the global step; None: that of the incident.
+
+        >>> incident.rank_rows(lambda model, batch: cross_entropy(model(batch[0]), batch[1]))    # doctest: +SKIP
+        """
+        return self._replay().rank_rows(self.step if step is None else step, loss)
+
+    def what_if(self, *, step: int | None = None, **change: Any) -> Any:
+        """Execute the steps with a change: does the incident still happen?
+
+        The result is a :class:`~smdwidgets.replay.what_if.WhatIf`.
+
+        Args:
+            step: the first step with the change; None: that of the incident.
+            change: ``lr=0.001`` or ``lr="0.1x"``, ``clip=1.0``, ``drop_rows=[6]``, ``eps=1e-6``, ``dtype="fp32"``
+                (without autocast), ``batch="skip"`` (without the update of the step).
+
+        >>> trial.incidents()[0].what_if(drop_rows=[6])                        # doctest: +SKIP
+        without row 6 at step 37: heals; largest loss 0.93
+        """
+        return self._replay().what_if(self.step if step is None else step, **change)
+
+    def try_all(self, rows: Sequence[int] = (), *, step: int | None = None) -> Any:
+        """Try usual changes, and order them by what heals.
+
+        The result is a :class:`~smdwidgets.replay.what_if.WhatIfTable`.
+
+        Args:
+            rows: rows of the batch that are suspected, such as those of :meth:`explain`.
+            step: the first step with a change; None: that of the incident.
+        """
+        return self._replay().try_all(self.step if step is None else step, rows)
+
     def _replay(self) -> Any:
         if (replay := self.replay) is None:
             raise LookupError("no batches were recorded around this incident")

@@ -137,6 +137,7 @@ def test_all_changes_are_ordered_by_what_heals() -> None:
     ]
     assert [one.heals for one in table] == sorted((one.heals for one in table), reverse=True)
     assert "without row 3 at step 10: heals; largest loss" in str(table)
+    assert "without the update of the step at step 10: heals; largest loss" in str(table)
     assert "clip 1 from step 10 on: stays; step 10: loss is not finite" in str(table)
 
 

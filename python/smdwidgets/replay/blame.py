@@ -17,10 +17,10 @@ from smdwidgets._text import visible
 from smdwidgets.incident import Incident
 from smdwidgets.replay.explanation import Explanation
 from smdwidgets.replay.places import places_of_error
-from smdwidgets.replay.protocol import Execution, StepResult
+from smdwidgets.replay.protocol import Execution, StepResult, sentence
 from smdwidgets.replay.tracing import FRAMEWORK, Birth, StepTrace, Trace
 
-__all__ = ["explain", "verification"]
+__all__ = ["explain"]
 
 #: Steps that are traced before the step of the incident.
 _BEFORE: Final = 3
@@ -70,25 +70,10 @@ def explain(execution: Execution, trigger: Incident | int | None = None) -> Expl
     else:
         explanation = _verdict(steps, last, trigger is not None)
     return replace(
-        explanation, verified=verification(results), notes=(*explanation.notes, *_batch_notes(steps, explanation))
+        explanation,
+        verified=sentence(results, len(results)) if results else "",
+        notes=(*explanation.notes, *_batch_notes(steps, explanation)),
     )
-
-
-def verification(results: Sequence[StepResult]) -> str:
-    """Return how the executed steps compare with the recorded ones, as a sentence.
-
-    >>> verification([StepResult(1, (0.5,), True), StepResult(2, (0.25,), True)])
-    'bit-equal, 2 of 2 steps'
-    >>> verification([StepResult(1, (0.5,), True), StepResult(2, (0.25,), False, "weights")])
-    'differs from step 2 on: weights'
-    """
-    compared = [one for one in results if one.equal is not None]
-    different = next((one for one in compared if not one.equal), None)
-    if different is not None:
-        return f"differs from step {different.step} on" + (f": {different.detail}" if different.detail else "")
-    if not compared:
-        return "not compared with the recorded steps" if results else ""
-    return f"bit-equal, {len(compared)} of {len(results)} steps"
 
 
 def _verdict(steps: Sequence[StepTrace], last: int, triggered: bool) -> Explanation:

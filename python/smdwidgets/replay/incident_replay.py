@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets.exceptions import CannotReplay
@@ -13,6 +14,10 @@ from smdwidgets.storage.protocol import Storage
 
 if TYPE_CHECKING:
     import torch
+
+    from smdwidgets.replay.explanation import Explanation
+    from smdwidgets.replay.rows import RowRanking
+    from smdwidgets.replay.what_if import WhatIf, WhatIfTable
 
 __all__ = ["IncidentReplay", "open_replay"]
 
@@ -101,6 +106,56 @@ class IncidentReplay:
     def run(self, observers: Sequence[StepObserver] = (), *, last: int | None = None) -> list[StepResult]:
         """Execute the steps again, and put the live state back; see `Execution.run`."""
         return self.execution.run(observers, last=last)
+
+    # ----------------------------------------------------------------------------------------------------- answers
+
+    def explain(self, step: int) -> Explanation:
+        """Return what explains an incident at a step; see `Incident.explain`."""
+        from smdwidgets.replay import blame
+
+        self._check(step)
+        explanation = blame.explain(self.execution, step)
+        identities = self._identities(explanation.step)
+        if identities is None or not explanation.rows or max(explanation.rows) >= len(identities):
+            return explanation
+        return replace(explanation, dataset_rows=tuple(identities[row] for row in explanation.rows))
+
+    def rank_rows(self, step: int, loss: Callable[..., Any] | None = None) -> RowRanking:
+        """Return the rows of a step's batch in order of suspicion.
+
+        See `Incident.rank_rows`.
+        """
+        from smdwidgets.replay import rows
+
+        self._check(step)
+        identities = self._identities(step)
+        if loss is None:
+            return rows.execute_rows(self.execution, step, identities)
+        return rows.rank_step(self.execution, step, loss, identities)
+
+    def what_if(self, step: int, **change: Any) -> WhatIf:
+        """Return what a change from a step on does; see `Incident.what_if`."""
+        from smdwidgets.replay import what_if
+
+        self._check(step)
+        return what_if.what_if(self.execution, step, **change)
+
+    def try_all(self, step: int, rows: Sequence[int] = ()) -> WhatIfTable:
+        """Return what usual changes from a step on do; see `Incident.try_all`."""
+        from smdwidgets.replay import what_if
+
+        self._check(step)
+        return what_if.try_all(self.execution, step, rows)
+
+    def _check(self, step: int) -> None:
+        if step not in self.execution.steps:
+            raise CannotReplay(f"step {step} was not recorded; steps {self.steps[0]} to {self.steps[-1]} were")
+
+    def _identities(self, step: int) -> list[Any] | None:
+        try:
+            return self.row_ids(step)
+        except LookupError:
+            return None
 
     def __repr__(self) -> str:
         steps = self.steps

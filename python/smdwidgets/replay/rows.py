@@ -9,16 +9,21 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
+from smdwidgets.replay.norms import GradientNorms
+from smdwidgets.replay.protocol import Execution, StepObserver
 from smdwidgets.replay.tracing import batch_size
 
-__all__ = ["RowRanking", "RowScore", "rank_rows", "rows_of"]
+__all__ = ["RowRanking", "RowScore", "execute_rows", "rank_rows", "rank_step", "rows_of"]
+
+#: Steps that are executed at most to rank the rows of a batch.
+_MOST_EXECUTED: Final = 4096
 
 #: A function of a batch that returns its loss. It calls the module that it is given.
 LossOf = Callable[[Callable[..., Any], Any], torch.Tensor]
@@ -62,7 +67,7 @@ class RowRanking:
 
     Attributes:
         rows: all rows.
-        method: ``"vmap"`` or ``"loop"``.
+        method: ``"vmap"``, ``"loop"`` or ``"execution"``.
         note: why rows were computed one after the other; empty otherwise.
     """
 
@@ -143,6 +148,126 @@ def rank_rows(
             note = f"one row after the other, because vmap failed: {reason[0][:200]}"
             losses, norms = _one_by_one(module, loss_of, batch, size)
             method = "loop"
+    return _ranked(batch, losses, norms, identities, method, note)
+
+
+def execute_rows(execution: Execution, step: int, identities: Sequence[Any] | None = None) -> RowRanking:
+    """Rank the rows of a step's batch by executing the step with each row alone.
+
+    This needs no loss function, and any loop can be executed. It costs the steps from the keyframe on for each row.
+    The model is in the mode of the training, so that dropout adds noise to the order. A step that fails for one row, as
+    batch normalization does, gives a row without numbers.
+
+    Args:
+        execution: the steps that can be executed.
+        step: the step whose batch is ranked.
+        identities: identities of the rows in the data set.
+
+    Raises:
+        ValueError: the step cannot be executed, its batch has no rows, or too many steps would be executed.
+    """
+    if step not in execution.steps:
+        raise ValueError(
+            f"step {step} cannot be executed again; steps {execution.steps[0]} to {execution.steps[-1]} can"
+        )
+    whole = _OneRow(step, None)
+    with suppress(Exception):  # the step of the incident may raise; its batch was seen
+        execution.run([whole], last=step)
+    size = batch_size(whole.seen)
+    if not size:
+        raise ValueError(f"the batch of step {step} has no tensor with rows")
+    executed = size * (step - execution.steps[0] + 1)
+    if executed > _MOST_EXECUTED:
+        raise ValueError(
+            f"{executed:,} steps would be executed for {size} rows, more than {_MOST_EXECUTED:,}; pass the loss function"
+        )
+    losses: list[float | None] = []
+    norms: list[float | None] = []
+    failed = ""
+    for row in range(size):
+        observer, measured = _OneRow(step, row), GradientNorms(execution.modules)
+        try:
+            result = execution.run([observer, measured], last=step)[-1]
+            losses.append(math.fsum(result.losses) if all(map(math.isfinite, result.losses)) else math.nan)
+            norms.append(measured.by_step.get(step, math.nan))
+        except Exception as error:
+            failed = failed or f"{type(error).__name__}: {error}"[:200]
+            losses.append(None)
+            norms.append(None)
+    if all(one is None for one in losses):
+        raise ValueError(f"no row can be executed alone ({failed}); pass the loss function")
+    note = f"some rows cannot be executed alone: {failed}" if failed else ""
+    chosen = [row for row in range(size) if losses[row] is not None]
+    names = range(size) if identities is None else identities
+    ranking = _ranked(
+        rows_of(whole.seen, chosen),
+        [one for one in losses if one is not None],
+        [one for one in norms if one is not None],
+        None if identities is None else [names[row] for row in chosen if row < len(names)],
+        "execution",
+        note,
+    )
+    return replace(ranking, rows=tuple(replace(one, row=chosen[one.row]) for one in ranking.rows))
+
+
+def rank_step(execution: Execution, step: int, loss: LossOf, identities: Sequence[Any] | None = None) -> RowRanking:
+    """Rank the rows of a step's batch with its weights, by a loss function.
+
+    Args:
+        execution: the steps that can be executed.
+        step: the step whose batch is ranked.
+        loss: returns the loss of a batch, and calls its first argument in place of the model.
+        identities: identities of the rows in the data set.
+    """
+    observer = _Ranks(execution.modules[0], step, loss, identities)
+    with suppress(_Ranked):
+        execution.run([observer], last=step)
+    if observer.ranking is None:
+        raise ValueError(f"step {step} delivered no batch")
+    return observer.ranking
+
+
+class _Ranked(BaseException):
+    """The batch was ranked, so that the step need not be executed."""
+
+
+class _Ranks(StepObserver):
+    """Ranks the rows of the first batch of a step when it is delivered."""
+
+    def __init__(self, module: torch.nn.Module, step: int, loss: LossOf, identities: Sequence[Any] | None) -> None:
+        self._module, self._step, self._loss, self._identities = module, step, loss, identities
+        self.ranking: RowRanking | None = None
+
+    def batch(self, step: int, batch: object) -> object:
+        if step == self._step and self.ranking is None:
+            self.ranking = rank_rows(self._module, self._loss, batch, self._identities)
+            raise _Ranked
+        return batch
+
+
+class _OneRow(StepObserver):
+    """Leaves one row in the batch of a step; all of them if it is None."""
+
+    def __init__(self, step: int, row: int | None) -> None:
+        self._step, self._row = step, row
+        self.seen: Any = None
+
+    def batch(self, step: int, batch: object) -> object:
+        if step != self._step:
+            return batch
+        self.seen = batch
+        return batch if self._row is None else rows_of(batch, [self._row])
+
+
+def _ranked(
+    batch: Any,
+    losses: Sequence[float],
+    norms: Sequence[float],
+    identities: Sequence[Any] | None,
+    method: str,
+    note: str,
+) -> RowRanking:
+    size = len(losses)
     inputs = _input_norms(batch, size)
     scores = _scores(losses, norms, inputs)
     order = sorted(range(size), key=lambda row: (-scores[row], row))

@@ -31,6 +31,8 @@ __all__ = ["Batch", "Birth", "Operation", "StepTrace", "Trace", "batch_size"]
 FRAMEWORK: Final = str(Path(torch.__file__).parent) + os.sep
 _OPTIMIZERS: Final = f"{FRAMEWORK}optim{os.sep}"
 _AUTOGRAD: Final = f"{FRAMEWORK}autograd{os.sep}__init__.py"
+#: Where PyTorch calls modules, backward passes and updates.
+_WRAPPED: Final = (_OPTIMIZERS, f"{FRAMEWORK}autograd{os.sep}", f"{FRAMEWORK}nn{os.sep}modules{os.sep}")
 _OWN: Final = str(Path(__file__).parent) + os.sep
 
 #: Operators that write infinities on purpose: masks.
@@ -526,10 +528,17 @@ def _crossing(wrong: torch.Tensor) -> int | None:
 
 
 def _is_own_call() -> bool:
-    """Whether this package calls an operator, not the training."""
+    """Whether this package calls an operator, not the training.
+
+    Calls of the training may pass through this package, which wraps modules, ``backward`` and updates.
+    """
+    if _autograd_node() is not None:
+        return False
     frame: FrameType | None = sys._getframe(3)
     while frame is not None:
         file = frame.f_code.co_filename
+        if file.startswith(_WRAPPED):
+            return False
         if not file.startswith(FRAMEWORK):
             return file.startswith(_OWN)
         frame = frame.f_back

@@ -18,8 +18,8 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from smdwidgets.incident import Incident
-from smdwidgets.replay.blame import verification
-from smdwidgets.replay.protocol import Execution, StepObserver, StepResult
+from smdwidgets.replay.norms import GradientNorms
+from smdwidgets.replay.protocol import Execution, StepObserver, StepResult, sentence
 from smdwidgets.replay.rows import rows_of
 from smdwidgets.replay.tracing import batch_size
 
@@ -245,7 +245,7 @@ def _recorded(execution: Execution, since: int) -> Course:
     course = _run(execution, None, since)
     if any(one.equal is False for one in course.results):
         raise ValueError(
-            f"the executed steps are not those that were recorded ({verification(course.results)}), so that an "
+            f"the executed steps are not those that were recorded ({sentence(course.results, len(course.results))}), so that an "
             "outcome would be no evidence"
         )
     return _judged(course, course, since)
@@ -260,7 +260,7 @@ def _tried(execution: Execution, change: Change, since: int, recorded: Course) -
 
 
 def _run(execution: Execution, change: Change | None, since: int) -> Course:
-    norms = _Norms(execution.modules)
+    norms = GradientNorms(execution.modules)
     observers: list[StepObserver] = [norms]
     if change is not None:
         observers.insert(0, _Changed(change, since))
@@ -301,8 +301,8 @@ def _outcome(course: Course, since: int) -> str:
     if course.problems:
         step, text = course.problems[0]
         return f"step {step:,}: {text}"
-    height = _height(course, since)
-    return f"largest loss {height:.3g}" if math.isfinite(height) else "no loss"
+    after = [one for step, one in zip(course.steps, course.losses, strict=True) if step >= since and math.isfinite(one)]
+    return f"largest loss {max(after):.3g}" if after else "no loss"
 
 
 def _height(course: Course, since: int) -> float:
@@ -320,40 +320,6 @@ def _course_json(course: Course) -> Mapping[str, Any]:
         "gradient_norms": [number(one) for one in course.norms],
         "problems": [{"step": step, "text": text} for step, text in course.problems],
     }
-
-
-class _Norms(StepObserver):
-    """The gradient norm of each step, before its last update."""
-
-    def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
-        self.by_step: dict[int, float] = {}
-        self._modules = modules
-        self._step: int | None = None
-
-    def context(self) -> AbstractContextManager[object]:
-        return self._measured()
-
-    @contextmanager
-    def _measured(self) -> Iterator[None]:
-        hook = register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: self._measure())
-        try:
-            yield
-        finally:
-            hook.remove()
-
-    def begin_step(self, step: int) -> None:
-        self._step = step
-
-    def end_step(self, step: int) -> None:
-        self._step = None
-
-    def _measure(self) -> None:
-        if self._step is None:
-            return
-        gradients = [one.grad for module in self._modules for one in module.parameters() if one.grad is not None]
-        if gradients:
-            squares = [one.detach().double().square().sum().cpu() for one in gradients]
-            self.by_step[self._step] = float(torch.stack(squares).sum().sqrt())
 
 
 class _Changed(StepObserver):
