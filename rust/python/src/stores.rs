@@ -116,6 +116,16 @@ impl ObjectStore {
         if self.claim().map_err(to_python)? { self.ask(py) } else { Ok(()) }
     }
 
+    /// Logs why requests are repeated, each cause once for this store.
+    fn log_repeats(&self, py: Python<'_>) -> PyResult<()> {
+        for cause in self.store.new_causes() {
+            let logger = py.import("logging")?.call_method1("getLogger", ("smdwidgets",))?;
+            let message = format!("{}: {cause}; the request is repeated", self.store.place());
+            logger.call_method1("warning", ("%s", message))?;
+        }
+        Ok(())
+    }
+
     /// Asks the callback for credentials, after `claim`.
     fn ask(&self, py: Python<'_>) -> PyResult<()> {
         let Some(callback) = &self.credentials else { return Ok(()) };
@@ -141,7 +151,9 @@ impl ObjectStore {
         let endings = ENDINGS.load(Ordering::Acquire);
         loop {
             self.renew(py)?;
-            if let Some(result) = py.detach(|| step(TICK)) {
+            let result = py.detach(|| step(TICK));
+            self.log_repeats(py)?;
+            if let Some(result) = result {
                 return result.map_err(to_python);
             }
             py.check_signals()?;

@@ -157,8 +157,8 @@ impl Client {
                     _ => return Err(after(error, &failures)),
                 },
             };
+            self.counters.repeated(error.code, &error.message);
             last = after(error, &failures);
-            self.counters.repeated();
             sleep(pause).await;
         }
     }

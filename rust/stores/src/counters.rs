@@ -1,6 +1,10 @@
-//! Counts of requests, for those who pay for them.
+//! Counts of requests, for those who pay for them, and why some were repeated.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use crate::error::Code;
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +27,10 @@ pub struct Counters {
     kinds: [AtomicU64; 5],
     retries: AtomicU64,
     received: AtomicU64,
+    /// Why requests were repeated, each cause once: its code, its message, and whether it was reported.
+    causes: Mutex<Vec<(Code, String, bool)>>,
+    /// Whether there are causes that were not reported.
+    has_new: AtomicBool,
 }
 
 impl Counters {
@@ -32,8 +40,28 @@ impl Counters {
     }
 
     /// Counts a repeated request.
-    pub fn repeated(&self) {
+    pub fn repeated(&self, code: Code, message: &str) {
         self.retries.fetch_add(1, Relaxed);
+        let mut causes = self.causes.lock();
+        if !causes.iter().any(|(known, _, _)| *known == code) {
+            causes.push((code, message.to_owned(), false));
+            self.has_new.store(true, Relaxed);
+        }
+    }
+
+    /// Causes of repeats that were not returned before.
+    pub fn new_causes(&self) -> Vec<String> {
+        if !self.has_new.swap(false, Relaxed) {
+            return Vec::new();
+        }
+        let mut causes = self.causes.lock();
+        let unreported = causes.iter_mut().filter(|(_, _, reported)| !reported);
+        unreported
+            .map(|(_, message, reported)| {
+                *reported = true;
+                message.clone()
+            })
+            .collect()
     }
 
     /// Counts bytes of answers.

@@ -63,6 +63,11 @@ impl Code {
     }
 }
 
+/// A proxy or a login page answered in place of the store.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is a web page, not a list of objects: a proxy or a login page is between here and the store")]
+pub struct WebPage;
+
 /// A failed operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {

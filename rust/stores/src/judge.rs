@@ -11,7 +11,7 @@ use object_store::client::{HttpError, HttpErrorKind};
 use crate::attempt::Answer;
 use crate::counters::Kind;
 use crate::credentials::Unavailable;
-use crate::error::Code;
+use crate::error::{Code, WebPage};
 
 /// The first pause between attempts; each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -69,6 +69,9 @@ pub fn root(error: &dyn StdError) -> String {
 pub fn judge(error: &StoreError, kind: Kind, answer: &Answer) -> (Code, String) {
     if let Some(unavailable) = cause::<Unavailable>(error) {
         return (Code::Credentials, unavailable.to_string());
+    }
+    if let Some(page) = cause::<WebPage>(error) {
+        return (Code::Other, page.to_string());
     }
     let transport = cause::<HttpError>(error);
     let status = match (answer.status, transport) {

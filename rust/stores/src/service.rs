@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::attempt::{self, Answer};
 use crate::counters::{Counters, Kind};
+use crate::error::WebPage;
 use crate::keys;
 
 /// A page of a thousand keys of a thousand bytes, escaped, takes a tenth.
@@ -37,6 +38,13 @@ pub struct Silence(u64);
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is larger than {0} bytes")]
 struct TooLong(usize);
+
+/// Whether an answer is a page for a browser.
+fn is_web_page(answer: &[u8]) -> bool {
+    let start = answer.trim_ascii_start();
+    let begins = |mark: &[u8]| start.get(..mark.len()).is_some_and(|first| first.eq_ignore_ascii_case(mark));
+    begins(b"<!doctype html") || begins(b"<html")
+}
 
 fn silent(silence: Duration) -> HttpError {
     HttpError::new(HttpErrorKind::Timeout, Silence(silence.as_secs()))
@@ -107,6 +115,9 @@ impl HttpService for Service {
             return Ok(HttpResponse::from_parts(parts, Bytes::from(page).into()));
         }
         let listing = collect(body, LARGEST_LISTING).await?;
+        if is_web_page(&listing) {
+            return Err(HttpError::new(HttpErrorKind::Decode, WebPage));
+        }
         let encoded = match str::from_utf8(&listing) {
             Ok(listing) => keys::encode(listing).into_bytes(),
             Err(_) => listing, // the parser explains what is wrong
@@ -208,6 +219,16 @@ impl Body for Patient {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_for_browsers_are_no_listings() {
+        for page in ["<html><body>Sign in", "\n <!DOCTYPE HTML PUBLIC>", "<!doctype html>"] {
+            assert!(is_web_page(page.as_bytes()), "{page}");
+        }
+        for listing in ["", "<?xml version=\"1.0\"?><ListBucketResult/>", "<ListBucketResult/>", "{}"] {
+            assert!(!is_web_page(listing.as_bytes()), "{listing}");
+        }
+    }
 
     #[test]
     fn explanations_of_all_stores_are_read() {

@@ -103,6 +103,18 @@ impl Store {
         self.counters.all()
     }
 
+    /// The address without a name and a password, for logs.
+    pub fn place(&self) -> String {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        format!("{scheme}://{}", host.rsplit('@').next().unwrap_or_default())
+    }
+
+    /// Why requests were repeated, each cause once.
+    pub fn new_causes(&self) -> Vec<String> {
+        self.counters.new_causes()
+    }
+
     /// Ends all operations in this process; later ones fail.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
