@@ -27,6 +27,7 @@ _ROWS_SHOWN = 8
 
 def run(args: argparse.Namespace) -> int:
     """Show the steps of an incident, or execute them."""
+    args, command = _split(args)
     with open_run(args.run) as trial:
         incidents = trial.incidents()
         if not incidents:
@@ -39,7 +40,6 @@ def run(args: argparse.Namespace) -> int:
             raise CannotReplay(
                 "nothing was recorded around this incident: the hook had replay=False, or is an older one"
             )
-        command = args.command[1:] if args.command[:1] == ["--"] else args.command
         if not command:
             print(json.dumps(_facts(incident, replay), indent=2) if args.json else _text(incident, replay))
             return 0
@@ -51,6 +51,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(*(_line(one) for one in results), sentence(results, replay.expected), sep="\n")
     return 1 if any(one.equal is False for one in results) else 0
+
+
+def _split(args: argparse.Namespace) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options, also those after the run, and the command."""
+    words = list(args.command)
+    end = words.index("--") if "--" in words else len(words) if words and words[0].startswith("-") else 0
+    options = argparse.ArgumentParser(prog="smdwidgets replay", add_help=False)
+    options.add_argument("--incident", type=int, default=args.incident)
+    options.add_argument("--json", action="store_true", default=args.json)
+    command = words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
+    return options.parse_args(words[:end], argparse.Namespace(run=args.run)), command
 
 
 def _facts(incident: Incident, replay: IncidentReplay) -> dict[str, Any]:
