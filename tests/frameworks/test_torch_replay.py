@@ -76,7 +76,7 @@ def recorded(loop, folder, **options):
     hooks = []
 
     def start(*parts):
-        hooks.append(smd.Hook(folder, **options))
+        hooks.append(smd.Hook(folder, **({"replay": "auto"} | options)))
         for one in parts:
             (hooks[0].register_module if isinstance(one, nn.Module) else hooks[0].register_optimizer)(one)
 
@@ -185,7 +185,7 @@ def test_passed_step_and_state_are_used(tmp_path):
             self.count = 0
 
     keep = {"object": Hidden()}  # no name of the loop is that of the object
-    hook = smd.record(model, tmp_path / "run")
+    hook = smd.record(model, tmp_path / "run", replay="auto")
 
     @hook.replayable
     def step(batch):
@@ -226,7 +226,7 @@ def nan_in_row_300(start):
 
 def test_incident_of_a_bad_row_names_its_batch(tmp_path):
     hooks = []
-    nan_in_row_300(lambda model: hooks.append(smd.record(model, tmp_path / "run")))
+    nan_in_row_300(lambda model: hooks.append(smd.record(model, tmp_path / "run", replay="auto")))
     hooks[0].close()
     with create_trial(tmp_path / "run") as trial:
         incident = trial.incidents()[0]
@@ -251,7 +251,7 @@ def test_a_replay_leaves_nothing_in_the_run_while_the_hook_is_open(tmp_path):
     model = replay_loops.mlp(8, 16, 3, nn.Dropout(0.2))
     opt = torch.optim.Adam(model.parameters(), 1e-2)
     loader = replay_loops.classes(rows=320)
-    hook = smd.record(model, tmp_path / "run", checks=True)
+    hook = smd.record(model, tmp_path / "run", checks=True, replay="auto")
     for number, (x, y) in enumerate(loader):
         opt.zero_grad()
         loss = F.cross_entropy(model(x), y)
@@ -312,7 +312,7 @@ class WithoutRow(StepObserver):
 
 def test_observers_change_batches_and_see_steps(tmp_path):
     hooks = []
-    names = nan_in_row_300(lambda model: hooks.append(smd.record(model, tmp_path / "run")))
+    names = nan_in_row_300(lambda model: hooks.append(smd.record(model, tmp_path / "run", replay="auto")))
     hooks[0].close()
     with create_trial(tmp_path / "run") as trial:
         replay = trial.incidents()[0].replay
@@ -336,7 +336,9 @@ def test_a_failing_recorder_never_reaches_the_training(tmp_path, monkeypatch, ca
             patch.setattr(recording, name, fail)
             hooks = []
             seed()
-            names = replay_loops.mlp_adam(lambda model, to=hooks, of=name: to.append(smd.record(model, tmp_path / of)))
+            names = replay_loops.mlp_adam(
+                lambda model, to=hooks, of=name: to.append(smd.record(model, tmp_path / of, replay="auto"))
+            )
             hooks[0].dump("why")
             hooks[0].close()
         assert all(map(torch.equal, plain, states(names)[0]))
@@ -348,7 +350,7 @@ def test_a_failing_recorder_never_reaches_the_training(tmp_path, monkeypatch, ca
 def test_memory_stays_below_the_bound_and_the_reason_is_said(tmp_path):
     model = nn.Linear(1000, 1000)
     opt = torch.optim.Adam(model.parameters(), 1e-3)
-    hook = smd.record(model, tmp_path / "run", recorder_bytes=20_000_000)
+    hook = smd.record(model, tmp_path / "run", recorder_bytes=20_000_000, replay="auto")
     recorder = hook._replaying.recorder
     for _ in range(12):
         for (x,) in DataLoader(TensorDataset(torch.randn(64, 1000)), 8):
@@ -389,7 +391,7 @@ def test_option_that_does_not_exist_is_an_error(tmp_path):
 def test_an_open_hook_keeps_no_model_alive(tmp_path):
     names = None
     hooks = []
-    names = replay_loops.mlp_adam(lambda model: hooks.append(smd.record(model, tmp_path / "run")))
+    names = replay_loops.mlp_adam(lambda model: hooks.append(smd.record(model, tmp_path / "run", replay="auto")))
     model = weakref.ref(names["model"])
     del names
     gc.collect()
@@ -400,7 +402,7 @@ def test_an_open_hook_keeps_no_model_alive(tmp_path):
 def test_printing_logging_and_saving_are_held_back(tmp_path, capsys, caplog):
     model = replay_loops.mlp()
     opt = torch.optim.Adam(model.parameters(), 1e-2)
-    hook = smd.record(model, tmp_path / "run")
+    hook = smd.record(model, tmp_path / "run", replay="auto")
     for number, (x, y) in enumerate(replay_loops.classes()):
         opt.zero_grad()
         F.cross_entropy(model(x), y).backward()
@@ -471,7 +473,7 @@ def test_rows_of_every_batch_are_those_that_the_loader_gave(name, tmp_path):
     loader = dict(loaders())[name]
     model = nn.Linear(4, 1)
     opt = torch.optim.SGD(model.parameters(), 0.0)
-    hook = smd.record(model, tmp_path / "run")
+    hook = smd.record(model, tmp_path / "run", replay="auto")
     expected = []
     for _epoch in range(2):
         for batch in loader:
@@ -501,7 +503,7 @@ def test_two_hooks_of_a_process_both_know_the_rows(tmp_path):
     model = replay_loops.mlp()
     opt = torch.optim.Adam(model.parameters(), 1e-2)
     others = nn.Linear(8, 1)
-    hooks = [smd.record(others, tmp_path / "other"), smd.record(model, tmp_path / "run")]
+    hooks = [smd.record(others, tmp_path / "other", replay="auto"), smd.record(model, tmp_path / "run", replay="auto")]
     rows = []
     loader = replay_loops.classes()
     for x, y in loader:

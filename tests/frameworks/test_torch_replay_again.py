@@ -35,7 +35,7 @@ if kind == "gan":
     loader = DataLoader(TensorDataset(x, y), 8, shuffle=True)
     one, two = nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
     first, second = torch.optim.Adam(one.parameters(), 1e-3), torch.optim.SGD(two.parameters(), 1e-2)
-    hook = smd.record(two, sys.argv[1], second, first, overwrite=True)
+    hook = smd.record(two, sys.argv[1], second, first, overwrite=True, replay="auto")
     hook.register_module(one)
     for number, (rows, _) in enumerate(loader):
         fake = one(torch.randn(len(rows), 4))
@@ -51,7 +51,7 @@ else:
     model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 3))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.9)
-    hook = smd.record(model, sys.argv[1], overwrite=True)
+    hook = smd.record(model, sys.argv[1], overwrite=True, replay="auto")
     if kind == "changed":
         offset = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
     for epoch in range(2):

@@ -55,7 +55,7 @@ def _train(folder: Path, rate: float = 1e-3) -> tuple[nn.Module, Incident]:
     x[POISONED] = 0
     model = Attention()
     optimizer = torch.optim.AdamW(model.parameters(), rate)
-    hook = smd.record(model, folder)
+    hook = smd.record(model, folder, replay="auto")
     for x_batch, y_batch in DataLoader(
         TensorDataset(x, y), 16, shuffle=True, generator=torch.Generator().manual_seed(3)
     ):
@@ -120,7 +120,7 @@ def _train_classifier(folder: Path, fault: str) -> Incident:
         tokens[POISONED - 100, 2] = 30
     model = nn.Sequential(nn.Embedding(30, 8), nn.Flatten(), nn.Linear(40, 16), nn.ReLU(), nn.Linear(16, 3))
     optimizer = torch.optim.SGD(model.parameters(), 1e-2, momentum=0.9)
-    hook = smd.record(model, folder)
+    hook = smd.record(model, folder, replay="auto")
     step = 0
     try:
         for x_batch, y_batch in DataLoader(TensorDataset(tokens, y), 10, shuffle=fault == "token"):

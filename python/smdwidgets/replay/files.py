@@ -262,7 +262,7 @@ class Recording:
         one = self.step(step)
         kept = [self.deliveries[each].batch for each in one.batches]
         if not kept or any(each is None for each in kept):
-            why = "no data loader gave it" if not kept else "only its rows were kept"
+            why = "no data loader gave it" if not kept else "only its rows were kept; pass replay=True to the hook"
             raise LookupError(f"the batch of step {step} was not recorded: {why}")
         batches = [self.value(each) for each in kept]
         return batches[0] if len(batches) == 1 else batches

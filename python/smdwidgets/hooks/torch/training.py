@@ -70,7 +70,7 @@ class TorchOptions(HookOptions):
 
     step_on: str = "auto"
     clipped_gradients: bool = True
-    replay: Any = "auto"
+    replay: Any = "ids"
 
     def __post_init__(self) -> None:
         super().__post_init__()

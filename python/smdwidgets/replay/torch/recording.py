@@ -526,7 +526,7 @@ class ReplayRecorder:
             deliveries = tuple(one for one in self._deliveries.values() if one.number >= max(numbers, after))
         why_not = self.cannot or self._too_large
         if not why_not and self.mode == "ids":
-            why_not = "only the rows of batches were recorded"
+            why_not = "only the rows of batches were recorded; pass replay=True to the hook"
         if not why_not and frame is None:
             why_not = "no keyframe: the training had not begun, or its optimizers were new"
         return Snapshot(frame, later, steps, deliveries, why_not, self.world)
