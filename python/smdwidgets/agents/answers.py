@@ -56,8 +56,8 @@ class Answers:
     ...         hook.save_scalar("loss", 1 / (step + 1))
     ...         hook.step()
     >>> answers = Answers([root])
-    >>> answers.diagnose("a").splitlines()[0]
-    'Nothing wrong seen in 1 series, steps 0 to 19.'
+    >>> answers.diagnose("a")[:30]
+    'Nothing wrong seen in 1 series'
     >>> answers.diagnose("/etc")
     Traceback (most recent call last):
     smdwidgets.exceptions.SMDebugValueError: '/etc' is not below the directories that this server was given

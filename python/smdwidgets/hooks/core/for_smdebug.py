@@ -4,6 +4,7 @@ And what is not offered. A subclass that overrides a method which no hook calls 
 would record nothing, and nobody would notice before the training has ended.
 
 >>> class Counting:
+...     __module__ = "train"
 ...     def _increment_step(self): ...
 >>> refuse_overrides(Counting)  # doctest: +ELLIPSIS
 Traceback (most recent call last):
