@@ -366,7 +366,7 @@ class RunReader:
         """Return the names of the workers of the run, sorted."""
         self.maybe_refresh()
         workers = self.collection_workers
-        if workers and len(workers) >= self.num_workers:
+        if self.run.declares_workers() and workers and len(workers) >= self.num_workers:
             return sorted(workers)  # an index file of another worker is foreign
         return sorted(workers.union(self.run.index.workers()))
 

@@ -202,6 +202,13 @@ class Run(ABC):
         """Return how the run ended, or None if it has not ended."""
         return None if self.end_age() is None else RunEnd()
 
+    def declares_workers(self) -> bool:
+        """Return whether the collections name all workers.
+
+        A log gets further ones while it grows.
+        """
+        return False
+
     def says_ended(self) -> bool:
         """Return whether the run says that it ended.
 

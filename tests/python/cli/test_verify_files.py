@@ -41,7 +41,7 @@ def verify(capsys: pytest.CaptureFixture[str]) -> Verify:
         ("keras/training.csv", ["training.csv (table): 4 scalars, 20 values"]),
         (
             "torch",
-            ["(torch checkpoint, 5 files): 12 tensors", "step_5.pt is not read: the format of PyTorch before 1.6"],
+            ["(torch checkpoint, 5 files): 16 tensors", "step_5.pt is not read: the format of PyTorch before 1.6"],
         ),
     ],
 )

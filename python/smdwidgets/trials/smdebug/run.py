@@ -158,6 +158,9 @@ class SmdebugRun(Run):
     def has_file(self, key: str) -> bool:
         return self.file_there(key)
 
+    def declares_workers(self) -> bool:
+        return True
+
     def end_age(self) -> float | None:
         return self.storage.age(END_FILE)
 
