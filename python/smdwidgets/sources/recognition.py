@@ -78,7 +78,7 @@ def why_no_run(path: str) -> str:
     """
     tree = Tree(path)
     if not tree.keys:
-        return EMPTY_DIRECTORY if not any(os.scandir(path)) else "the directory contains no files"
+        return "the directory contains no files" if any(Path(path).iterdir()) else EMPTY_DIRECTORY
     return of_files(refused_files(tree), tree.keys)
 
 
