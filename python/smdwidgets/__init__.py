@@ -139,6 +139,7 @@ _SUBMODULES = frozenset(
         "pytorch",
         "queries",
         "replay",
+        "retention",
         "rules",
         "run_end",
         "run_table",
