@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from smdwidgets.sources.tree import Tree
+from smdwidgets.sources.tree import TAIL, Tree
 
 #: Bytes that are read at once.
 _PIECE: Final = 4 << 20
-#: Bytes before the end of what was read by which a rewritten file is recognized.
-_TAIL: Final = 64
 #: Seconds after which a last line without a line end counts as complete.
 _COMPLETE_AFTER: Final = 5.0
 #: Control sequences of terminals: colours, movements of the cursor, titles.
@@ -60,8 +58,7 @@ class GrowingLines:
         version = self._tree.version(self.key)
         if version is None or not self._end:
             return False
-        same = version[0] >= self._end
-        same = same and self._tree.read(self.key, self._end - len(self._tail), len(self._tail)) == self._tail
+        same = version[0] >= self._end and self._tree.still_has(self.key, self._tail, self._end)
         if not same:
             self._start_over()
         return not same
@@ -94,7 +91,7 @@ class GrowingLines:
         if not data:
             return
         self._end += len(data)
-        self._tail = (self._tail + data)[-_TAIL:]
+        self._tail = (self._tail + data)[-TAIL:]
         for line in data.removesuffix(b"\n").split(b"\n"):
             self._number += 1
             yield from ((self._number, part) for part in parts_of(line))

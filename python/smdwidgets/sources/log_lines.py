@@ -31,6 +31,8 @@ _SPACED: Final = re.compile(
     rf"(?P<name>{_WORD}(?:[ ][A-Za-z_][\w@./\-]{{0,80}}){{0,3}}?)\s+"
     rf"(?P<value>{_NUMBER}){_END}(?:\s*\(\s*(?P<mean>{_NUMBER})\s*\))?"
 )
+#: What a line with a number contains.
+_DIGIT: Final = re.compile(r"\d|(?i:nan|inf)")
 _MULTIPLES: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 #: Words of a name that tell the step: "loss after epoch 3: 0.5".
 _STEP_IN_NAME: Final = re.compile(
@@ -72,6 +74,7 @@ class LogLine:
     """A kind of line.
 
     Attributes:
+        mark: a text that each such line contains. It is looked for first, which is fast.
         head: finds the line; numbers are read after its end. Groups: ``step``, ``epoch``, ``batch`` and ``of`` (of an
             epoch), ``role`` (a key of `ROLES`).
         pairs: how the numbers are written; None if the line has none.
@@ -84,6 +87,7 @@ class LogLine:
         counts: whether the line is the next step, because the trainer prints none.
     """
 
+    mark: str
     head: re.Pattern[str]
     pairs: Pairs | None = Pairs.NAMED
     prefix: str = ""
@@ -107,8 +111,8 @@ ROLES: Final[Mapping[str, str]] = {"train": "", "val": "val/", "valid": "val/", 
 """Prefixes of names by the word for the data."""
 
 
-def _line(head: str, pairs: Pairs | None = Pairs.NAMED, **options: object) -> LogLine:
-    return LogLine(re.compile(head), pairs, **options)  # type: ignore[arg-type]
+def _line(mark: str, head: str, pairs: Pairs | None = Pairs.NAMED, **options: object) -> LogLine:
+    return LogLine(mark, re.compile(head), pairs, **options)  # type: ignore[arg-type]
 
 
 TRAINERS: Final = (
@@ -118,8 +122,12 @@ TRAINERS: Final = (
         "1234.5 | learning rate: 1.500000E-06 | global batch size:   256 | lm loss: 1.086742E+01 | loss scale: 1.0 | "
         "grad norm: 12.345 | number of skipped iterations:   0 | number of nan iterations:   0 |",
         (
-            _line(r"\biteration\s+(?P<step>\d+)/\s*\d+\s*\|"),
-            _line(r"\bvalidation loss at (?:iteration (?P<step>\d+)|the end of training)[^|]*\|", prefix="val/"),
+            _line("iteration", r"\biteration\s+(?P<step>\d+)/\s*\d+\s*\|"),
+            _line(
+                "validation loss at ",
+                r"\bvalidation loss at (?:iteration (?P<step>\d+)|the end of training)[^|]*\|",
+                prefix="val/",
+            ),
         ),
     ),
     Trainer(
@@ -127,15 +135,15 @@ TRAINERS: Final = (
         "05/01/2024 12:00:00 [INFO|DP=0|PP=0|TP=0|node-1]: iteration: 10 / 100 | consumed_tokens: 1.31M | "
         "elapsed_time_per_iteration_ms: 1.2K | tokens_per_sec: 8.91K | global_batch_size: 1.02K | lm_loss: 10.5 | lr: 0.0003 | "
         "model_tflops_per_gpu: 12.3 | grad_norm: 1.25",
-        (_line(r"\biteration: (?P<step>\d+) / \d+ \|", multiples=True),),
+        (_line("iteration: ", r"\biteration: (?P<step>\d+) / \d+ \|", multiples=True),),
     ),
     Trainer(
         "torchtitan",
         "[rank0]:[titan] 2024-05-01 12:00:00,123 - root - INFO - step: 10  loss:  8.1234  grad_norm:  1.2345  memory: "
         "20.10GiB(25.00%)  tps: 1,234  tflops: 12.34  mfu: 4.50%",
         (
-            _line(r"\bvalidate\s+step:\s*(?P<step>\d+)\s+", prefix="val/"),
-            _line(r"\bstep:\s*(?P<step>\d+)\s+(?=loss:)"),
+            _line("validate", r"\bvalidate\s+step:\s*(?P<step>\d+)\s+", prefix="val/"),
+            _line("step:", r"\bstep:\s*(?P<step>\d+)\s+(?=loss:)"),
         ),
     ),
     Trainer(
@@ -143,23 +151,34 @@ TRAINERS: Final = (
         "2021-01-01 00:00:00 | INFO | train_inner | epoch 001:    100 / 1234 loss=12.345, nll_loss=12.01, ppl=4123.5, wps=1234.5, "
         "ups=1.2, wpb=3584, bsz=128, num_updates=100, lr=1.25e-05, gnorm=2.345, train_wall=80, wall=90",
         (
-            _line(r"\| epoch (?P<epoch>\d+):\s+(?P<batch>\d+) / (?P<of>\d+)\s+(?=\w+=)", step_name="num_updates"),
             _line(
+                "| epoch ",
+                r"\| epoch (?P<epoch>\d+):\s+(?P<batch>\d+) / (?P<of>\d+)\s+(?=\w+=)",
+                step_name="num_updates",
+            ),
+            _line(
+                "valid on '",
                 r"\| epoch (?P<epoch>\d+) \| valid on '[^']*' subset \|",
                 Pairs.SPACED,
                 prefix="val/",
                 step_name="num_updates",
             ),
-            _line(r"\| epoch (?P<epoch>\d+) \| (?=loss )", Pairs.SPACED, prefix="train/", step_name="num_updates"),
-            _line(r"\| INFO \| (?:train_inner|train|valid\w*) \| (?=\{)", step_name="num_updates"),
+            _line(
+                "| epoch ",
+                r"\| epoch (?P<epoch>\d+) \| (?=loss )",
+                Pairs.SPACED,
+                prefix="train/",
+                step_name="num_updates",
+            ),
+            _line("| INFO | ", r"\| INFO \| (?:train_inner|train|valid\w*) \| (?=\{)", step_name="num_updates"),
         ),
     ),
     Trainer(
         "DeepSpeed",
         "[2024-05-01 12:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[0.0001], mom=[(0.9, 0.999)]",
         (
-            _line(r"\[Rank 0\] step=(?P<step>\d+), "),
-            _line(r"\bsteps: (?P<step>\d+) (?=loss:)"),
+            _line("[Rank 0] step=", r"\[Rank 0\] step=(?P<step>\d+), "),
+            _line("steps: ", r"\bsteps: (?P<step>\d+) (?=loss:)"),
         ),
     ),
     Trainer(
@@ -168,112 +187,131 @@ TRAINERS: Final = (
         "     | > grad_norm: 0.51234  (0.62345)\n     | > current_lr: 0.00025",
         (
             _line(
+                "GLOBAL_STEP: ",
                 r"--> TIME: .{1,40}-- STEP: \d+/\d+ -- GLOBAL_STEP: (?P<step>\d+)",
                 None,
                 block=Block.LINES,
                 body=re.compile(r"^\s*\|?\s*\| > "),
             ),
-            _line(r"--> EVAL PERFORMANCE", None, prefix="val/", block=Block.LINES, body=re.compile(r"^\s*\|?\s*\| > ")),
-            _line(r"--> (?:STEP: \d+|EPOCH)", None, block=Block.IGNORED),
+            _line(
+                "--> EVAL PERFORMANCE",
+                r"--> EVAL PERFORMANCE",
+                None,
+                prefix="val/",
+                block=Block.LINES,
+                body=re.compile(r"^\s*\|?\s*\| > "),
+            ),
+            _line("--> ", r"--> (?:STEP: \d+|EPOCH)", None, block=Block.IGNORED),
         ),
     ),
     Trainer(
         "Composer",
         "[epoch=1][batch=10/1000]:\n\t Train time/batch: 9\n\t Train loss/train/total: 2.3456",
-        (_line(r"\[batch=(?P<step>\d+)/\d+\]:\s*$", None, block=Block.LINES, body=re.compile(r"^\s+(?:Train|Eval) ")),),
+        (
+            _line(
+                "[batch=",
+                r"\[batch=(?P<step>\d+)/\d+\]:\s*$",
+                None,
+                block=Block.LINES,
+                body=re.compile(r"^\s+(?:Train|Eval) "),
+            ),
+        ),
     ),
     Trainer(
         "Keras",
         "Epoch 1/10\n1875/1875 ━━━━━━━━━━━━━━━━━━━━ 5s 3ms/step - accuracy: 0.8012 - loss: 0.5678 - val_accuracy: 0.9012 - val_loss: 0.3456",
         (
-            _line(r"^\s*Epoch (?P<epoch>\d+)/\d+\s*$", None),
-            _line(r"^\s*(?P<batch>\d+)/(?P=batch) .{0,200}?- (?=[A-Za-z]\w*: )"),
+            _line("Epoch ", r"^\s*Epoch (?P<epoch>\d+)/\d+\s*$", None),
+            _line("- ", r"^\s*(?P<batch>\d+)/(?P=batch) .{0,200}?- (?=[A-Za-z]\w*: )"),
             # The bar of an epoch that is not complete, or without a number of batches.
-            _line(r"^\s*\d+/(?:\d+|Unknown) .{0,200}?- (?=[A-Za-z]\w*: )", None),
+            _line("- ", r"^\s*\d+/(?:\d+|Unknown) .{0,200}?- (?=[A-Za-z]\w*: )", None),
         ),
     ),
     Trainer(
         "Transformers",
         "{'loss': 1.2345, 'grad_norm': 2.3456, 'learning_rate': 4.5e-05, 'epoch': 0.25}",
         (
-            _line(r"\{(?='loss': )", counts=True),
-            _line(r"\{(?='(?:eval|train|test)_\w+': )"),
+            _line("{'loss': ", r"\{(?='loss': )", counts=True),
+            _line("{'", r"\{(?='(?:eval|train|test)_\w+': )"),
         ),
     ),
     Trainer(
         "nanoGPT",
         "iter 100: loss 2.1234, time 123.45ms, mfu 12.34%",
         (
-            _line(r"^iter (?P<step>\d+): (?=loss )", Pairs.SPACED),
-            _line(r"^step (?P<step>\d+): (?=train loss )", Pairs.SPACED),
+            _line("iter ", r"^iter (?P<step>\d+): (?=loss )", Pairs.SPACED),
+            _line("train loss ", r"^step (?P<step>\d+): (?=train loss )", Pairs.SPACED),
         ),
     ),
     Trainer(
         "llm.c",
         "step   10/19560 | loss 7.123456 (+1.23z)| norm 1.2345 (-0.12z)| lr 3.00e-04 | 100.12 ms | 45.1% bf16 MFU | 524288 tok/s",
         (
-            _line(r"^step\s+(?P<step>\d+)/\d+ \| (?=(?:train )?loss )", Pairs.SPACED),
-            _line(r"^(?=val loss )", Pairs.SPACED),
+            _line("loss ", r"^step\s+(?P<step>\d+)/\d+ \| (?=(?:train )?loss )", Pairs.SPACED),
+            _line("val loss ", r"^(?=val loss )", Pairs.SPACED),
         ),
     ),
     Trainer(
         "modded-nanogpt",
         "step:10/1480 train_loss:7.1234 train_time:1234ms step_avg:123.40ms",
-        (_line(r"^step:(?P<step>\d+)/\d+ (?=(?:train|val)_loss:)"),),
+        (_line("_loss:", r"^step:(?P<step>\d+)/\d+ (?=(?:train|val)_loss:)"),),
     ),
     Trainer(
         "MaxText",
         "completed step: 10, seconds: 1.234, TFLOP/s/device: 123.456, Tokens/s/device: 2345.678, total_weights: 8192, loss: 10.871",
         (
-            _line(r"\bcompleted step: (?P<step>\d+), "),
-            _line(r"\beval metrics after step: (?P<step>\d+), ", prefix="val/"),
+            _line("completed step: ", r"\bcompleted step: (?P<step>\d+), "),
+            _line("eval metrics after step: ", r"\beval metrics after step: (?P<step>\d+), ", prefix="val/"),
         ),
     ),
     Trainer(
         "torchtune",
         "Step 10 | loss:1.2345 lr:2e-05 tokens_per_second_per_gpu:1234.5 peak_memory_active:12.3",
-        (_line(r"^Step (?P<step>\d+) \| (?=\w+:)"),),
+        (_line("Step ", r"^Step (?P<step>\d+) \| (?=\w+:)"),),
     ),
     Trainer(
         "PyTorch example mnist",
         "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.345678",
         (
-            _line(r"^Train Epoch: (?P<epoch>\d+) \[(?P<batch>\d+)/(?P<of>\d+) \([^)]*\)\]\s*"),
-            _line(r"^Test set: ", prefix="test/"),
+            _line("Train Epoch: ", r"^Train Epoch: (?P<epoch>\d+) \[(?P<batch>\d+)/(?P<of>\d+) \([^)]*\)\]\s*"),
+            _line("Test set: ", r"^Test set: ", prefix="test/"),
         ),
     ),
     Trainer(
         "timm",
         "Train: 0 [  50/1251 (  4%)]  Loss: 6.951 (6.96)  Time: 0.512s, 1234.56/s  LR: 1.000e-05  Data: 0.012 (0.123)",
         (
-            _line(r"\bTrain: (?P<epoch>\d+) \[\s*(?P<batch>\d+)/(?P<of>\d+) [^\]]*\]\s*"),
-            _line(r"\bTest(?: \(EMA\))?: \[\s*(?P<last>\d+)/(?P=last)\]\s*", prefix="val/", mean=True),
-            _line(r"\bTest(?: \(EMA\))?: \[\s*\d+/\d+\]", None),
+            _line("Train: ", r"\bTrain: (?P<epoch>\d+) \[\s*(?P<batch>\d+)/(?P<of>\d+) [^\]]*\]\s*"),
+            _line("Test", r"\bTest(?: \(EMA\))?: \[\s*(?P<last>\d+)/(?P=last)\]\s*", prefix="val/", mean=True),
+            _line("Test", r"\bTest(?: \(EMA\))?: \[\s*\d+/\d+\]", None),
         ),
     ),
     Trainer(
         "PyTorch example imagenet",
         "Epoch: [0][  10/5005]\tTime  0.512 ( 0.612)\tData  0.012 ( 0.123)\tLoss 6.9512e+00 (7.0123e+00)\tAcc@1   0.39 (  0.21)",
         (
-            _line(r"^Epoch: \[(?P<epoch>\d+)\]\s*\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*", Pairs.SPACED),
-            _line(r"^ \* +(?=Acc@1 )", Pairs.SPACED, prefix="val/"),
-            _line(r"^Test: \[\s*\d+/\d+\]", None),
+            _line("Epoch: [", r"^Epoch: \[(?P<epoch>\d+)\]\s*\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*", Pairs.SPACED),
+            _line("Acc@1 ", r"^ \* +(?=Acc@1 )", Pairs.SPACED, prefix="val/"),
+            _line("Test: [", r"^Test: \[\s*\d+/\d+\]", None),
         ),
     ),
     Trainer(
         "Detectron2",
         "[05/01 12:00:00 d2.utils.events]:  eta: 1:00:00  iter: 19  total_loss: 5.123  loss_cls: 4.567  loss_box_reg: 0.123  "
         "time: 0.2345  data_time: 0.0123  lr: 0.00039962  max_mem: 2345M",
-        (_line(r"d2\.utils\.events\]:.{0,80}?\biter: (?P<step>\d+)\s+"),),
+        (_line("d2.utils.events]:", r"d2\.utils\.events\]:.{0,80}?\biter: (?P<step>\d+)\s+"),),
     ),
     Trainer(
         "OpenMMLab",
         "2024/05/01 12:00:00 - mmengine - INFO - Epoch(train)  [1][  50/7330]  base_lr: 1.0e-02 lr: 9.8e-04  eta: 1 day, 2:03:04  "
         "time: 0.5123  data_time: 0.0123  memory: 5012  loss: 1.5123  loss_cls: 0.5123",
         (
-            _line(r"\bEpoch\((?P<role>train|val|test)\)\s+\[(?P<epoch>\d+)\]\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*"),
-            _line(r"\bIter\((?P<role>train)\)\s+\[\s*(?P<step>\d+)/\d+\]\s*"),
-            _line(r"\bEpoch \[(?P<epoch>\d+)\]\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*"),
+            _line(
+                "Epoch(",
+                r"\bEpoch\((?P<role>train|val|test)\)\s+\[(?P<epoch>\d+)\]\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*",
+            ),
+            _line("Iter(", r"\bIter\((?P<role>train)\)\s+\[\s*(?P<step>\d+)/\d+\]\s*"),
+            _line("Epoch [", r"\bEpoch \[(?P<epoch>\d+)\]\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s*"),
         ),
     ),
     Trainer(
@@ -281,6 +319,7 @@ TRAINERS: Final = (
         "Epoch 0:  10%|█         | 10/100 [00:05<00:45,  2.01it/s, v_num=0, train_loss=2.345]",
         (
             _line(
+                "it/s, ",
                 r"Epoch (?P<epoch>\d+):\s+\d+%\|[^|]{0,200}\| (?P<batch>\d+)/(?P<of>\d+) \[[^\]]{0,60}?it/s, ",
                 step_name="global_step",
             ),
@@ -290,39 +329,39 @@ TRAINERS: Final = (
         "Stable-Baselines3",
         "------------------------------------\n| rollout/            |            |\n|    ep_rew_mean      | 20.5       |\n"
         "| time/               |            |\n|    total_timesteps  | 2048       |\n------------------------------------",
-        (_line(r"^-{10,}\s*$", None, step_name="total_timesteps", block=Block.BOX),),
+        (_line("-----", r"^-{10,}\s*$", None, step_name="total_timesteps", block=Block.BOX),),
     ),
     Trainer(
         "XGBoost",
         "[10]\ttrain-rmse:0.51234\teval-rmse:0.61234",
-        (_line(r"^\[(?P<step>\d+)\]\s+(?=\S+-\S+:)"),),
+        (_line("-", r"^\[(?P<step>\d+)\]\s+(?=\S+-\S+:)"),),
     ),
     Trainer(
         "LightGBM",
         "[10]\ttraining's l2: 0.512345\tvalid_1's l2: 0.612345",
-        (_line(r"^\[(?P<step>\d+)\]\s+(?=\S+'s )"),),
+        (_line("'s ", r"^\[(?P<step>\d+)\]\s+(?=\S+'s )"),),
     ),
     Trainer(
         "CatBoost",
         "10:\tlearn: 0.5123456\ttest: 0.6123456\tbest: 0.6123456 (10)\ttotal: 123ms\tremaining: 1.23s",
-        (_line(r"^(?P<step>\d+):\s+(?=learn: )"),),
+        (_line("learn: ", r"^(?P<step>\d+):\s+(?=learn: )"),),
     ),
     Trainer(
         "Paddle",
         "[2024-05-01 12:00:00,123] [    INFO] - global step 10, epoch: 1, batch: 10, loss: 0.51234, speed: 2.34 step/s",
-        (_line(r"\bglobal step (?P<step>\d+), "),),
+        (_line("global step ", r"\bglobal step (?P<step>\d+), "),),
     ),
     Trainer(
         "OpenNMT-py",
         "[2024-05-01 12:00:00,123 INFO] Step 50/100000; acc: 10.1; ppl: 8123.4; xent: 9.0; lr: 0.00001; sents:   12345; bsz: 1234/1234/64",
-        (_line(r"\bStep (?P<step>\d+)/\s*\d+; "),),
+        (_line("Step ", r"\bStep (?P<step>\d+)/\s*\d+; "),),
     ),
     Trainer(
         "Marian",
         "[2024-05-01 12:00:00] Ep. 1 : Up. 1000 : Sen. 123,456 : Cost 7.51234567 * 123,456 : Time 100.12s : 5123.45 words/s",
         (
-            _line(r"\[valid\] Ep\. \d+ : Up\. (?P<step>\d+) : ", prefix="val/"),
-            _line(r"\bEp\. \d+ : Up\. (?P<step>\d+) : (?:Sen\. [\d,]+ : )?(?=Cost )", Pairs.SPACED),
+            _line("[valid] Ep. ", r"\[valid\] Ep\. \d+ : Up\. (?P<step>\d+) : ", prefix="val/"),
+            _line("Ep. ", r"\bEp\. \d+ : Up\. (?P<step>\d+) : (?:Sen\. [\d,]+ : )?(?=Cost )", Pairs.SPACED),
         ),
     ),
 )
@@ -381,7 +420,7 @@ class Reader:
         """Return the numbers of a line; None if it has none that belong to a step."""
         self.recognized = True
         for kind in self._trainer.lines:
-            head = kind.head.search(line)
+            head = kind.head.search(line) if kind.mark in line else None
             if head is None:
                 continue
             if kind.block is Block.BOX:
@@ -476,6 +515,8 @@ class ColumnReader:
 
     def read(self, line: str) -> Row | None:
         """Return the numbers of a line; None if none is one of a training."""
+        if _DIGIT.search(line) is None:
+            return None
         values: dict[str, float] = {}
         step = next((int(match["step"]) for pattern in _STEPS if (match := pattern.search(line))), None)
         for name, number in pairs_in(line, Pairs.NAMED):

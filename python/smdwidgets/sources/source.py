@@ -118,6 +118,8 @@ class Format(Protocol):
     A format may have a method ``why_not(tree, key)``. It returns the :class:`Refusal` of a file that looks like one of
     the format, but that :meth:`find` does not return, or None for other files. The error for a place without a run
     quotes it.
+
+    A format with the attribute ``is_last_resort = True`` counts only in runs where no other format has files.
     """
 
     #: Name of the format, such as ``"table"``.

@@ -32,7 +32,7 @@ from smdwidgets.sources.columns import (
 from smdwidgets.sources.layout import Layout, distinct, json_row, layout_of, quoting_of, split, step_column
 from smdwidgets.sources.settings import Settings, read_settings
 from smdwidgets.sources.source import Scalars, Source
-from smdwidgets.sources.tree import HEAD, Tree
+from smdwidgets.sources.tree import HEAD, TAIL, Tree
 
 _SUFFIXES: Final = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".txt", ".log")
 #: Files beside a table with the settings of its run.
@@ -49,8 +49,6 @@ _LONGEST_HEADER: Final = 32 << 20
 _PIECE: Final = 8 << 20
 #: Seconds after which a last line without a line end counts as complete.
 _COMPLETE_AFTER: Final = 5.0
-#: Bytes before the end of what was read by which a rewritten file is recognized.
-_TAIL: Final = 64
 
 
 class Tables:
@@ -218,7 +216,7 @@ class _Table:
         layout = layout_of(head)
         rewritten = layout != self._layout or size < self._end
         if not rewritten and self._tail:
-            rewritten = self._tree.read(self.key, self._end - len(self._tail), len(self._tail)) != self._tail
+            rewritten = not self._tree.still_has(self.key, self._tail, self._end)
         if rewritten:
             self._start_over()
             self._layout = layout
@@ -264,7 +262,7 @@ class _Table:
         if whole:
             self._columns.append(self._parsed(whole))
             self._end += len(whole)
-            self._tail = whole[-_TAIL:]
+            self._tail = whole[-TAIL:]
         if len(taken) == size:
             return True
         rest = taken[len(whole) :]

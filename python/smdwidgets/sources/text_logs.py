@@ -7,16 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-import numpy as np
-
-from smdwidgets._text import shown, visible
+from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.sources.columns import GrowingColumns, Rows, last_of_step
 from smdwidgets.sources.growing_lines import GrowingLines, parts_of
 from smdwidgets.sources.layout import layout_of
 from smdwidgets.sources.log_lines import LONGEST_LINE, TRAINERS, ColumnReader, Reader, Row, Trainer, has_numbers
-from smdwidgets.sources.long_tables import Cells
 from smdwidgets.sources.source import Scalars, Source
+from smdwidgets.sources.step_columns import StepColumns
 from smdwidgets.sources.tree import HEAD, Tree
 
 _SUFFIXES: Final = (".log", ".txt", ".out", ".err", ".stdout", ".stderr")
@@ -26,8 +23,8 @@ _SEARCHED: Final = 2 << 20
 _ENOUGH: Final = 3
 #: Lines of numbers after which a trainer is known.
 _SURE: Final = 50
-#: Names that are read of one log.
-_MOST_NAMES: Final = 10_000
+#: Larger numbers of steps in a text are cut.
+_LARGEST_STEP: Final = 2**53
 #: Rows that become columns at once.
 _ROWS: Final = 50_000
 #: Name of the reader for lines of no known trainer.
@@ -61,6 +58,15 @@ def _is_log(tree: Tree, key: str) -> bool:
     if trainer_of(_lines(head)) is not None:
         return True
     return len(head) == HEAD and trainer_of(_lines(tree.head(key, _SEARCHED))) is not None
+
+
+def _trainer_in(tree: Tree, key: str) -> Trainer | str | None:
+    """Return the trainer of a log.
+
+    The beginning is enough where it has lines of a known one.
+    """
+    trainer = trainer_of(_lines(tree.head(key)))
+    return trainer if isinstance(trainer, Trainer) else trainer_of(_lines(tree.head(key, _SEARCHED)))
 
 
 def _lines(data: bytes) -> Iterable[str]:
@@ -146,10 +152,9 @@ class _Log:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._columns = GrowingColumns()
+        self._columns = StepColumns()
         self._reader: Reader | ColumnReader | None = None
         self._how = ""
-        self._names: set[str] = set()
         self._left_out = 0
         self._first_left_out = (0, "")
 
@@ -171,7 +176,7 @@ class _Log:
 
     def _read_new(self) -> None:
         if self._reader is None:
-            trainer = trainer_of(_lines(self._tree.head(self.key, _SEARCHED)))
+            trainer = _trainer_in(self._tree, self.key)
             if trainer is None:
                 return
             self._reader = Reader(trainer) if isinstance(trainer, Trainer) else ColumnReader()
@@ -197,33 +202,11 @@ class _Log:
         self._left_out += 1
 
     def _append(self, rows: Sequence[Row]) -> None:
-        cells: dict[str, tuple[list[int], list[float]]] = {}
-        for at, row in enumerate(rows):
-            for name, value in row.values.items():
-                if name not in self._names and len(self._names) >= _MOST_NAMES:
-                    continue
-                self._names.add(name)
-                places, values = cells.setdefault(name, ([], []))
-                places.append(at)
-                values.append(value)
-        columns: dict[str, Cells] = {
-            name: (np.array(places, np.int64), np.array(values)) for name, (places, values) in cells.items()
-        }
-        columns[""] = np.arange(len(rows)), np.array([min(row.step, 2**53) for row in rows], np.float64)
-        self._columns.append(Rows(len(rows), columns, {}))
+        self._columns.append([row.values for row in rows], [min(row.step, _LARGEST_STEP) for row in rows])
 
     def scalars(self) -> dict[str, Scalars]:
-        """Return the numbers that repeat, by name."""
-        columns = dict(self._columns.joined().numbers)
-        if not columns:
-            return {}
-        steps = columns.pop("")[1].astype(np.int64)
-        series = {}
-        for name, (at, values) in columns.items():
-            keep = last_of_step(steps[at])
-            if len(at) > 1 or isinstance(self._reader, Reader):
-                series[visible(name, 400)] = Scalars(steps[at][keep], values[keep])
-        return series
+        """Return the numbers by name; of no known trainer, those that repeat."""
+        return self._columns.scalars(least=1 if isinstance(self._reader, Reader) else 2)
 
     def notes(self) -> list[str]:
         """Return how the log was read, if numbers were left out."""
@@ -234,6 +217,4 @@ class _Log:
             notes.append(
                 f"read as {self._how}; {self._left_out:,} other {what} not read, the first is line {number:,}: {shown(line.strip(), 100)}"
             )
-        if len(self._names) >= _MOST_NAMES:
-            notes.append(f"more than {_MOST_NAMES:,} names; the first are read")
-        return notes
+        return notes + self._columns.notes

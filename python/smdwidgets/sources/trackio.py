@@ -9,21 +9,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import numpy as np
-
 from smdwidgets._text import visible
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.sources.columns import GrowingColumns, last_of_step, rows_of_objects
 from smdwidgets.sources.layout import flat
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.sqlite import columns_of, databases, query, tables_of
+from smdwidgets.sources.step_columns import StepColumns
 from smdwidgets.sources.tree import Tree
 
 _TABLE: Final = "metrics"
 _NEEDED: Final = frozenset({"id", "timestamp", "run_name", "step", "metrics"})
 #: Columns that tell runs apart. Older versions had names only.
 _RUN_COLUMNS: Final = ("run_id", "run_name")
-_STEP, _TIME = "", " "  # no metric has these names
 
 
 class TrackioDatabase:
@@ -78,7 +75,9 @@ class TrackioSource(Source):
         self._key = key
         self._run = run
         self._last = -1
-        self._columns = GrowingColumns()
+        self._columns = StepColumns()
+        #: The column that tells runs apart, and its value for this run; found once.
+        self._where: tuple[str, str] | None = None
         self._settings: dict[str, Any] = {}
         self._media: set[str] = set()
         self._written: float | None = None
@@ -88,7 +87,9 @@ class TrackioSource(Source):
         """Read the rows that were added since the last call."""
         path = self._tree.path(self._key)
         try:
-            column, identity = _run_column(path), _run_names(path).get(self._run, self._run)
+            if self._where is None:
+                self._where = _run_column(path), _run_names(path).get(self._run, self._run)
+            column, identity = self._where
             rows = query(
                 path,
                 f"SELECT id, timestamp, step, metrics FROM {_TABLE} WHERE {column} = ? AND id > ? ORDER BY id",
@@ -108,13 +109,13 @@ class TrackioSource(Source):
     def _append(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._last = int(rows[-1][0])
         values = []
-        for _, timestamp, step, text in rows:
+        for *_, text in rows:
             metrics = _object(text)
             self._media |= {str(name) for name, value in metrics.items() if _is_media(value)}
-            row = flat({name: value for name, value in metrics.items() if not _is_media(value)})
-            values.append({**row, _STEP: int(step), _TIME: _seconds(timestamp)})
-        self._written = max((value[_TIME] for value in values), default=None)
-        self._columns.append(rows_of_objects(values))
+            values.append(flat({name: value for name, value in metrics.items() if not _is_media(value)}))
+        times = [_seconds(timestamp) for _, timestamp, _, _ in rows]
+        self._written = max(times)
+        self._columns.append(values, [int(step) for _, _, step, _ in rows], times)
 
     def _read_settings(self, rows: Sequence[tuple[Any, ...]]) -> None:
         settings = flat(_object(rows[0][0])) if rows else {}
@@ -122,16 +123,7 @@ class TrackioSource(Source):
 
     def scalars(self) -> Mapping[str, Scalars]:
         """Return the metrics."""
-        columns = dict(self._columns.joined().numbers)
-        if not columns:
-            return {}
-        steps = columns.pop(_STEP)[1].astype(np.int64)
-        times = columns.pop(_TIME)[1]
-        series = {}
-        for name, (at, values) in columns.items():
-            keep = last_of_step(steps[at]) & (steps[at] >= 0)
-            series[visible(name, 400)] = Scalars(steps[at][keep], values[keep], times[at][keep])
-        return series
+        return self._columns.scalars()
 
     def hparams(self) -> Mapping[str, Any]:
         """Return the configuration of the run."""
@@ -149,7 +141,8 @@ class TrackioSource(Source):
     def unsupported(self) -> Sequence[tuple[str, str]]:
         """Return the names of images and tables, which are not read."""
         names = ", ".join(visible(name, 40) for name in sorted(self._media)[:6])
-        return [(self._key, f"{self._tree.path(self._key)}: images and tables are not read: {names}")] if names else []
+        notes = [f"images and tables are not read: {names}"] if names else []
+        return [(self._key, f"{self._tree.path(self._key)}: {note}") for note in notes + self._columns.notes]
 
 
 def _object(text: object) -> dict[str, Any]:

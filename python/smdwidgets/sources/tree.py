@@ -16,6 +16,8 @@ from smdwidgets.run_end import END_FILE
 
 #: Bytes at the beginning of a file by which its format is recognized.
 HEAD = 1 << 16
+#: Bytes before the end of what was read by which a file that was written again is recognized.
+TAIL = 64
 #: Files of one kind that are opened to recognize their format; further ones are ignored.
 _MOST_HEADS = 10_000
 
@@ -210,6 +212,13 @@ class Tree:
             if isinstance(error, RunIOError):
                 raise
             raise RunIOError(f"{self.path(key)!r}: {error.strerror or error}") from error
+
+    def still_has(self, key: str, tail: bytes, end: int) -> bool:
+        """Return whether a file has these bytes before an offset.
+
+        A reader that keeps the last `TAIL` bytes that it read recognizes a file that was written again.
+        """
+        return self.read(key, end - len(tail), len(tail)) == tail
 
     def read_exactly(self, key: str, offset: int, length: int) -> bytes:
         """Return ``length`` bytes, or raise TruncatedDataError."""

@@ -9,13 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
-from smdwidgets._text import listed, shown, visible
+from smdwidgets._text import listed, shown
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.sources.columns import GrowingColumns, Rows, last_of_step
+from smdwidgets.sources.columns import LARGEST_STEP
 from smdwidgets.sources.layout import flat
 from smdwidgets.sources.source import Scalars, Source
+from smdwidgets.sources.step_columns import StepColumns
 from smdwidgets.sources.tree import Tree
 from smdwidgets.sources.wandb_file import MAGIC, RecordFile, fields
 
@@ -26,8 +25,6 @@ _RUN_CONFIG, _RUN_GROUP, _RUN_NAME, _RUN_TAGS = 4, 6, 8, 10
 _STEP, _TIME = "_step", "_timestamp"
 #: Rows that become columns at once.
 _ROWS: Final = 50_000
-#: Names that are read of one run.
-_MOST_NAMES: Final = 10_000
 
 
 class WandbFiles:
@@ -60,8 +57,7 @@ class WandbSource(Source):
         self._start_over()
 
     def _start_over(self) -> None:
-        self._columns = GrowingColumns()
-        self._names: set[str] = set()
+        self._columns = StepColumns()
         self._media: set[str] = set()
         self._settings: dict[str, Any] = {}
         self._has_exit = False
@@ -133,42 +129,21 @@ class WandbSource(Source):
         return row
 
     def _append(self, rows: Sequence[dict[str, float]]) -> None:
-        cells: dict[str, tuple[list[int], list[float]]] = {}
-        steps: list[float] = []
-        times: list[float] = []
-        for at, row in enumerate(rows):
+        steps = []
+        for row in rows:
             step = row.get(_STEP, math.nan)
-            self._step = int(step) if math.isfinite(step) and abs(step) < 2**62 else self._step + 1
+            self._step = int(step) if math.isfinite(step) and abs(step) < LARGEST_STEP else self._step + 1
             steps.append(self._step)
-            times.append(row.get(_TIME, math.nan))
-            for name, value in row.items():
-                if name.startswith("_") or (name not in self._names and len(self._names) >= _MOST_NAMES):
-                    continue
-                self._names.add(name)
-                places, values = cells.setdefault(name, ([], []))
-                places.append(at)
-                values.append(value)
-        columns = {name: (np.array(places, np.int64), np.array(values)) for name, (places, values) in cells.items()}
-        every = np.arange(len(rows))
-        columns[_STEP] = every, np.array(steps, np.float64)
-        columns[_TIME] = every, np.array(times, np.float64)
-        self._columns.append(Rows(len(rows), columns, {}))
+        times = [row.get(_TIME, math.nan) for row in rows]
+        numbers = [{name: value for name, value in row.items() if not name.startswith("_")} for row in rows]
+        self._columns.append(numbers, steps, times)
 
     def scalars(self) -> Mapping[str, Scalars]:
         """Return the numbers of the history by name.
 
         Names of parts are joined by dots, as in W&B.
         """
-        columns = dict(self._columns.joined().numbers)
-        if not columns:
-            return {}
-        steps = columns.pop(_STEP)[1].astype(np.int64)
-        times = columns.pop(_TIME)[1]
-        series = {}
-        for name, (at, values) in columns.items():
-            keep = last_of_step(steps[at]) & (steps[at] >= 0)
-            series[visible(name, 400)] = Scalars(steps[at][keep], values[keep], times[at][keep])
-        return series
+        return self._columns.scalars()
 
     def hparams(self) -> Mapping[str, Any]:
         """Return the configuration, and the name, group and tags of the run."""
@@ -197,9 +172,7 @@ class WandbSource(Source):
         if self._media:
             names = listed([shown(name, 40) for name in sorted(self._media)], 6)
             notes.append((self.name, f"{path}: histograms, images and tables are not read: {names}"))
-        if len(self._names) >= _MOST_NAMES:
-            notes.append((self.name, f"{path}: more than {_MOST_NAMES:,} names; the first are read"))
-        return notes
+        return notes + [(self.name, f"{path}: {note}") for note in self._columns.notes]
 
 
 def _items(content: bytes) -> Iterator[tuple[list[str], float | bytes | None]]:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from smdwidgets.sources.tree import Tree
+from smdwidgets.sources.tree import TAIL, Tree
 
 #: What a file begins with: a name, a number, and the version 0.
 MAGIC: Final = b":W&B\xe1\xbe\x00"
@@ -22,8 +22,6 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _BEGIN: Final = tuple(zlib.crc32(bytes([kind])) for kind in range(5))
 #: Bytes that are read at once: whole blocks.
 _PIECE: Final = 128 * _BLOCK
-#: Bytes before the end of what was read by which a replaced file is recognized.
-_TAIL: Final = 64
 #: Larger records hold no history of numbers; they are not kept.
 _LARGEST: Final = 64 << 20
 
@@ -52,7 +50,7 @@ class RecordFile:
 
     def is_replaced(self) -> bool:
         """Return whether the file is another one than the one that was read."""
-        return self._tree.read(self.key, self.end - len(self._tail), len(self._tail)) != self._tail
+        return not self._tree.still_has(self.key, self._tail, self.end)
 
     def new(self) -> Iterator[bytes]:
         """Yield the complete records that were not read.
@@ -73,7 +71,7 @@ class RecordFile:
                 size += len(data)
                 parts.append(data if size <= _LARGEST else b"")
                 if kind in (_FULL, _LAST):
-                    self.end, self._tail = at, data[-_TAIL:]
+                    self.end, self._tail = at, data[-TAIL:]
                     if size <= _LARGEST:
                         yield parts[0] if len(parts) == 1 else b"".join(parts)
             if len(piece) < _PIECE:

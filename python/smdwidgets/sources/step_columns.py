@@ -1,0 +1,71 @@
+"""Numbers by name that arrive in rows with a step, such as the lines of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets._text import visible
+from smdwidgets.sources.columns import LARGEST_STEP, GrowingColumns, Rows, last_of_step, rows_of_objects
+from smdwidgets.sources.source import Scalars
+
+#: Names that are read of one run.
+_MOST_NAMES: Final = 10_000
+
+
+class StepColumns:
+    """Scalars that grow by rows.
+
+    >>> columns = StepColumns()
+    >>> columns.append([{"loss": 2.0}, {"loss": 1.0, "lr": 0.1}], [10, 20])
+    >>> columns.scalars()["loss"].steps, [*columns.scalars(least=2)]
+    (array([10, 20]), ['loss'])
+    """
+
+    def __init__(self) -> None:
+        self._columns = GrowingColumns()
+        self._names: set[str] = set()
+        self._steps: list[NDArray[np.int64]] = []
+        self._times: list[NDArray[np.float64]] = []
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._columns.rows
+
+    @property
+    def notes(self) -> list[str]:
+        """What is left out."""
+        return [f"more than {_MOST_NAMES:,} names; the first are read"] if len(self._names) >= _MOST_NAMES else []
+
+    def append(
+        self, rows: Sequence[Mapping[str, Any]], steps: Sequence[int], times: Sequence[float] | None = None
+    ) -> None:
+        """Append rows with their steps, and with their times in seconds since 1970 if all rows have them."""
+        numbers = {}
+        for name, cells in rows_of_objects(rows).numbers.items():
+            if name in self._names or len(self._names) < _MOST_NAMES:
+                self._names.add(name)
+                numbers[name] = cells
+        self._columns.append(Rows(len(rows), numbers, {}))
+        self._steps.append(np.array(steps, np.int64))
+        if times is not None:
+            self._times.append(np.array(times, np.float64))
+
+    def scalars(self, least: int = 1) -> dict[str, Scalars]:
+        """Return the scalars that have at least this many numbers, by name."""
+        if not self._steps:
+            return {}
+        steps = np.concatenate(self._steps)
+        times = np.concatenate(self._times) if self._times else None
+        series = {}
+        for name, (at, values) in self._columns.joined().numbers.items():
+            if len(at) < least:
+                continue
+            own = steps[at]
+            keep = last_of_step(own) & (own >= 0) & (own < LARGEST_STEP)
+            series[visible(name, 400)] = Scalars(own[keep], values[keep], None if times is None else times[at][keep])
+        return series
