@@ -19,6 +19,21 @@ _MISSPELT = 40
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
+class ShownAsText:
+    """A result that a prompt and a notebook show as its text.
+
+    A data class that inherits it has ``repr=False``.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
 def visible(text: object, limit: int | None = None, lines: bool = False) -> str:
     """Escape characters that are not printable.
 

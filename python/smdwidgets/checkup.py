@@ -7,7 +7,6 @@ True
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import platform
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from smdwidgets._core import __version__
-from smdwidgets._text import visible
+from smdwidgets._text import ShownAsText, visible
 
 __all__ = ["Check", "Checkup", "doctor"]
 
@@ -74,7 +73,7 @@ class Check:
     remedy: str = ""
 
 
-class Checkup:
+class Checkup(ShownAsText):
     """The result of :func:`doctor`, which a terminal and a notebook show as a table."""
 
     def __init__(self, checks: list[Check]) -> None:
@@ -109,11 +108,6 @@ class Checkup:
             "Everything required works." if self.ok else f"{count} problem{'s' * (count > 1)} found: see ✗ above.",
         ]
         return "\n".join(lines[1:])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def doctor() -> Checkup:

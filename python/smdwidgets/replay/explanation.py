@@ -11,12 +11,11 @@ step 37: aten.div returned NaN in 4 of 32 elements, first at [6, 0] (forward)
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from smdwidgets._text import shown
+from smdwidgets._text import ShownAsText, shown
 from smdwidgets.replay.places import Place
 
 __all__ = ["Explanation", "Operand"]
@@ -55,8 +54,8 @@ class Operand:
         return text + ("" if self.element is None else f"; {self.element:.6g} at this element")
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(ShownAsText):
     """What explains an incident.
 
     Attributes:
@@ -144,12 +143,6 @@ class Explanation:
         if self.verified:
             lines.append(f"  {self.verified}")
         return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values. Numbers that JSON does not have are strings."""

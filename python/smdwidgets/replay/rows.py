@@ -6,7 +6,6 @@ is a suspicion. What is claimed is only what a row shows by itself: a loss, grad
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import Any, Final
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
+from smdwidgets._text import ShownAsText
 from smdwidgets.replay.norms import GradientNorms
 from smdwidgets.replay.protocol import Execution, StepObserver
 from smdwidgets.replay.tracing import batch_size
@@ -61,8 +61,8 @@ class RowScore:
         return text + ("" if math.isnan(self.input_norm) else f", input norm {self.input_norm:.4g}")
 
 
-@dataclass(frozen=True)
-class RowRanking:
+@dataclass(frozen=True, repr=False)
+class RowRanking(ShownAsText):
     """Rows of a batch, the most suspicious one first.
 
     Attributes:
@@ -87,12 +87,6 @@ class RowRanking:
     def __str__(self) -> str:
         lines = [*self.claims] or ["all rows are finite; the order is a suspicion"]
         return "\n".join([*lines, *(f"  {one}" for one in self.rows[:8]), *([self.note] if self.note else [])])
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the ranking as JSON values. Numbers that JSON does not have are strings."""

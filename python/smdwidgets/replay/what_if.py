@@ -5,7 +5,6 @@ Everything else is as it was: the batches, the random numbers, the state before.
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Final, Literal
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from smdwidgets._text import ShownAsText
 from smdwidgets.incident import Incident
 from smdwidgets.replay.norms import GradientNorms
 from smdwidgets.replay.protocol import Execution, StepObserver, StepResult, sentence
@@ -102,8 +102,8 @@ class Course:
         return not self.problems
 
 
-@dataclass(frozen=True)
-class WhatIf:
+@dataclass(frozen=True, repr=False)
+class WhatIf(ShownAsText):
     """The outcome of a change.
 
     Attributes:
@@ -142,12 +142,6 @@ class WhatIf:
             return f"{self.change} {since}: nothing was wrong without it; " + _outcome(self.changed, self.since)
         return f"{self.change} {since}: {'heals' if self.heals else 'stays'}; {_outcome(self.changed, self.since)}"
 
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as JSON values. Numbers that JSON does not have are strings."""
         return {
@@ -163,18 +157,13 @@ class WhatIf:
         }
 
 
-class WhatIfTable(tuple[WhatIf, ...]):
+class WhatIfTable(ShownAsText, tuple[WhatIf, ...]):
     """Outcomes of several changes, those that heal first."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no change was tried"
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def what_if(

@@ -44,7 +44,10 @@ class StepColumns:
     def append(
         self, rows: Sequence[Mapping[str, Any]], steps: Sequence[int], times: Sequence[float] | None = None
     ) -> None:
-        """Append rows with their steps, and with their times in seconds since 1970 if all rows have them."""
+        """Append rows with their steps.
+
+        Times are in seconds since 1970; either all rows have them or none.
+        """
         numbers = {}
         for name, cells in rows_of_objects(rows).numbers.items():
             if name in self._names or len(self._names) < _MOST_NAMES:

@@ -9,12 +9,11 @@ compared 29 tensors at 6 steps
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from smdwidgets._text import listed, shown
+from smdwidgets._text import ShownAsText, listed, shown
 from smdwidgets.naming.tensors import Kind
 
 __all__ = ["Divergence", "FirstDifference"]
@@ -133,8 +132,8 @@ class FirstDifference:
         }
 
 
-@dataclass(frozen=True)
-class Divergence:
+@dataclass(frozen=True, repr=False)
+class Divergence(ShownAsText):
     """Where two runs part, returned by :meth:`smdwidgets.Trial.bisect`.
 
     Attributes:
@@ -204,12 +203,6 @@ class Divergence:
         if first.equal_until is None:
             return "not every value before it was recorded, so that the runs may part earlier"
         return f"all values are equal until step {first.equal_until:,}; after it, not all of them were recorded"
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""

@@ -326,11 +326,11 @@ class ReplayRecorder:
     def _has_room(self, nbytes: int) -> bool:
         """Whether a keyframe fits; older ones are given up for it."""
         spare = 0 if self._spare is None else self._spare.nbytes
-        while self._frames and self._used() - spare + nbytes > self.budget:
+        while self._frames and self.nbytes - spare + nbytes > self.budget:
             with self._lock:
                 self._drop_frame()
             spare = 0 if self._spare is None else self._spare.nbytes
-        fits = self._used() - spare + nbytes <= self.budget
+        fits = self.nbytes - spare + nbytes <= self.budget
         self._too_large = (
             ""
             if fits
@@ -340,15 +340,12 @@ class ReplayRecorder:
             self._spare = None
         return fits
 
-    def _used(self) -> int:
-        spare = 0 if self._spare is None else self._spare.nbytes
-        pending = 0 if self._pending is None else self._pending.state.nbytes
-        return self._batch_bytes + spare + pending + sum(one.state.nbytes for one in self._frames)
-
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept."""
-        return self._used()
+        spare = 0 if self._spare is None else self._spare.nbytes
+        pending = 0 if self._pending is None else self._pending.state.nbytes
+        return self._batch_bytes + spare + pending + sum(one.state.nbytes for one in self._frames)
 
     def _begin(self, step: int) -> None:
         self._finish()
@@ -438,7 +435,7 @@ class ReplayRecorder:
 
         Keyframes but the last, and older batches are given up for it.
         """
-        while self._used() + nbytes > self.budget:
+        while self.nbytes + nbytes > self.budget:
             with self._lock:
                 if len(self._frames) > 1:
                     self._drop_frame()
