@@ -83,7 +83,7 @@ CHECKS: tuple[Kind, ...] = (
         "The optimizer updates tensors that neither belong to a model nor take part in the loss, while trainable parameters "
         "of the same shapes take part in the loss and have no optimizer. The model was copied or replaced after the optimizer "
         "was created.",
-        "an optimizer whose tensors are those of the model that is trained",
+        "the optimizer holds the tensors of the trained model",
         "create the optimizer after the last change of the model (copy, new head, load).",
         "The optimizer holds {count} tensors that are not the model's, such as one of shape {shape}",
         _NOT_TRAINED | _NOT_HELD,
@@ -116,8 +116,8 @@ CHECKS: tuple[Kind, ...] = (
         "a checkpoint of which nothing was loaded",
         "`load_state_dict(strict=False)` was given tensors of which none has the name of a tensor of the model. The "
         "model keeps its weights.",
-        "names of the checkpoint that are those of the model",
-        "compare the names; remove a prefix such as `module.` from those of the checkpoint.",
+        "the checkpoint and the model have the same names",
+        "compare the names; remove a prefix such as `module.` from the names in the checkpoint.",
         "Nothing was loaded into {model}: it has `{key}`, the checkpoint has `{given}`",
         _WEAKER,
     ),
