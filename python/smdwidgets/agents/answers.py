@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Final, ParamSpec
 
 from smdwidgets._text import did_you_mean, listed, shown, visible
-from smdwidgets.diagnosis import Diagnosis, diagnose
+from smdwidgets.diagnosis import Diagnoser, Diagnosis, diagnose
 from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugValueError
 from smdwidgets.finding import KINDS, Finding, kind_of
 from smdwidgets.finding.document import explanation
@@ -69,7 +69,9 @@ class Answers:
         self._addresses = [root.rstrip("/") for root in roots if is_address(root)]
         self._folders = [Path(root).resolve() for root in roots if not is_address(root)]
         self._trials: OrderedDict[str, Trial] = OrderedDict()
-        self._lock = Lock()
+        #: Of open trials; a further diagnosis costs what is new.
+        self._diagnosers: dict[str, Diagnoser] = {}
+        self._lock = RLock()
 
     def _place(self, run: str) -> str:
         """Return the path or address of a run.
@@ -95,8 +97,15 @@ class Answers:
                 trial = create_trial(place, wait=0, skip_bad_index=True)
             self._trials[place] = trial
             while len(self._trials) > _OPEN:
-                self._trials.popitem(last=False)[1].close()
+                oldest, evicted = self._trials.popitem(last=False)
+                self._diagnosers.pop(oldest, None)
+                evicted.close()
         return trial
+
+    def _diagnosis(self, run: str) -> Diagnosis:
+        with self._lock:
+            trial = self._trial(run)
+            return self._diagnosers.setdefault(self._place(run), Diagnoser(trial)).update()
 
     def close(self) -> None:
         """Close the trials that are open."""
@@ -114,7 +123,7 @@ class Answers:
     @_short
     def diagnose(self, run: str, notes: bool = False) -> str:
         """Return the findings of a run with their ids, and what could not be judged."""
-        result = diagnose(self._trial(run))
+        result = self._diagnosis(run)
         listed_findings = result.listed if notes else result.findings
         lines = [result.summary]
         for number, finding in enumerate(listed_findings, 1):
@@ -152,7 +161,7 @@ class Answers:
         return "\n".join([_about(finding), "", *(" | ".join(row) for row in rows)])
 
     def _finding(self, run: str, id: str) -> Finding:
-        result = diagnose(self._trial(run))
+        result = self._diagnosis(run)
         by_id = {finding.id: finding for finding in (*result.listed, *result.explained)}
         if id not in by_id:
             raise SMDebugValueError(

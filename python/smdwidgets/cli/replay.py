@@ -16,6 +16,7 @@ from typing import Any
 
 from smdwidgets._text import byte_size, listed, shown
 from smdwidgets.cli._run import open_run, plain, table
+from smdwidgets.cli.arguments.replay import arguments
 from smdwidgets.exceptions import CannotReplay, SMDebugValueError
 from smdwidgets.incident import Incident
 from smdwidgets.replay.incident_replay import IncidentReplay
@@ -27,7 +28,8 @@ _ROWS_SHOWN = 8
 
 def run(args: argparse.Namespace) -> int:
     """Show the steps of an incident, or execute them."""
-    args, command = _split(args)
+    args = _with_late_options(args)
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
     with open_run(args.run) as trial:
         incidents = trial.incidents()
         if not incidents:
@@ -53,15 +55,15 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(one.equal is False for one in results) else 0
 
 
-def _split(args: argparse.Namespace) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options, also those after the run, and the command."""
+def _with_late_options(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments, with options that stand between the run and the command."""
     words = list(args.command)
     end = words.index("--") if "--" in words else len(words) if words and words[0].startswith("-") else 0
-    options = argparse.ArgumentParser(prog="smdwidgets replay", add_help=False)
-    options.add_argument("--incident", type=int, default=args.incident)
-    options.add_argument("--json", action="store_true", default=args.json)
-    command = words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
-    return options.parse_args(words[:end], argparse.Namespace(run=args.run)), command
+    parser = argparse.ArgumentParser(prog="smdwidgets replay")
+    arguments(parser)
+    return parser.parse_args(
+        [*words[:end], args.run, *words[end:]], argparse.Namespace(**{**vars(args), "command": []})
+    )
 
 
 def _facts(incident: Incident, replay: IncidentReplay) -> dict[str, Any]:

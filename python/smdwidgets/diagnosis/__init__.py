@@ -99,9 +99,9 @@ def diagnose(
             direction", "housekeeping" and "unknown"; the last four are not judged by their trend.
         until: last step to read; None: all.
         follow: return an iterator that yields a diagnosis whenever it changes, until the run ends.
-        against: good runs to compare with, as paths, trials, series in memory, or a file that `smdwidgets baseline`
-            wrote. What differs is compared with the spread of the good runs; with one, with that of healthy runs of
-            other seeds.
+        against: good runs to compare with, as paths, trials, series in memory, or a file that
+            `smdwidgets.diagnosis.reference.write_summary` wrote. What differs is compared with the spread of the good
+            runs; with one, with that of healthy runs of other seeds.
         progress: called with the number of finished series or records and their total.
         client: a ``distributed.Client`` whose workers read the tensors; None: that of :func:`smdwidgets.use`, else this
             process. A run that is followed is read by this process.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +48,10 @@ def disk_use(path: str | os.PathLike[str], *, tensors: bool = True) -> list[RunU
     """
     runs = runs_of(path)
     tree = Tree(local_path(path))
-    found = runs_in(tree)
+    files_of_runs = {Path(tree.root, key): files for key, files in runs_in(tree).items()}
+    keys_below: defaultdict[str, list[str]] = defaultdict(list)
+    for key in tree.keys:
+        keys_below[key.rpartition("/")[0]].append(key)
     uses = []
     for run in runs:
         if run.kind == "smdebug":
@@ -61,10 +64,10 @@ def disk_use(path: str | os.PathLike[str], *, tensors: bool = True) -> list[RunU
                     by_tensor[name] += length
             uses.append(RunUse(run.name, run.path, run.kind, parts.total(), dict(parts), dict(by_tensor.most_common())))
             continue
-        files = next((files for key, files in found.items() if Path(tree.root, key) == Path(run.path)), None)
+        files = files_of_runs.get(Path(run.path))
         keys = {key for keys in files.sources.values() for key in keys} if files is not None else set()
         folders = {one.path for one in files.layout} if files is not None else set()
-        keys |= {key for key in tree.keys if key.rpartition("/")[0] in folders}
+        keys |= {key for folder in folders for key in keys_below.get(folder, ())}
         uses.append(RunUse(run.name, run.path, run.kind, sum(tree.size(key) or 0 for key in keys)))
     return sorted(uses, key=lambda one: -one.size)
 
