@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from smdwidgets.sources import Tree
 from smdwidgets.sources.recognition import refused_files
 from smdwidgets.trials.discovery import RunFiles
-from smdwidgets.trials.sources.run import SourceRun
+from smdwidgets.trials.sources.run import LocalSourceRun, SourceRun
 from smdwidgets.trials.tensorboard.layout import foreign_format
 
 #: Names of files that a training writes.
 _OF_TRAININGS = (".safetensors", ".csv", ".tsv", ".jsonl", ".pt", ".pth", ".ckpt", ".db", ".sqlite", ".sqlite3")
 
 
-def check_sources(tree: Tree, runs: Mapping[str, RunFiles]) -> dict[str, Any]:
-    """Verify all runs with files of other formats than TensorBoard's."""
+def check_sources(
+    tree: Tree, runs: Mapping[str, RunFiles], opened: Callable[[str, RunFiles], SourceRun] | None = None
+) -> dict[str, Any]:
+    """Verify all runs with files of other formats than TensorBoard's.
+
+    ``opened`` opens a run; without it, runs are in a directory.
+    """
     found: dict[str, Any] = {"sources": [], "others": {}, "faults": [], "steps": 0, "ended": True}
     path = tree.path(tree.keys[0]) if tree.is_file else tree.root
     for name, files in runs.items():
         if not files.sources:
             continue
-        run = SourceRun(path, name, keep_orphans=True)
+        run = LocalSourceRun(path, name, keep_orphans=True) if opened is None else opened(name, files)
         try:
             run.refresh()
             found["ended"] &= run.end_age() is not None

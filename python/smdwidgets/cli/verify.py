@@ -7,31 +7,34 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from smdwidgets import _core
 from smdwidgets._text import byte_size
 from smdwidgets.cli._run import bytes_progress, plain
 from smdwidgets.cli._terminal import show
 from smdwidgets.cli._verify_files import check_sources, damaged_files, other_files, source_lines
-from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
+from smdwidgets.exceptions import RunNotFound, SeveralRuns, SMDebugError, SMDebugValueError
 from smdwidgets.executors import connect, current
 from smdwidgets.rules.progress import Progress
 from smdwidgets.sources import Tree
-from smdwidgets.sources.recognition import of_objects
 from smdwidgets.storage import LocalStorage, Range, Storage
 from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import local_path
 from smdwidgets.storage.protocol import beginning
 from smdwidgets.trials import create_trial
-from smdwidgets.trials.discovery import runs_in
+from smdwidgets.trials.discovery import RunFiles, runs_in
+from smdwidgets.trials.remote_discovery import one_object, store_tree
 from smdwidgets.trials.run import SweepOptions
 from smdwidgets.trials.smdebug.compaction import compaction_faults
 from smdwidgets.trials.smdebug.local import LocalRun
+from smdwidgets.trials.sources.run import SourceRun
 from smdwidgets.trials.sweeps import verify as verify_records
 from smdwidgets.trials.tensorboard.layout import foreign, is_event_file, runs_of
 from smdwidgets.trials.tensorboard.run import TensorBoardRun
+from smdwidgets.trials.utils import open_remote_run, remote_runs
 
 if TYPE_CHECKING:
     from smdwidgets.trials.smdebug.remote import RemoteRun
@@ -60,17 +63,42 @@ def check(path: str, steps: range | None = None, threads: int | None = None) -> 
     try:
         return _check_run(RemoteRun(storage, *_ends(steps), lazy=False, trust="none"), steps, threads)
     except RunNotFound:
-        storage = Connection().storage(path)
-        keys = list(storage.list(""))
-        if not runs_of(keys):
-            storage.close()
-            raise RunNotFound(path, of_objects(keys)) from None
-        if steps is not None:
-            storage.close()
-            raise SMDebugValueError(
-                "--steps is not supported for TensorBoard logs, which are read as a whole"
-            ) from None
-        return _check_log(storage)
+        return _check_store(path, steps)
+
+
+def _check_store(path: str, steps: range | None) -> dict[str, Any]:
+    """Verify the logs and files of other formats below an address."""
+    from smdwidgets.storage.connection import Connection  # imported for stores only
+
+    root, _, runs = remote_runs(path, {})
+    if any(files.of_hook for files in runs.values()):
+        raise SeveralRuns(path, sorted(runs))
+    if steps is not None:
+        raise SMDebugValueError(
+            "--steps is not supported for TensorBoard logs and other files, which are read as a whole"
+        )
+    logs = any(files.layout for files in runs.values())
+    log = _check_log(Connection().storage(path)) if logs else {}
+    if not any(files.sources for files in runs.values()):
+        return log
+
+    def opened(name: str, files: RunFiles) -> SourceRun:
+        trial = open_remote_run(root, name, files, None, None, {"lazy": True, "keep_orphans": True})
+        return cast(SourceRun, trial.reader.run)
+
+    is_file = any(files.in_file for files in runs.values())
+    above, _, name = root.rstrip("/").rpartition("/")
+    with closing(Connection().storage(above if is_file else root)) as storage:
+        tree = one_object(storage, name) if is_file else store_tree(storage)
+        part = check_sources(tree, runs, opened)
+        part["others"] |= other_files(tree, runs)
+        part["faults"] += damaged_files(tree, runs)
+    if logs:
+        part["steps"] += log["steps"]
+        part["faults"] += log["faults"]
+        part["ended"] &= log["ended"]
+        part["others"] |= log["others"]
+    return {"path": path, **log, **part, "runs": sorted(runs), "hooks": {}}
 
 
 def _check_local(path: str, steps: range | None, threads: int | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from smdwidgets.sources.recognition import of_objects
 from smdwidgets.trials import Trial
 from smdwidgets.trials.discovery import RunFiles, runs_in
 from smdwidgets.trials.tensorboard.layout import is_event_file
-from smdwidgets.trials.utils import open_remote_run, open_run, refuse_other_formats
+from smdwidgets.trials.utils import open_remote_run, open_run
 
 if TYPE_CHECKING:
     from smdwidgets.storage.remote import Listed
@@ -105,10 +105,8 @@ def find_remote_runs(
                 )
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-    if not runs:
-        refuse_other_formats(address, tree.files)
-        if not tree.files:
-            raise RunNotFound(address, of_objects(()))
+    if not runs and not tree.files:
+        raise RunNotFound(address, of_objects(()))
     events: dict[str, list[Listed]] = {}
     for key in tree.event_files():
         events.setdefault(key.rpartition("/")[0], []).append(tree.files[key])
@@ -116,6 +114,7 @@ def find_remote_runs(
     found = []
     for run, files in runs.items():
         seen = changing[run] if files.of_hook else [one for part in files.layout for one in events.get(part.path, ())]
+        seen = [*seen, *(tree.files[key] for keys in files.sources.values() for key in keys)]
         layout = [(one.path, one.worker, one.mode.value, one.suffix) for one in files.layout]
         name = run or root.rpartition("/")[2]
         path = f"{root}/{run}" if run else root

@@ -37,7 +37,7 @@ class Archive:
         self._key = key
         self.path = tree.path(key)
         try:
-            with zipfile.ZipFile(self.path) as archive:
+            with tree.open(key) as file, zipfile.ZipFile(file) as archive:
                 entries = archive.infolist()
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
             raise CorruptDataError(f"{self.path}: damaged or incomplete archive: {error}") from None

@@ -86,6 +86,7 @@ class MlflowFileSource(Source):
     def refresh(self) -> bool:
         """Read the files that changed."""
         changed = False
+        self._tree.read_heads([self._meta, *self._metrics.values()])
         for name, key in [("", self._meta), *self._metrics.items()]:
             version = self._tree.version(key)
             if version is None or version == self._versions.get(key):
@@ -130,6 +131,7 @@ class MlflowFileSource(Source):
     def hparams(self) -> Mapping[str, Any]:
         """Return the parameters, and the tags that MLflow did not set itself."""
         settings: dict[str, Any] = {}
+        self._tree.read_heads([key for of_kind in self._settings.values() for key in of_kind.values()])
         for kind, of_kind in self._settings.items():
             for name, key in of_kind.items():
                 if kind == "params" or not name.startswith("mlflow."):
@@ -192,7 +194,7 @@ class MlflowDatabase:
             if not tables >= _TABLES:
                 continue  # another application's database
             try:
-                runs = query(tree.path(key), "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'active'")
+                runs = query(tree, key, "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'active'")
             except RunIOError:
                 if tree.is_file:
                     raise
@@ -210,8 +212,8 @@ class MlflowDatabase:
         if not is_database(tree, key):
             return None
         try:
-            tables = tables_of(tree.path(key))
-            query(tree.path(key), "SELECT count(*) FROM runs" if "runs" in tables else "PRAGMA quick_check(1)")
+            tables = tables_of(tree, key)
+            query(tree, key, "SELECT count(*) FROM runs" if "runs" in tables else "PRAGMA quick_check(1)")
         except RunIOError as error:
             return Refusal(str(error).removeprefix(f"{shown(tree.path(key), 400)}: "), True)
         missing = sorted(_TABLES - tables)
@@ -239,24 +241,29 @@ class MlflowDatabaseSource(Source):
 
     def refresh(self) -> bool:
         """Read the metrics that were added since the last call."""
-        path = self._tree.path(self._key)
         try:
             new = query(
-                path,
+                self._tree,
+                self._key,
                 "SELECT rowid, key, timestamp, CASE WHEN is_nan THEN 'nan' ELSE value END, step FROM metrics "
                 "WHERE run_uuid = ? AND rowid > ? ORDER BY rowid",
                 self._run,
                 self._last,
             )
             [(status, start, end)] = query(
-                path, "SELECT status, start_time, end_time FROM runs WHERE run_uuid = ?", self._run
+                self._tree,
+                self._key,
+                "SELECT status, start_time, end_time FROM runs WHERE run_uuid = ?",
+                self._run,
             ) or [("", None, None)]
             changed = bool(new) or status != self._status or bool(self._problem)
             if changed:
                 self._read_params = {
                     name: plain_value(str(value))
                     for table in ("tags", "params")
-                    for name, value in query(path, f"SELECT key, value FROM {table} WHERE run_uuid = ?", self._run)
+                    for name, value in query(
+                        self._tree, self._key, f"SELECT key, value FROM {table} WHERE run_uuid = ?", self._run
+                    )
                     if table == "params" or not str(name).startswith("mlflow.")
                 }
         except RunIOError as error:

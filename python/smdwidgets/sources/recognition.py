@@ -90,6 +90,11 @@ def of_objects(keys: Sequence[str]) -> str:
     return of_files([], keys, "objects") if keys else "no object has this prefix"
 
 
+def of_store(tree: Tree) -> str:
+    """Return which objects are below a prefix without a run, and why."""
+    return of_files(refused_files(tree), tree.keys, "objects")
+
+
 def of_files(refused: Sequence[NotRead], keys: Sequence[str], what: str = "files") -> str:
     """Return which files are in a place without a run, and why some are not read."""
     named = [f"{shown(one.key, 200)}: {one.refusal.reason.removesuffix('.')}" for one in refused[:_LISTED]]

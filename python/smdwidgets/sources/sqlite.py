@@ -24,12 +24,12 @@ def is_database(tree: Tree, key: str) -> bool:
     return tree.head(key, len(_MAGIC)) == _MAGIC
 
 
-def tables_of(path: str) -> set[str]:
+def tables_of(tree: Tree, key: str) -> set[str]:
     """Return the names of the tables of a database.
 
     Raises :class:`~smdwidgets.exceptions.RunIOError`.
     """
-    return {str(name) for (name,) in query(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return {str(name) for (name,) in query(tree, key, "SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def databases(tree: Tree) -> Iterator[tuple[str, set[str]]]:
@@ -42,32 +42,32 @@ def databases(tree: Tree) -> Iterator[tuple[str, set[str]]]:
         if not is_database(tree, key):
             continue
         try:
-            yield key, tables_of(tree.path(key))
+            yield key, tables_of(tree, key)
         except RunIOError:
             if tree.is_file:
                 raise
 
 
-def columns_of(path: str, table: str) -> set[str]:
+def columns_of(tree: Tree, key: str, table: str) -> set[str]:
     """Return the names of the columns of a table.
 
     Raises :class:`~smdwidgets.exceptions.RunIOError`.
     """
-    return {str(name) for (name,) in query(path, "SELECT name FROM pragma_table_info(?)", table)}
+    return {str(name) for (name,) in query(tree, key, "SELECT name FROM pragma_table_info(?)", table)}
 
 
-def query(path: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+def query(tree: Tree, key: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
     """Return the rows of a query on a database that is opened for reading only.
 
     Raises :class:`~smdwidgets.exceptions.RunIOError`, with the path, also if the database stays locked.
     """
     import sqlite3  # which some builds of Python lack
 
-    uri = f"file:{quote(Path(path).as_posix())}?mode=ro"
+    uri = f"file:{quote(Path(tree.local_file(key)).as_posix())}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as connection:
             connection.execute("PRAGMA query_only = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
             return connection.execute(statement, parameters).fetchall()
     except (sqlite3.Error, OverflowError) as error:
-        raise RunIOError(f"{shown(path, 400)}: cannot read the SQLite database: {error}") from error
+        raise RunIOError(f"{shown(tree.path(key), 400)}: cannot read the SQLite database: {error}") from error

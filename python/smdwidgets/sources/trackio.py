@@ -32,11 +32,10 @@ class TrackioDatabase:
         """Return the database of each run, which is named by the file and the run."""
         runs: dict[str, Sequence[str]] = {}
         for key, tables in databases(tree):
-            path = tree.path(key)
-            if _TABLE not in tables or not columns_of(path, _TABLE) >= _NEEDED:
+            if _TABLE not in tables or not columns_of(tree, key, _TABLE) >= _NEEDED:
                 continue  # another application's database
             base = "" if tree.is_file else f"{key}/"
-            runs |= {f"{base}{name}": [key] for name in _run_names(path)}
+            runs |= {f"{base}{name}": [key] for name in _run_names(tree, key)}
         return runs
 
     def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
@@ -44,19 +43,19 @@ class TrackioDatabase:
         return TrackioSource(tree, run if tree.is_file else run.removeprefix(f"{files[0]}/"), files[0])
 
 
-def _run_column(path: str) -> str:
-    columns = columns_of(path, _TABLE)
+def _run_column(tree: Tree, key: str) -> str:
+    columns = columns_of(tree, key, _TABLE)
     return next(name for name in _RUN_COLUMNS if name in columns)
 
 
-def _run_names(path: str) -> dict[str, str]:
+def _run_names(tree: Tree, key: str) -> dict[str, str]:
     """Return the identity of each run by its name; runs of one name are numbered.
 
     Slashes would look like folders.
     """
-    column = _run_column(path)
+    column = _run_column(tree, key)
     names: dict[str, str] = {}
-    rows = query(path, f"SELECT {column}, MAX(run_name) FROM {_TABLE} GROUP BY {column} ORDER BY MIN(id)")
+    rows = query(tree, key, f"SELECT {column}, MAX(run_name) FROM {_TABLE} GROUP BY {column} ORDER BY MIN(id)")
     for identity, name in rows:
         plain = str(name).replace("/", "_") or "run"
         number = 1
@@ -85,19 +84,20 @@ class TrackioSource(Source):
 
     def refresh(self) -> bool:
         """Read the rows that were added since the last call."""
-        path = self._tree.path(self._key)
+        tree, key = self._tree, self._key
         try:
             if self._where is None:
-                self._where = _run_column(path), _run_names(path).get(self._run, self._run)
+                self._where = _run_column(tree, key), _run_names(tree, key).get(self._run, self._run)
             column, identity = self._where
             rows = query(
-                path,
+                tree,
+                key,
                 f"SELECT id, timestamp, step, metrics FROM {_TABLE} WHERE {column} = ? AND id > ? ORDER BY id",
                 identity,
                 self._last,
             )
-            if rows and "configs" in tables_of(path) and column in columns_of(path, "configs"):
-                self._read_settings(query(path, f"SELECT config FROM configs WHERE {column} = ?", identity))
+            if rows and "configs" in tables_of(tree, key) and column in columns_of(tree, key, "configs"):
+                self._read_settings(query(tree, key, f"SELECT config FROM configs WHERE {column} = ?", identity))
         except RunIOError as error:
             changed, self._problem = str(error) != self._problem, str(error)
             return changed  # a locked database is read at the next call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
@@ -10,9 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from smdwidgets.exceptions import RunFileMissing, RunIOError, TruncatedDataError
 from smdwidgets.run_end import END_FILE
+from smdwidgets.storage.local import LocalStorage
+from smdwidgets.storage.protocol import Storage
 
 #: Bytes at the beginning of a file by which its format is recognized.
 HEAD = 1 << 16
@@ -89,6 +93,11 @@ class Tree:
         self._only = ""
         if path.is_file():
             self.root, self._only = str(path.parent), path.name
+        #: The same files for readers of event files.
+        self.storage: Storage = LocalStorage(self.root)
+        self._begin()
+
+    def _begin(self) -> None:
         #: Whether only one file was opened.
         self.is_file = bool(self._only)
         #: Directories of the runs that a hook wrote; the empty name is the root.
@@ -107,6 +116,9 @@ class Tree:
             self._times = {}
             self.hooks = []
             self.keys = sorted(self._walk(self.root, ""))
+        self._sort_by_suffix()
+
+    def _sort_by_suffix(self) -> None:
         by_suffix: defaultdict[str, list[str]] = defaultdict(list)
         for key in self.keys:
             dot = key.rfind(".")
@@ -229,9 +241,61 @@ class Tree:
             )
         return found
 
+    def open(self, key: str) -> BinaryIO:
+        """Open a file for libraries that read by position."""
+        return cast(BinaryIO, io.BufferedReader(_File(self, key), HEAD))
+
+    def local_file(self, key: str) -> str:
+        """Return the path of a local copy of a file, here its own path.
+
+        It is for libraries that need one. Raises :class:`~smdwidgets.exceptions.RunIOError`.
+        """
+        return self.path(key)
+
+    def fetch_ahead(self, ranges: Sequence[tuple[str, int, int]]) -> None:
+        """Read parts of files into a cache, if each read waits for a server.
+
+        Args:
+            ranges: key, offset and length of each part.
+        """
+
+    def read_heads(self, keys: Iterable[str]) -> None:
+        """Read the beginnings of files into a cache, if reads wait for a server."""
+
     def head(self, key: str, length: int = HEAD) -> bytes:
         """Return the beginning of a file; empty if it cannot be read."""
         try:
             return self.read(key, 0, length)
         except RunIOError:
             return b""
+
+
+class _File(io.RawIOBase):
+    """A file of a tree as a stream."""
+
+    def __init__(self, tree: Tree, key: str) -> None:
+        super().__init__()
+        self._tree, self._key, self._at = tree, key, 0
+        self._size = tree.size(key) or 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, origin: int = os.SEEK_SET, /) -> int:
+        at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[origin]
+        if at < 0:
+            raise OSError(f"{self._tree.path(self._key)}: negative position {at}")
+        self._at = at
+        return at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._tree.read(self._key, self._at, len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

@@ -168,9 +168,12 @@ class RemoteStorage:
         """Return sorted keys that start with ``prefix`` and sort after ``start_after``."""
         return (found.key for found in self.listing(prefix, start_after))
 
-    def forget(self) -> None:
-        """Drop the memory cache: objects were overwritten."""
-        self._memory.clear()
+    def forget(self, key: str | None = None) -> None:
+        """Drop an object from the memory cache, or all: it was overwritten."""
+        if key is None:
+            self._memory.clear()
+        else:
+            self._memory.drop(key)
 
     def listing(
         self, prefix: str, start_after: str = "", measured: Callable[[str], bool] | None = None

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from smdwidgets._text import natural
 from smdwidgets.exceptions import SeveralRuns
 from smdwidgets.sources import Tree, files_in
-from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.tensorboard.layout import Directory, FirstTags, runs_of
 
 
@@ -27,6 +26,8 @@ class RunFiles:
     sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Directories of event files.
     layout: Sequence[Directory] = ()
+    #: Whether the one file that was opened has the run.
+    in_file: bool = False
 
     @property
     def kind(self) -> str:
@@ -51,11 +52,13 @@ def find_runs(path: str) -> dict[str, RunFiles]:
 def runs_in(tree: Tree) -> dict[str, RunFiles]:
     """Return the runs in a tree."""
     found = {run: RunFiles(of_hook=True) for run in tree.hooks}
-    logs = {} if tree.is_file else runs_of(tree.keys, FirstTags(LocalStorage(tree.root)))
+    logs = {} if tree.is_file else runs_of(tree.keys, FirstTags(tree.storage))
     sources = files_in(tree)
     joined = logs_of_sources(logs, sources)
     for run, files in sources.items():
-        found[run] = RunFiles(sources=files, layout=logs.pop(joined[run]) if run in joined else ())
+        found[run] = RunFiles(
+            sources=files, layout=logs.pop(joined[run]) if run in joined else (), in_file=tree.is_file
+        )
     return in_natural_order(found | {run: RunFiles(layout=layout) for run, layout in logs.items()})
 
 

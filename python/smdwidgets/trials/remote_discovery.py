@@ -1,7 +1,7 @@
 """Find the runs below a prefix of a store.
 
 Each folder is listed by itself, many at the same time, and the folders of a hook's run are not listed. The runs of 200
-trainings with 100,000 steps each hence take 201 listings. No files of hooks are read.
+trainings with 100,000 steps each hence take 201 listings. No files of hooks are read, and of others the beginnings.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.run_end import END_FILE
+from smdwidgets.sources.store_tree import Listing, StoreTree
 from smdwidgets.sources.tree import holds_steps, is_searched, of_hook
 from smdwidgets.storage.remote import Listed, RemoteStorage
-from smdwidgets.trials.discovery import RunFiles, in_natural_order
-from smdwidgets.trials.tensorboard.layout import FirstTags, is_event_file, runs_of
+from smdwidgets.trials.discovery import RunFiles, runs_in
+from smdwidgets.trials.tensorboard.layout import is_event_file
 
 #: Folders that are listed at most, beside those in which a hook writes steps.
 MOST_FOLDERS = 20_000
@@ -35,6 +36,10 @@ class RemoteTree:
     def event_files(self) -> list[str]:
         """Return the keys of TensorBoard's event files."""
         return sorted(filter(is_event_file, self.files))
+
+    def listing(self) -> Listing:
+        """Return the runs of hooks and the other objects."""
+        return self.hooks, self.files
 
 
 def walk(storage: RemoteStorage, progress: Callable[[int, int], object] | None = None) -> RemoteTree:
@@ -94,10 +99,30 @@ def runs_below(storage: RemoteStorage, tree: RemoteTree) -> dict[str, RunFiles]:
     """Return the runs in a tree, in natural order of their folders.
 
     If a log lies within another log, the first 4 KiB of its event files are read: they may be a curve of the other one.
+    Of files that may be of another format, the first 64 KiB are read.
     """
-    found = {run: RunFiles(of_hook=True) for run in tree.hooks}
-    logs = runs_of(tree.event_files(), FirstTags(storage))
-    return in_natural_order(found | {run: RunFiles(layout=layout) for run, layout in logs.items()})
+    return runs_in(store_tree(storage, tree))
+
+
+def store_tree(storage: RemoteStorage, tree: RemoteTree | None = None) -> StoreTree:
+    """Return the objects below the prefix of a storage as files.
+
+    They are listed now unless they were listed before.
+    """
+    return StoreTree(storage, lambda: walk(storage).listing(), None if tree is None else tree.listing())
+
+
+def one_object(storage: RemoteStorage, name: str) -> StoreTree:
+    """Return an object directly below the prefix of a storage as a file.
+
+    The tree is empty if the object does not exist.
+    """
+
+    def look() -> Listing:
+        about = storage.head(name)
+        return (), {} if about is None else {name: Listed(name, *about)}
+
+    return StoreTree(storage, look, only=name)
 
 
 def last_write(storage: RemoteStorage, run: str, entries: Sequence[Listed]) -> list[Listed]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import did_you_mean, listed, shown
 from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDebugValueError
-from smdwidgets.sources.recognition import of_objects
+from smdwidgets.sources.recognition import of_objects, of_store
 from smdwidgets.storage.address import FORMS, is_address, parse
 from smdwidgets.storage.local import local_path
-from smdwidgets.trials.discovery import RunFiles, chosen_run, find_runs
+from smdwidgets.trials.discovery import RunFiles, chosen_run, find_runs, runs_in
 from smdwidgets.trials.smdebug.local import LocalTrial
 from smdwidgets.trials.sources.trial import SourceTrial
 from smdwidgets.trials.tensorboard.layout import Directory
@@ -27,19 +28,6 @@ if TYPE_CHECKING:
 _WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "output_dir"})
 _KNOWN = frozenset(
     {"range_steps", "lazy", "wait", "skip_bad_index", "trust", "keep_orphans", "live", "cache", "hold", "segment"}
-)
-#: Endings of files in formats that are not read from stores.
-_LOCAL_ONLY = (
-    ".csv",
-    ".tsv",
-    ".jsonl",
-    "trainer_state.json",
-    "meta.yaml",
-    ".db",
-    ".safetensors",
-    ".pt",
-    ".pth",
-    ".ckpt",
 )
 #: Arguments for TensorBoard logs only.
 _FOR_LOGS = frozenset({"keep_orphans", "live", "cache", "hold", "segment"})
@@ -95,9 +83,11 @@ def create_trial(
         try:
             return _open_remote(text, name, range_steps, options)
         except RunNotFound:
-            found = remote_runs(text, options)
-            chosen = chosen_run(text, found)
-            return open_remote_run(text, chosen, found[chosen], name, range_steps, options)
+            root, run, found = remote_runs(text, options)
+            chosen = run or chosen_run(text, found)
+            if chosen not in found:
+                raise RunNotFound(text, f"runs in {root}: {listed(list(found), 20)}") from None
+            return open_remote_run(root, chosen, found[chosen], name, range_steps, options)
     root, run = _in_store(local_path(text))
     runs = _runs_for(options, find_runs(root))
     if run and runs and run not in runs:
@@ -198,7 +188,8 @@ def create_trials(
             trial: Trial = _open_remote(text, None, range_steps, options)
             return {trial.name: trial}
         except RunNotFound:
-            runs = remote_runs(text, options)
+            root, run, runs = remote_runs(text, options)
+            runs = {run: runs[run]} if run in runs else runs
     else:
         runs = _runs_for(options, find_runs(root))
         if not runs:
@@ -210,7 +201,7 @@ def create_trials(
     for run, files in runs.items():
         name = None if len(runs) == 1 or not run else run
         if is_address(text):
-            trial = open_remote_run(text, run, files, name, range_steps, lazy)
+            trial = open_remote_run(root, run, files, name, range_steps, lazy)
         else:
             trial = open_run(root, run, files, name, range_steps, lazy)
         opened[run or trial.name] = trial
@@ -234,33 +225,34 @@ def _storage(text: str, options: Mapping[str, Any]) -> RemoteStorage:
     return Connection(**{key: options[key] for key in options.keys() & SETTINGS}).storage(text)
 
 
-def remote_runs(text: str, options: Mapping[str, Any]) -> dict[str, RunFiles]:
-    """Return the runs below an address by folder.
+def remote_runs(text: str, options: Mapping[str, Any]) -> tuple[str, str, dict[str, RunFiles]]:
+    """Return an address, the run that it names or "", and the runs below it.
 
-    Raises an error if there are none, with the objects that are there.
+    For a run in an object, such as ``s3://b/mlflow.db/run``, the address is that of the object. Raises an error if there
+    are no runs, with the objects that are there.
     """
-    from smdwidgets.trials.remote_discovery import runs_below, walk  # imported for stores only
+    from smdwidgets.trials.remote_discovery import one_object, store_tree  # imported for stores only
 
-    storage = _storage(text, options)
-    try:
-        tree = walk(storage)
-        found = _runs_for(options, runs_below(storage, tree))
-    finally:
-        storage.close()
-    if not found:
-        refuse_other_formats(text, tree.files)
-        raise RunNotFound(text, of_objects(list(tree.files)))
-    return found
-
-
-def refuse_other_formats(text: str, keys: Iterable[str]) -> None:
-    """Raise an error if there are files of formats that are read locally only."""
-    found = next((key for key in keys if key.endswith(_LOCAL_ONLY)), None)
-    if found is not None:
-        raise SMDebugNotImplementedError(
-            f"{shown(text, 400)} has no run of a hook and no TensorBoard log, but {shown(found, 400)}; such files are read from a "
-            "local directory: copy them, for example with aws s3 sync, gcloud storage rsync or azcopy"
-        )
+    with closing(_storage(text, options)) as storage:
+        tree = store_tree(storage)
+        found = _runs_for(options, runs_in(tree))
+        if found:
+            return text, "", found
+        if tree.keys:
+            raise RunNotFound(text, of_store(tree))
+    parts = parse(text).prefix.split("/")
+    for at in reversed(range(len(parts))):
+        if "." not in parts[at]:
+            continue
+        above = text.rstrip("/")[: -len("/".join(parts[at:]))]
+        with closing(_storage(above, options)) as storage:
+            tree = one_object(storage, parts[at])
+            if tree.keys:
+                found = runs_in(tree)
+                if not found:
+                    raise RunNotFound(text, of_store(tree))
+                return above + parts[at], "/".join(parts[at + 1 :]), found
+    raise RunNotFound(text, of_objects(()))
 
 
 def open_remote_run(
@@ -272,11 +264,42 @@ def open_remote_run(
     options: Mapping[str, Any],
 ) -> Trial:
     """Open a run below an address."""
+    if files.sources:
+        return _open_sources(text, name, range_steps, options, run, files)
     if not files.of_hook:
         return _open_log(text, name, range_steps, options, run, files.layout)
     # A run that is found by a listing is read at its first query, like one in a directory.
     unread = {"unread": options.get("lazy") is True}
     return _open_remote(f"{text.rstrip('/')}/{run}", name, range_steps, {**options, **unread})
+
+
+def _open_sources(
+    text: str,
+    name: str | None,
+    range_steps: tuple[int | None, int | None] | None,
+    options: Mapping[str, Any],
+    run: str,
+    files: RunFiles,
+) -> SourceTrial:
+    place, only = f"{text.rstrip('/')}/{run}".rstrip("/"), ""
+    keys = [key for of_format in files.sources.values() for key in of_format]
+    inside = next((key for key in keys if run == key or run.startswith(f"{key}/")), None)
+    if files.in_file:
+        place, _, only = text.rstrip("/").rpartition("/")
+    elif inside is not None:  # a database has several runs
+        place, _, only = f"{text.rstrip('/')}/{inside}".rpartition("/")
+        run = run[len(inside) + 1 :]
+    else:
+        run = ""
+    given = {key: options[key] for key in options.keys() & _FOR_LOGS - {"segment"}}
+    storage = _storage(place, options)
+    try:
+        return SourceTrial(
+            name, "", range_steps, storage=storage, only=only, run=run, lazy=options.get("lazy") is True, **given
+        )
+    except BaseException:
+        storage.close()
+        raise
 
 
 def _open_log(

@@ -15,7 +15,7 @@ import pytest
 import smdwidgets
 from python.stores.places import Place
 from smdwidgets import cli
-from smdwidgets.exceptions import SeveralRuns, SMDebugError, SMDebugNotImplementedError
+from smdwidgets.exceptions import SeveralRuns, SMDebugError
 from smdwidgets.numpy import Hook
 from smdwidgets.run_end import END_FILE
 from smdwidgets.storage import Connection
@@ -71,7 +71,7 @@ def settings(place: Place) -> dict[str, Any]:
     return {"endpoint_url": options.pop("endpoint_url", None), "storage_options": options}
 
 
-NAMES = ["b/run9", "b/run10", "job/debug-output", "logs/x"]
+NAMES = ["b/run9", "b/run10", "job/debug-output", "logs/x", "table"]
 
 
 def test_runs_of_each_store(place: Place, mixed: str, tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_runs_of_each_store(place: Place, mixed: str, tmp_path: Path) -> None:
         assert len(trial.tensor_names())
     table = smdwidgets.runs(mixed, cache=tmp_path / "runs.sqlite", **settings(place))
     assert [row.name for row in table] == NAMES
-    assert [row["kind"] for row in table] == ["smdebug"] * 3 + ["TensorBoard"]
-    assert [row.error for row in table] == [None] * 4
+    assert [row["kind"] for row in table] == ["smdebug"] * 3 + ["TensorBoard", "table"]
+    assert [row.error for row in table] == [None] * 5
     assert [row["steps"] for row in table][:3] == [3] * 3
 
 
@@ -213,11 +213,9 @@ def test_secrets_are_not_sent_to_other_processes(s3: Place, hook_files: Written)
         pickle.dumps(row.found)
 
 
-def test_too_many_folders_and_other_files(s3: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_folders(s3: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     for at in range(5):
         s3.put(f"root/{at}/deep/metrics.csv", b"step,loss\n")
-    with pytest.raises(SMDebugNotImplementedError, match=r"metrics\.csv.*; such files are read from a local directory"):
-        smdwidgets.runs(s3.address("root"), cache=False, **settings(s3))
     monkeypatch.setattr(remote_discovery, "MOST_FOLDERS", 8)
     with pytest.raises(SMDebugError, match="has more than 8 folders; give the address of a folder below it"):
         smdwidgets.runs(s3.address("root"), cache=False, **settings(s3))

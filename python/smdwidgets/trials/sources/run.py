@@ -30,13 +30,13 @@ from smdwidgets.sources import Scalars, Source, StoredTensor, Tree, files_in, op
 from smdwidgets.sources.archive import check_crc
 from smdwidgets.sources.columns import agree
 from smdwidgets.sources.registry import described
-from smdwidgets.storage.local import LocalStorage
+from smdwidgets.sources.store_tree import StoreTree
 from smdwidgets.trials.discovery import logs_of_sources
 from smdwidgets.trials.run import SWEEP, CollectionFiles, Row, Selection, SweepOptions, Values, dtype_named
 from smdwidgets.trials.statistics.checkpoint import stored_statistics
 from smdwidgets.trials.tables import Table, joined
-from smdwidgets.trials.tensorboard.layout import Directory, FirstTags, runs_of
-from smdwidgets.trials.tensorboard.run import LocalTensorBoardRun
+from smdwidgets.trials.tensorboard.layout import Directory, FirstTags, is_event_file, runs_of
+from smdwidgets.trials.tensorboard.run import LocalTensorBoardRun, TensorBoardRun
 
 #: Bytes of tensors that are read at once for their reductions.
 _BATCH: Final = 64 << 20
@@ -47,30 +47,31 @@ _WEIGHTS: Final = {
 }
 
 
-class SourceRun(LocalTensorBoardRun):
-    """A run in one directory, with the sources that the known formats find there."""
+class SourceRun(TensorBoardRun):
+    """A run with the sources that the known formats find in its files."""
 
     damage = "parts of files that cannot be read"
     undamaged = "the rest was read"
 
-    def __init__(self, root: str, run: str = "", **options: Any) -> None:
-        place, self._run_name = _place_of(root, run)
-        self._tree = Tree(place)
+    tree: Tree
+    _run_name: str
+
+    def _look(self, tree: Tree, run_name: str) -> list[Directory]:
+        """Find the sources in a tree. Return the directories of event files."""
+        self.tree, self._run_name = tree, run_name
         self._found: dict[str, list[str]] = {}
         #: The source of each format.
         self._sources: dict[str, Source] = {}
         self._failed: dict[str, str] = {}
         self._find_sources()
-        directories = self._event_directories(self._tree.keys, FirstTags(LocalStorage(self._tree.root)))
-        super().__init__(self._tree.root, directories, **options)
-        self.path = str(Path(root, *run.split("/"))) if run else root
+        return self._event_directories(tree.keys, FirstTags(tree.storage))
 
     def _event_directories(self, keys: Sequence[str], first_tag: FirstTags) -> list[Directory]:
         """Return the directories of event files that belong to this run."""
-        if self._tree.is_file:
+        if self.tree.is_file:
             return []
         logs = runs_of(keys, first_tag)
-        chosen = logs_of_sources(logs, files_in(self._tree)).get("")
+        chosen = logs_of_sources(logs, files_in(self.tree)).get("")
         return [] if chosen is None else logs[chosen]
 
     # ----------------------------------------------------------------------------------------------------- refreshing
@@ -94,18 +95,15 @@ class SourceRun(LocalTensorBoardRun):
             self._directories = directories
             self.log.lay_out(self._lanes())
 
-    def _directories_changed(self) -> bool:
-        return not self._tree.is_file and super()._directories_changed()
-
     def _find_sources(self) -> bool:
         """Open the sources of new files. Return whether there are any."""
-        found = files_in(self._tree).get(self._run_name, {})
+        found = files_in(self.tree).get(self._run_name, {})
         changed = False
         for format, files in found.items():
             if self._found.get(format) == list(files):
                 continue
             try:
-                opened = open_source(format, self._tree, self._run_name, files)
+                opened = open_source(format, self.tree, self._run_name, files)
             except Exception as error:  # of a format that is not part of this package
                 self._failed[format] = f"cannot open {shown(files[0])} as {format}: {described(error)}"
                 continue
@@ -121,8 +119,8 @@ class SourceRun(LocalTensorBoardRun):
 
     def refresh(self) -> None:
         again = not self._read_before
-        if self._tree.changed(_core.FILE_TIME_GRANULARITY):
-            self._tree.scan()
+        if self.tree.changed(_core.FILE_TIME_GRANULARITY):
+            self.tree.scan()
             if self._find_sources():
                 self.log.lay_out(self._lanes())
                 again = True
@@ -265,11 +263,11 @@ class SourceRun(LocalTensorBoardRun):
     def _read_stored(self, tensor: StoredTensor) -> NDArray[Any]:
         dtype = dtype_named(tensor.dtype)
         try:
-            data = self._tree.read_exactly(tensor.key, tensor.offset, tensor.length)
+            data = self.tree.read_exactly(tensor.key, tensor.offset, tensor.length)
         except RunFileMissing as error:  # it will not come back, as a file that is still to be written
             raise CorruptDataError(f"{error}: the checkpoint was deleted") from None
         check_crc(
-            data, tensor.checksum, f"{self._tree.path(tensor.key)}, byte {tensor.offset}: tensor {shown(tensor.name)}"
+            data, tensor.checksum, f"{self.tree.path(tensor.key)}, byte {tensor.offset}: tensor {shown(tensor.name)}"
         )
         flat = np.frombuffer(bytearray(data), dtype)  # writable, and of this array only
         if tensor.strides is None:
@@ -284,12 +282,15 @@ class SourceRun(LocalTensorBoardRun):
         logged, failures = super().values([rows[at] for at in others], options._replace(progress=None))
         values: list[NDArray[Any] | None] = [None] * len(rows)
         failed = [(others[at], error) for at, error in failures]
+        ahead = 0
         for at, value in zip(others, logged, strict=True):
             values[at] = None if value is None else np.asarray(value)
         for at, (name, step, worker) in enumerate(rows):
             if options.is_cancelled():
                 raise KeyboardInterrupt
             entry = self.log.find(name, step, worker) if name in self._stored_names else None
+            if at >= ahead:
+                ahead = at + self._fetch_ahead(rows[at:])
             if entry is not None:
                 try:
                     values[at] = self.value(entry)
@@ -306,7 +307,13 @@ class SourceRun(LocalTensorBoardRun):
         if not rows:
             return table
 
+        at = ahead = 0
+
         def read(row: Row) -> NDArray[Any]:
+            nonlocal at, ahead
+            if at >= ahead:
+                ahead = at + self._fetch_ahead(rows[at:])
+            at += 1
             entry = self.log.find(*row)
             if entry is None:
                 raise CorruptDataError(f"the checkpoint with {shown(row[0])} at step {row[1]} was deleted")
@@ -314,6 +321,27 @@ class SourceRun(LocalTensorBoardRun):
 
         own = stored_statistics(rows, read, self.log.mode_of, options.is_cancelled)
         return joined([table, {name: own[name] for name in table}]) if len(others) else own
+
+    def _fetch_ahead(self, rows: Sequence[Row]) -> int:
+        """Read the next stored tensors at once, if each read waits for a server.
+
+        Return how many rows they are.
+        """
+        if not isinstance(self.tree, StoreTree):
+            return len(rows)
+        parts: list[tuple[str, int, int]] = []
+        count = size = 0
+        for name, step, worker in rows:
+            entry = self.log.find(name, step, worker) if name in self._stored_names else None
+            stored = None if entry is None else self._stored_at(entry)
+            if stored is not None:
+                size += stored.length
+                if parts and size > _BATCH:
+                    break
+                parts.append((stored.key, stored.offset, stored.length))
+            count += 1
+        self.tree.fetch_ahead(parts)
+        return count
 
     def _batches(self, rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
         begin = size = 0
@@ -329,6 +357,33 @@ class SourceRun(LocalTensorBoardRun):
         for source in self._sources.values():
             source.close()
         super().close()
+
+
+class LocalSourceRun(SourceRun, LocalTensorBoardRun):
+    """A run in one directory, or a file with runs."""
+
+    def __init__(self, root: str, run: str = "", **options: Any) -> None:
+        place, name = _place_of(root, run)
+        tree = Tree(place)
+        super().__init__(tree.root, self._look(tree, name), **options)
+        self.path = str(Path(root, *run.split("/"))) if run else root
+
+    def _directories_changed(self) -> bool:
+        return not self.tree.is_file and super()._directories_changed()
+
+
+class StoredSourceRun(SourceRun):
+    """A run below the prefix of a store, or in one of its objects."""
+
+    def __init__(self, tree: StoreTree, run: str, **options: Any) -> None:
+        super().__init__(tree.storage, self._look(tree, run), **options)
+        self.path = "/".join([tree.root, *tree.keys[: tree.is_file], *([run] if run else [])])
+
+    def _listed(self) -> Iterator[str]:
+        for key in self.tree.keys:
+            if is_event_file(key) and (size := self.tree.size(key)) is not None:
+                self._sizes[key] = size
+            yield key
 
 
 def _place_of(root: str, run: str) -> tuple[str, str]:

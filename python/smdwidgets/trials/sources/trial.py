@@ -7,9 +7,11 @@ from typing import Any
 
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.storage.local import local_path
-from smdwidgets.trials.discovery import find_runs
+from smdwidgets.storage.remote import RemoteStorage
+from smdwidgets.trials.discovery import find_runs, runs_in
 from smdwidgets.trials.reader import checked_range
-from smdwidgets.trials.sources.run import SourceRun
+from smdwidgets.trials.remote_discovery import one_object, store_tree
+from smdwidgets.trials.sources.run import LocalSourceRun, SourceRun, StoredSourceRun
 from smdwidgets.trials.tensorboard.trial import TensorBoardTrial, cache_directory
 
 
@@ -23,6 +25,8 @@ class SourceTrial(TensorBoardTrial):
     Args:
         name: name of the trial; by default the last part of the path.
         dirname: the directory, or a file in it.
+        storage: where the files are stored, instead of ``dirname``.
+        only: the key of the only file that is read from the storage.
         range_steps: begin (inclusive) and end (exclusive) of the steps to read; None means unbounded.
         run: the run's directory relative to ``dirname``, if there are several.
         keep_orphans: keep steps that a restart from an earlier step superseded, unless they were written again.
@@ -43,6 +47,8 @@ class SourceTrial(TensorBoardTrial):
         dirname: str | os.PathLike[str] = "",
         range_steps: tuple[int | None, int | None] | None = None,
         *,
+        storage: RemoteStorage | None = None,
+        only: str = "",
         run: str = "",
         keep_orphans: bool = False,
         live: bool | None = None,
@@ -50,10 +56,12 @@ class SourceTrial(TensorBoardTrial):
         hold: bool = False,
         lazy: bool = False,
     ) -> None:
-        root = local_path(dirname)
+        root = local_path(dirname) if storage is None else storage.url
         self._opened_with = {
             "name": name,
             "dirname": root,
+            "storage": storage,
+            "only": only,
             "range_steps": range_steps,
             "run": run,
             "keep_orphans": keep_orphans,
@@ -63,21 +71,26 @@ class SourceTrial(TensorBoardTrial):
             "lazy": lazy,
         }
         first, end = checked_range(range_steps)
-        opened = SourceRun(
-            root,
-            run,
-            first_step=first,
-            end_step=end,
-            keep_orphans=keep_orphans,
-            live=live,
-            cache=cache_directory(cache),
-            hold=hold,
-        )
+        options: dict[str, Any] = {
+            "first_step": first,
+            "end_step": end,
+            "keep_orphans": keep_orphans,
+            "live": live,
+            "cache": cache_directory(cache),
+            "hold": hold,
+        }
+        if storage is None:
+            opened: SourceRun = LocalSourceRun(root, run, **options)
+        else:
+            tree = one_object(storage, only) if only else store_tree(storage)
+            opened = StoredSourceRun(tree, run, **options)
         self.run = run
         self._open(opened, name, range_steps, lazy)
 
     def runs(self) -> list[str]:
         """Return the directories of all runs below the one that was opened."""
+        if isinstance(self._run, StoredSourceRun):
+            return list(runs_in(self._run.tree))
         return list(find_runs(str(self._opened_with["dirname"])))
 
     def sources(self) -> list[str]:
