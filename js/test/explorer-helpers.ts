@@ -24,10 +24,12 @@ interface Options {
   /** what the kernel answers; undefined: nothing yet */
   reply?: (message: Message) => KernelResponse | undefined;
   dark?: boolean;
+  /** a saved page, without a kernel */
+  exported?: boolean;
 }
 
 export function openExplorer(packets: ArrayBuffer[], options: Options = {}): OpenedExplorer {
-  const { traits = {}, width = 1200, reply, dark = false } = options;
+  const { traits = {}, width = 1200, reply, dark = false, exported = false } = options;
   const host = document.createElement("div");
   host.style.width = `${width}px`;
   host.style.background = dark ? "#14171b" : "#ffffff";
@@ -46,7 +48,7 @@ export function openExplorer(packets: ArrayBuffer[], options: Options = {}): Ope
     const known = "what" in message && message.what === "hello" ? {} : reply?.(message);
     return known ? Promise.resolve(known) : new Promise<never>(() => {});
   };
-  const client: Client = { request: answer, command: answer, resend() {}, resendCommands() {} };
+  const client: Client = { exported, request: answer, command: answer, resend() {}, resendCommands() {} };
   session.store.addPackets(packets);
   session.connection.connect(client, false);
   startRequesting(session, kind, signal);

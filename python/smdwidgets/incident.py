@@ -177,7 +177,7 @@ class Incident:
     def rank_rows(self, loss: Callable[..., Any] | None = None, *, step: int | None = None) -> Any:
         """Return the rows of the batch, the most suspicious one first.
 
-        The result is a :class:`~smdwidgets.replay.rows.RowRanking`. Only rows that are not finite alone are claimed.
+        The result is a :class:`~smdwidgets.replay.ranking.RowRanking`. Only rows that are not finite alone are claimed.
 
         Args:
             loss: returns the loss of a batch; its arguments are the model and the batch. None: the step is executed
@@ -191,7 +191,7 @@ class Incident:
     def what_if(self, *, step: int | None = None, **change: Any) -> Any:
         """Execute the steps with a change: does the incident still happen?
 
-        The result is a :class:`~smdwidgets.replay.what_if.WhatIf`.
+        The result is a :class:`~smdwidgets.replay.outcomes.WhatIf`.
 
         Args:
             step: the first step with the change; None: that of the incident.
@@ -206,7 +206,7 @@ class Incident:
     def try_all(self, rows: Sequence[int] = (), *, step: int | None = None) -> Any:
         """Try usual changes, and order them by what heals.
 
-        The result is a :class:`~smdwidgets.replay.what_if.WhatIfTable`.
+        The result is a :class:`~smdwidgets.replay.outcomes.WhatIfTable`.
 
         Args:
             rows: rows of the batch that are suspected, such as those of :meth:`explain`.
@@ -227,10 +227,18 @@ class Incident:
         """
         if not self.rows:
             return ""
-        streamed = all(isinstance(one, tuple) and len(one) == 2 for one in self.rows)
-        names = [f"{one[1]} of worker {one[0]}" if streamed else visible(one, 50) for one in self.rows[:_ROWS_SHOWN]]
+        names = self.row_names[:_ROWS_SHOWN]
         rest = f" and {len(self.rows) - _ROWS_SHOWN:,} more" if len(self.rows) > _ROWS_SHOWN else ""
         return f"row{'s' if len(self.rows) > 1 else ''} {', '.join(names)}{rest} of the data set"
+
+    @property
+    def row_names(self) -> list[str]:
+        """The rows of the step as texts.
+
+        ``302``, or ``7 of worker 1`` of an iterable data set.
+        """
+        streamed = all(isinstance(one, tuple) and len(one) == 2 for one in self.rows)
+        return [f"{one[1]} of worker {one[0]}" if streamed else visible(one, 50) for one in self.rows]
 
     def to_json(self) -> bytes:
         """Return the content of the record."""

@@ -13,6 +13,7 @@ import {
   type ModeName,
   type PageHead,
   type ReadingHead,
+  type ReplayHead,
   type RuleClass,
   type RuleInfo,
   type RulesHead,
@@ -115,6 +116,8 @@ export class Store {
   readonly diagnoses = new Map<number, DiagnosisHead>();
   readonly findings = new Map<number, FindingsHead>();
   readonly readings = new Map<number, ReadingHead>();
+  /** By run and step of the incident, what its steps showed when they were executed again. */
+  readonly replays = new Map<string, ReplayHead>();
   classes: RuleClass[] = [];
   page: PageHead["traits"] | undefined;
   /** By run, the tensors whose pictures an exported page contains; undefined: all. */
@@ -207,6 +210,9 @@ export class Store {
         return this.#rules(head, arrays);
       case "diagnosis":
         this.diagnoses.set(head.run, head);
+        return;
+      case "replay":
+        this.replays.set(`${head.run}/${head.step}`, head);
         return;
       case "survey":
         return this.explorer?.surveys.add(head, arrays);
@@ -313,6 +319,7 @@ export class Store {
     this.diagnoses.delete(run);
     this.findings.delete(run);
     this.readings.delete(run);
+    for (const key of [...this.replays.keys()]) if (key.startsWith(`${run}/`)) this.replays.delete(key);
     this.explorer?.surveys.drop(run);
     this.restarts++;
   }

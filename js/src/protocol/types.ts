@@ -218,6 +218,66 @@ export interface DiagnosisFinding {
   about: string;
   /** absent: none of its evidence has one */
   curve?: FindingCurve;
+  /** absent: no incident recorded its step */
+  replay?: ReplayOffer;
+}
+
+/** The batch of a finding, and whether its steps can be executed again. */
+export interface ReplayOffer {
+  /** of the incident */
+  step: number;
+  /** the first rows of the data set in the batch of the step; []: not known */
+  rows: string[];
+  /** number of further rows */
+  more: number;
+  /** why its steps cannot be executed again, or "" */
+  why_not: string;
+}
+
+export interface SourceLine {
+  line: number;
+  text: string;
+}
+
+/** What explains an incident. */
+export interface ReplayExplanation {
+  kind: "operator" | "growth" | "given" | "error" | "nothing";
+  /** step that broke */
+  step: number;
+  /** what happened, in one sentence */
+  text: string;
+  /** file and line of the user, or "" */
+  place: string;
+  /** that line and those around it */
+  source: SourceLine[];
+  /** module, line of a library, operands, notes */
+  details: string[];
+  /** the first bad rows */
+  rows: string[];
+  /** number of further rows */
+  more: number;
+  /** whether rows are identities in the data set, else places in the batch */
+  of_data_set: boolean;
+  /** what the comparison with the recorded steps says */
+  verified: string;
+}
+
+export interface ReplayOutcome {
+  /** whether the incident does not happen with the change */
+  heals: boolean;
+  text: string;
+  /** losses without the change */
+  recorded: FindingCurve;
+  /** losses with it */
+  changed: FindingCurve;
+}
+
+/** A change of the steps that can be tried. */
+export interface ReplayChange {
+  id: string;
+  label: string;
+  /** absent: not tried */
+  outcome?: ReplayOutcome;
 }
 
 /** A moment at which something broke, as the flight recorder of a hook recorded it. */
@@ -623,6 +683,8 @@ export type KernelCommand =
   | { what: "runs_work"; do: "diagnose"; runs: number[] }
   | { what: "runs_work"; do: "read" | "stop" }
   | { what: "read_all"; do: "start" | "stop"; run: number }
+  | { what: "replay"; do: "start" | "stop"; run: number; step: number }
+  | { what: "replay"; do: "try"; run: number; step: number; change: string }
   | { what: "launch"; do: "select"; run: number; launch: number | null }
   | { what: "rule"; do: "start" | "pause" | "stop" | "rerun" | "remove"; rule: string }
   | { what: "rule"; do: "set"; rule: string; params: Params }
@@ -765,6 +827,29 @@ export interface DiagnosisHead {
   coverage?: string[];
 }
 
+export interface ReplayHead {
+  kind: "replay";
+  run: number;
+  /** of the incident */
+  step: number;
+  state: "running" | "done" | "stopped" | "failed";
+  /** what is executed now, or "" */
+  doing: string;
+  /** steps executed for it */
+  done: number;
+  /** about so many; 0: not known */
+  total: number;
+  /** estimate */
+  seconds_left: number | null;
+  /** why it failed, or "" */
+  message: string;
+  /** null: not known yet */
+  explanation: ReplayExplanation | null;
+  /** the most suspicious rows, if they were ranked */
+  rows: string[];
+  changes: ReplayChange[];
+}
+
 export interface SurveyHead {
   kind: "survey";
   run: number;
@@ -861,6 +946,7 @@ export type Head =
   | SeriesHead
   | RulesHead
   | DiagnosisHead
+  | ReplayHead
   | SurveyHead
   | ReadingHead
   | FindingsHead

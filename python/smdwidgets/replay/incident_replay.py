@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from smdwidgets.exceptions import CannotReplay
 from smdwidgets.replay.files import Recording
 from smdwidgets.replay.live import find_live
 from smdwidgets.replay.protocol import Execution, StepObserver, StepResult
+from smdwidgets.replay.watched import Watch, Watched
 from smdwidgets.storage.protocol import Storage
 
 if TYPE_CHECKING:
     import torch
 
     from smdwidgets.replay.explanation import Explanation
-    from smdwidgets.replay.rows import RowRanking
-    from smdwidgets.replay.what_if import WhatIf, WhatIfTable
+    from smdwidgets.replay.outcomes import Course, WhatIf, WhatIfTable
+    from smdwidgets.replay.ranking import RowRanking
 
 __all__ = ["IncidentReplay", "open_replay"]
 
@@ -39,6 +40,15 @@ class IncidentReplay:
         self._folder = folder
         self._execution: Execution | None = None
 
+    def watched(self, watch: Watch) -> Self:
+        """Return the same steps, of which a watch sees each.
+
+        An execution stops when the watch says so.
+        """
+        one = type(self)(self.recording, self._folder)
+        one._execution = Watched(self.execution, watch)  # noqa: SLF001 - of the same class
+        return one
+
     @property
     def steps(self) -> range:
         """The global steps that can be executed again."""
@@ -58,6 +68,28 @@ class IncidentReplay:
     def is_live(self) -> bool:
         """Whether this process trained, so that it can execute the steps."""
         return find_live(self._folder) is not None
+
+    @property
+    def why_not_here(self) -> str:
+        """Why this process cannot execute the steps again; empty if it can."""
+        if self.why_not:
+            return self.why_not
+        live = find_live(self._folder)
+        if live is None:
+            return "this process did not train, or another incident followed"
+        return str(live.why_not)
+
+    @property
+    def loop_text(self) -> str:
+        """The text of the recorded loop, to be shown; empty if it is not known."""
+        source = self.recording.about.get("source")
+        return str(source.get("text", "")) if isinstance(source, dict) else ""
+
+    @property
+    def is_training(self) -> bool:
+        """Whether another thread of this process is in the loop of the training."""
+        live = find_live(self._folder)
+        return live is not None and bool(live.is_running)
 
     def batch(self, step: int) -> Any:
         """Return the batch of a step, with arrays in place of tensors.
@@ -86,8 +118,7 @@ class IncidentReplay:
             live = find_live(self._folder)
             if live is None:
                 raise CannotReplay(
-                    "this process did not train, or another incident followed; run the script again: "
-                    "smdwidgets replay RUN -- python train.py"
+                    f"{self.why_not_here}; run the script again: smdwidgets replay RUN -- python train.py"
                 )
             execution: Execution = live.execution(self.recording)
             self._execution = execution
@@ -133,12 +164,15 @@ class IncidentReplay:
             return rows.execute_rows(self.execution, step, identities)
         return rows.rank_step(self.execution, step, loss, identities)
 
-    def what_if(self, step: int, **change: Any) -> WhatIf:
-        """Return what a change from a step on does; see `Incident.what_if`."""
+    def what_if(self, step: int, recorded: Course | None = None, **change: Any) -> WhatIf:
+        """Return what a change from a step on does; see `Incident.what_if`.
+
+        ``recorded`` has the steps without the change, of an earlier outcome; None: they are executed, too.
+        """
         from smdwidgets.replay import what_if
 
         self._check(step)
-        return what_if.what_if(self.execution, step, **change)
+        return what_if.what_if(self.execution, step, recorded=recorded, **change)
 
     def try_all(self, step: int, rows: Sequence[int] = ()) -> WhatIfTable:
         """Return what usual changes from a step on do; see `Incident.try_all`."""

@@ -43,8 +43,40 @@ class Place:
         """Return a place with the text of its line, if the source is known."""
         return cls(file, line, visible(linecache.getline(file, line).strip(), _LONGEST))
 
+    @property
+    def where(self) -> str:
+        """The name of the file or cell, and the line."""
+        cell = _cell(self.file)
+        return f"{cell} line {self.line}" if cell else f"{Path(self.file).name}:{self.line}"
+
+    def around(self, count: int) -> list[tuple[int, str]]:
+        """Return it and so many lines before and after it, with their numbers.
+
+        The indentation that all have is left out. Empty if the source is not known.
+        """
+        lines = linecache.getlines(self.file)
+        first = max(1, self.line - count)
+        chosen = [line.expandtabs(4).rstrip() for line in lines[first - 1 : self.line + count]]
+        while chosen and not chosen[-1].strip():
+            chosen.pop()
+        common = min((len(line) - len(line.lstrip()) for line in chosen if line.strip()), default=0)
+        return [(first + number, line[common:]) for number, line in enumerate(chosen)]
+
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}" + (f": {self.text}" if self.text else "")
+        return self.where + (f": {self.text}" if self.text else "")
+
+
+def _cell(file: str) -> str:
+    """Return the name of the notebook's cell that a file stands for.
+
+    Such as ``Cell In[4]``; empty if it is none.
+    """
+    interactive = sys.modules.get("IPython.core.interactiveshell")
+    kind = getattr(interactive, "InteractiveShell", None)
+    if kind is None or not kind.initialized():
+        return ""
+    named = kind.instance().compile.format_code_name(file)
+    return "" if named is None else visible(" ".join(named), 50)
 
 
 def _is_hidden(file: str, framework: str) -> bool:

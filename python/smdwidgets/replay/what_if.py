@@ -6,164 +6,27 @@ Everything else is as it was: the batches, the random numbers, the state before.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any, Final, Literal
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from smdwidgets._text import ShownAsText
+from smdwidgets.exceptions import CannotReplay
 from smdwidgets.incident import Incident
 from smdwidgets.replay.norms import GradientNorms
-from smdwidgets.replay.protocol import Execution, StepObserver, StepResult, sentence
+from smdwidgets.replay.outcomes import FACTOR, Change, Course, WhatIf, WhatIfTable
+from smdwidgets.replay.protocol import Execution, StepObserver, sentence
 from smdwidgets.replay.rows import rows_of
 from smdwidgets.replay.tracing import batch_size
 
-__all__ = ["Change", "Course", "WhatIf", "WhatIfTable", "try_all", "what_if"]
+__all__ = ["recorded_course", "try_all", "what_if"]
 
 #: How far above the median of the steps before a loss or gradient norm is a spike.
 _SPIKE: Final = 5.0
-_FACTOR: Final = re.compile(r"\s*([0-9.eE+-]+)\s*[x×]\s*")
-
-
-@dataclass(frozen=True)
-class Change:
-    """What is changed from a step on.
-
-    Attributes:
-        lr: learning rate, or ``"0.1x"``: a factor of it.
-        clip: largest norm of the gradient of an optimizer's parameters.
-        drop_rows: rows of the batch of the step that are left out.
-        dtype: ``"fp32"``: autocast is off.
-        eps: the optimizer's epsilon.
-        batch: ``"skip"``: no update at the step.
-    """
-
-    lr: float | str | None = None
-    clip: float | None = None
-    drop_rows: tuple[int, ...] = ()
-    dtype: str | None = None
-    eps: float | None = None
-    batch: str | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.lr, str) and not _FACTOR.fullmatch(self.lr):
-            raise ValueError(f'invalid lr {self.lr!r}; expected a number, or a factor such as "0.1x"')
-        for name in ("clip", "eps"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise ValueError(f"invalid {name} {value!r}; expected a positive number")
-        if self.dtype not in (None, "fp32"):
-            raise ValueError(f"invalid dtype {self.dtype!r}; expected 'fp32'")
-        if self.batch not in (None, "skip"):
-            raise ValueError(f"invalid batch {self.batch!r}; expected 'skip'")
-        if not str(self):
-            raise ValueError("nothing is changed; pass lr, clip, drop_rows, dtype, eps or batch")
-
-    def __str__(self) -> str:
-        parts = [
-            f"learning rate {self.lr}" if self.lr is not None else "",
-            f"clip {self.clip:g}" if self.clip is not None else "",
-            f"without row{'s' * (len(self.drop_rows) > 1)} {', '.join(map(str, self.drop_rows))}"
-            if self.drop_rows
-            else "",
-            "without autocast" if self.dtype else "",
-            f"eps {self.eps:g}" if self.eps is not None else "",
-            "without the update of the step" if self.batch else "",
-        ]
-        return ", ".join(part for part in parts if part)
-
-
-@dataclass(frozen=True)
-class Course:
-    """Losses and gradient norms of executed steps, and what is wrong with them.
-
-    Attributes:
-        steps: the steps.
-        losses: loss of each step, the sum of its backward passes; NaN without one.
-        norms: gradient norm of each step.
-        problems: what is wrong from the step of the incident on, the first one first: (step, text).
-        results: the results of the execution.
-    """
-
-    steps: tuple[int, ...]
-    losses: tuple[float, ...]
-    norms: tuple[float, ...]
-    problems: tuple[tuple[int, str], ...] = ()
-    results: tuple[StepResult, ...] = ()
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.problems
-
-
-@dataclass(frozen=True, repr=False)
-class WhatIf(ShownAsText):
-    """The outcome of a change.
-
-    Attributes:
-        change: what was changed.
-        since: the first step with the change.
-        recorded: the steps without the change.
-        changed: the steps with it.
-        error: the error that the changed steps raised; empty if none.
-    """
-
-    change: Change
-    since: int
-    recorded: Course
-    changed: Course
-    error: str = ""
-
-    @property
-    def heals(self) -> bool:
-        """Whether the incident happened without the change and does not with it."""
-        return not self.error and not self.recorded.is_healthy and self.changed.is_healthy
-
-    @property
-    def happens(self) -> bool:
-        """Whether something is wrong with the change."""
-        return bool(self.error) or not self.changed.is_healthy
-
-    def __str__(self) -> str:
-        since = (
-            f"from step {self.since:,} on"
-            if not (self.change.drop_rows or self.change.batch)
-            else f"at step {self.since:,}"
-        )
-        if self.error:
-            return f"{self.change} {since}: raised {self.error}"
-        if self.recorded.is_healthy:
-            return f"{self.change} {since}: nothing was wrong without it; " + _outcome(self.changed, self.since)
-        return f"{self.change} {since}: {'heals' if self.heals else 'stays'}; {_outcome(self.changed, self.since)}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as JSON values. Numbers that JSON does not have are strings."""
-        return {
-            "version": 1,
-            "change": str(self.change),
-            "since": self.since,
-            "heals": self.heals,
-            "happens": self.happens,
-            "error": self.error,
-            "recorded": _course_json(self.recorded),
-            "changed": _course_json(self.changed),
-            "text": str(self),
-        }
-
-
-class WhatIfTable(ShownAsText, tuple[WhatIf, ...]):
-    """Outcomes of several changes, those that heal first."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self)) or "no change was tried"
 
 
 def what_if(
@@ -176,6 +39,7 @@ def what_if(
     dtype: Literal["fp32"] | None = None,
     eps: float | None = None,
     batch: Literal["skip"] | None = None,
+    recorded: Course | None = None,
 ) -> WhatIf:
     """Execute the steps with a change from the step of the incident on.
 
@@ -188,6 +52,7 @@ def what_if(
         dtype: ``"fp32"`` turns autocast off.
         eps: epsilon of optimizers that have one.
         batch: ``"skip"`` leaves out the update of the step.
+        recorded: the steps without a change, of `recorded_course`; None: they are executed, too.
 
     Raises:
         ValueError: nothing is changed, the step cannot be executed, or the executed steps are not those that were
@@ -195,7 +60,7 @@ def what_if(
     """
     change = Change(lr, clip, tuple(drop_rows), dtype, eps, batch)
     since = _step_of(execution, trigger)
-    return _tried(execution, change, since, _recorded(execution, since))
+    return _tried(execution, change, since, recorded or recorded_course(execution, since))
 
 
 def try_all(execution: Execution, trigger: Incident | int, rows: Sequence[int] = ()) -> WhatIfTable:
@@ -210,7 +75,7 @@ def try_all(execution: Execution, trigger: Incident | int, rows: Sequence[int] =
         ValueError: as `what_if` does.
     """
     since = _step_of(execution, trigger)
-    recorded = _recorded(execution, since)
+    recorded = recorded_course(execution, since)
     changes = [Change(lr="0.1x"), Change(lr="0.01x"), Change(clip=1.0), Change(clip=0.1), Change(batch="skip")]
     if any("eps" in group for optimizer in execution.optimizers for group in optimizer.param_groups):
         changes.append(Change(eps=1e-6))
@@ -230,8 +95,22 @@ def _step_of(execution: Execution, trigger: Incident | int) -> int:
     return step
 
 
-def _recorded(execution: Execution, since: int) -> Course:
-    course = _run(execution, None, since)
+def recorded_course(execution: Execution, since: int) -> Course:
+    """Execute the steps without a change, with which those of changes are compared.
+
+    Args:
+        execution: the steps that can be executed.
+        since: the step from which on something is wrong.
+
+    Raises:
+        ValueError: the executed steps are not those that were recorded.
+    """
+    try:
+        course = _run(execution, None, since)
+    except CannotReplay:
+        raise
+    except Exception as error:  # the incident itself may be an error of the script
+        return Course((), (), (), ((since, f"raised {type(error).__name__}"),))
     if any(one.equal is False for one in course.results):
         raise ValueError(
             f"the executed steps are not those that were recorded ({sentence(course.results, len(course.results))}), so that an "
@@ -286,29 +165,9 @@ def _judged(course: Course, recorded: Course, since: int, skips: bool = False) -
     return replace(course, problems=tuple(sorted(problems, key=lambda one: one[0])))
 
 
-def _outcome(course: Course, since: int) -> str:
-    if course.problems:
-        step, text = course.problems[0]
-        return f"step {step:,}: {text}"
-    after = [one for step, one in zip(course.steps, course.losses, strict=True) if step >= since and math.isfinite(one)]
-    return f"largest loss {max(after):.3g}" if after else "no loss"
-
-
 def _height(course: Course, since: int) -> float:
     after = [one for step, one in zip(course.steps, course.losses, strict=True) if step >= since]
     return max((one if math.isfinite(one) else math.inf for one in after), default=math.inf)
-
-
-def _course_json(course: Course) -> Mapping[str, Any]:
-    def number(value: float) -> float | str:
-        return value if math.isfinite(value) else str(value)
-
-    return {
-        "steps": list(course.steps),
-        "losses": [number(one) for one in course.losses],
-        "gradient_norms": [number(one) for one in course.norms],
-        "problems": [{"step": step, "text": text} for step, text in course.problems],
-    }
 
 
 class _Changed(StepObserver):
@@ -386,7 +245,7 @@ class _Changed(StepObserver):
 
     def _rate(self, rate: Any) -> Any:
         if isinstance(self._change.lr, str):
-            factor = _FACTOR.fullmatch(self._change.lr)
+            factor = FACTOR.fullmatch(self._change.lr)
             assert factor is not None
             return rate * float(factor[1])
         return self._change.lr

@@ -69,6 +69,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         **traits: Any,
     ) -> None:
         from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
+        from smdwidgets.widgets.live_replay import LiveReplay
         from smdwidgets.widgets.request_handler import RequestHandler
         from smdwidgets.widgets.runs_packets import RunsPackets
 
@@ -100,7 +101,8 @@ class RunWidget(anywidget.AnyWidget, RunView):
             chosen["tensor"] = _first_tensor(self.trials[int(chosen.get("run", 0)) if _rows is not None else 0])
         has_map = self.KIND == "explorer"
         self.live_survey = _make_survey(self.trials, self.rule_controller, chosen) if has_map else None
-        self.live_diagnosis = LiveDiagnosis(self.trials, self.live_survey) if has_map else None
+        self.live_replay = LiveReplay(self.trials) if has_map else None
+        self.live_diagnosis = LiveDiagnosis(self.trials, self.live_survey, self.live_replay) if has_map else None
         self.request_handler = RequestHandler(
             self.trials,
             self.rule_controller,
@@ -108,6 +110,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
             self.live_diagnosis,
             self.live_survey,
             None if _rows is None else RunsPackets(_rows),
+            self.live_replay,
         )
         self.trials.on_open = self.request_handler.add
         super().__init__(

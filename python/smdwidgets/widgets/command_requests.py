@@ -10,6 +10,7 @@ from smdwidgets.run_table.live import LiveTable
 from smdwidgets.trials.tensorboard.trial import TensorBoardTrial
 from smdwidgets.trials.trial import Trial
 from smdwidgets.widgets.command_queue import CommandQueue
+from smdwidgets.widgets.live_replay import LiveReplay
 from smdwidgets.widgets.live_survey import LiveSurvey
 from smdwidgets.widgets.open_runs import run_at
 from smdwidgets.widgets.reply import Handler, Reply
@@ -26,11 +27,13 @@ class CommandRequests:
         rules: RuleController,
         survey: LiveSurvey | None,
         runs: RunsPackets | None,
+        replay: LiveReplay | None,
     ) -> None:
         self._trials = trials
         self._rules = rules
         self._survey = survey
         self._runs = runs
+        self._replay = replay
         self._queue = CommandQueue(self._execute)
         #: By name of the command. Call them only on the queue's thread; see :meth:`submit`.
         self.handlers: dict[str, Handler] = {
@@ -38,6 +41,7 @@ class CommandRequests:
             "read_all": self._read_all,
             "runs_work": self._runs_work,
             "launch": self._launch,
+            "replay": self._execute_again,
         }
 
     def submit(self, task: Callable[..., None], *arguments: Any) -> None:
@@ -57,6 +61,10 @@ class CommandRequests:
         self._queue.execute(reply.id, request)
         reply.answer(self._survey.reading_packets() if self._survey is not None else [])
 
+    def _execute_again(self, request: dict[str, Any], reply: Reply) -> None:
+        self._queue.execute(reply.id, request)
+        reply.answer(self._replay.updates() if self._replay is not None else [])
+
     def _launch(self, request: dict[str, Any], reply: Reply) -> None:
         self._queue.execute(reply.id, request)
         reply.answer()
@@ -64,6 +72,9 @@ class CommandRequests:
     def _execute(self, command: dict[str, Any]) -> None:
         if command["what"] == "rule":
             self._rules.execute(command)
+        elif command["what"] == "replay":
+            if self._replay is not None:
+                self._replay.execute(command)
         elif command["what"] == "launch":
             self._select_launch(int(command["run"]), command["launch"])
         elif command["what"] == "runs_work":

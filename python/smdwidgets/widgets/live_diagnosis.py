@@ -22,6 +22,7 @@ from smdwidgets.widgets.open_runs import opened
 if TYPE_CHECKING:
     from smdwidgets.diagnosis import Diagnoser, Diagnosis
     from smdwidgets.diagnosis.follow import Confirmation
+    from smdwidgets.widgets.live_replay import LiveReplay
     from smdwidgets.widgets.live_survey import LiveSurvey
 
 logger = logging.getLogger("smdwidgets.widgets")
@@ -65,10 +66,14 @@ class LiveDiagnosis:
     Args:
         trials: the runs.
         survey: has what stands out in the runs and what their rules found, which join the findings.
+        replay: knows whether the steps of a finding can be executed again.
     """
 
-    def __init__(self, trials: Sequence[Trial], survey: LiveSurvey | None = None) -> None:
+    def __init__(
+        self, trials: Sequence[Trial], survey: LiveSurvey | None = None, replay: LiveReplay | None = None
+    ) -> None:
         self._survey = survey
+        self._replay = replay
         self._runs = {number: _Run(trial) for number, trial in opened(trials)}
         #: Guards the results. It is held briefly.
         self._lock = threading.Lock()
@@ -179,7 +184,7 @@ class LiveDiagnosis:
     def _pack(self, number: int) -> bytes:
         run = self._runs[number]
         run.sent, run.marks = run.version, self._marks(number)
-        return pack({"kind": "diagnosis", "run": number, **_head(run)})
+        return pack({"kind": "diagnosis", "run": number, **_head(run, self._replay)})
 
     def of(self, number: int) -> Diagnosis | None:
         """Return the latest diagnosis of a run and what stands out; None if unknown."""
@@ -222,7 +227,7 @@ def _shown(diagnosis: Diagnosis | None, error: str) -> object:
     return error, diagnosis.can_tell, diagnosis.findings, diagnosis.withdrawn
 
 
-def _head(run: _Run) -> dict[str, Any]:
+def _head(run: _Run, replay: LiveReplay | None) -> dict[str, Any]:
     from smdwidgets.diagnosis import Diagnosis
 
     known = Diagnosis(str(run.trial.path)) if run.diagnosis is None else run.diagnosis
@@ -234,11 +239,17 @@ def _head(run: _Run) -> dict[str, Any]:
     else:
         state = "found" if joined.findings else "nothing" if joined.can_tell else "unjudged"
     names = {name: shown_name(name) for name in run.trial.tensor_names()}
+    incidents = run.trial.incidents() if joined.findings or joined.notes else ()
+
+    def described(finding: Finding) -> dict[str, Any]:
+        offer = None if replay is None else replay.offer(finding, incidents)
+        return {**_described(finding, joined, names), **({} if offer is None else {"replay": offer})}
+
     return {
         "state": state,
         "summary": run.error or ("" if run.diagnosis is None else visible(joined.summary, 500)),
-        "findings": [_described(finding, joined, names) for finding in joined.findings],
-        "notes": [_described(finding, joined, names) for finding in joined.notes],
+        "findings": [described(finding) for finding in joined.findings],
+        "notes": [described(finding) for finding in joined.notes],
         "withdrawn": [visible(finding.title, 300) for finding in joined.withdrawn],
         "coverage": [] if run.diagnosis is None else [visible(line, 1000) for line in _coverage(joined)],
     }

@@ -77,6 +77,8 @@ def page_content(
     if widget.live_diagnosis is not None:
         diagnosis = widget.live_diagnosis.completed(widget.run)
         packets += widget.live_diagnosis.packets()
+    if widget.live_replay is not None:
+        packets += widget.live_replay.packets()
     if widget.live_survey is not None:
         packets += widget.live_survey.exported(sent, widget.map_stat, int(room * _SURVEY_SHARE))
     shown = {line.get("tensor") for line in widget.series[:100] if line.get("stat", "value") == "value"}

@@ -16,6 +16,7 @@ from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.trials.trial import Trial
 from smdwidgets.widgets.command_requests import CommandRequests
 from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
+from smdwidgets.widgets.live_replay import LiveReplay
 from smdwidgets.widgets.live_survey import LiveSurvey
 from smdwidgets.widgets.open_runs import opened, run_at
 from smdwidgets.widgets.poller import poller, workers
@@ -50,16 +51,18 @@ class RequestHandler:
         diagnosis: LiveDiagnosis | None = None,
         survey: LiveSurvey | None = None,
         runs: RunsPackets | None = None,
+        replay: LiveReplay | None = None,
     ) -> None:
         self.trials = trials
         self.rules = rules
         self.diagnosis = diagnosis
         self.survey = survey
+        self.replay = replay
         #: The table of runs, of which those that are used are open.
         self.runs = runs
         self._queue = SendQueue(send)
         self._tensors = TensorRequests(trials)
-        self._commands = CommandRequests(trials, rules, survey, runs)
+        self._commands = CommandRequests(trials, rules, survey, runs, replay)
         self._lock = threading.Lock()
         self._pending: dict[str, threading.Event] = {}
         self._ids: dict[str, None] = {}
@@ -191,6 +194,8 @@ class RequestHandler:
             rules = self.rules.full_update()
             if self.diagnosis is not None:
                 reply.part(self.diagnosis.packets())
+            if self.replay is not None:
+                reply.part(self.replay.packets())
             reply.answer(rules, live=self._queue.push_mode, heartbeat=HEARTBEAT if live else 0)
         poller.add(self)
 
@@ -219,6 +224,8 @@ class RequestHandler:
         reply.part(overview(trial, sent))
         if self.survey is not None:
             reply.part(self.survey.packets({number: sent}))
+        if self.replay is not None:
+            reply.part(self.replay.packets([number]))
         reply.answer(self.diagnosis.packets([number]) if self.diagnosis is not None else [])
         poller.add(self)
 
@@ -279,6 +286,9 @@ class RequestHandler:
                 self._queue.post({"kind": "news"}, group)
                 posted = True
             self.survey.check()
+        for group in grouped(self.replay.updates() if self.replay is not None else []):
+            self._queue.post({"kind": "news"}, group)
+            posted = True
         if self.diagnosis is not None:
             self.diagnosis.check()
         now = time.monotonic()
@@ -356,6 +366,8 @@ class RequestHandler:
         with self._lock:
             for cancelled in self._pending.values():
                 cancelled.set()
+        if self.replay is not None:
+            self.replay.close()
         if self.diagnosis is not None:
             self.diagnosis.close()
         if self.survey is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from smdwidgets.trials import Trial
     from smdwidgets.trials.difference import Difference
     from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
+    from smdwidgets.widgets.live_replay import LiveReplay
     from smdwidgets.widgets.live_survey import LiveSurvey
     from smdwidgets.widgets.open_runs import OpenRuns
     from smdwidgets.widgets.rule_controller import RuleController
@@ -42,6 +43,7 @@ class RunView(ViewState):
     rule_controller: RuleController
     live_diagnosis: LiveDiagnosis | None
     live_survey: LiveSurvey | None
+    live_replay: LiveReplay | None
 
     @property
     def trial(self) -> Trial:

@@ -3,10 +3,19 @@ import { defined } from "../../lib/defined";
 import { h, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { count } from "../../lib/format";
 import { Memo } from "../../lib/memo";
-import type { Clause, DiagnosisFinding, DiagnosisHead, FindingCurve, FindingsHead } from "../../protocol/types";
+import type {
+  Clause,
+  DiagnosisFinding,
+  DiagnosisHead,
+  FindingCurve,
+  FindingsHead,
+  ReplayOffer,
+} from "../../protocol/types";
 import type { Scene } from "../../session/scene";
+import { Deferred } from "../common/deferred";
 import type { Context, Part } from "../common/part";
 import { Popover } from "../common/popover";
+import type { ReplayPanel } from "./replay";
 import { sparkline } from "./sparkline";
 
 const MARKS: Record<string, string> = { problem: "\u25b2", warning: "\u25b3", note: "\u25cb" };
@@ -21,6 +30,7 @@ interface Item {
   level: string;
   first: number | null;
   curve?: FindingCurve;
+  replay?: ReplayOffer;
   /** its number among the findings or the notes */
   position: string;
   clauses: readonly Clause[];
@@ -41,6 +51,8 @@ export class DiagnosisBar implements Part {
   readonly #step = h("span", { class: "smdw-diagnosis-step" });
   readonly #curve = h("span", { class: "smdw-diagnosis-curve" });
   readonly #line: HTMLElement;
+  /** the batch of the finding in view, and its steps executed again */
+  readonly #replay: Deferred<ReplayPanel>;
   /** the findings around it, in their order */
   readonly #others: HTMLElement[] = [];
   readonly #listed = new Memo();
@@ -74,7 +86,8 @@ export class DiagnosisBar implements Part {
         this.#next,
       ),
     );
-    this.el = h("section", { class: "smdw-diagnosis", "aria-label": "Diagnosis" }, this.#line);
+    this.#replay = new Deferred(context, async () => new (await import("./replay")).ReplayPanel(context));
+    this.el = h("section", { class: "smdw-diagnosis", "aria-label": "Diagnosis" }, this.#line, this.#replay.el);
   }
 
   update({ run, traits }: Scene): void {
@@ -102,6 +115,13 @@ export class DiagnosisBar implements Part {
     if (!details.length && this.#more.open) this.#more.show(false);
     this.#describe(details);
     this.#list();
+    const { replay } = item;
+    setVisible(this.#replay.el, replay !== undefined);
+    if (replay) {
+      const known = store.replays.get(`${traits.run}/${replay.step}`);
+      this.#replay.use((panel) => panel.update(traits.run, replay, known));
+    }
+    this.#replay.el.style.order = String(this.#at);
   }
 
   /** Lists the findings around the one in view. */
@@ -231,11 +251,12 @@ function summaryOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | 
 }
 
 function ofFinding(finding: DiagnosisFinding, withdrawn: readonly string[], position: string): Item {
-  const { level, title, tensor, first, text, explains, advice, about, curve } = finding;
+  const { level, title, tensor, first, text, explains, advice, about, curve, replay } = finding;
   return {
     level,
     first,
     ...(curve ? { curve } : {}),
+    ...(replay ? { replay } : {}),
     position,
     clauses: [{ text: title, tensor, step: first }],
     details: [`${text} ${explains}`.trim(), `Try: ${advice}`, ...withdrawn.map((each) => `Withdrawn: ${each}`), about],

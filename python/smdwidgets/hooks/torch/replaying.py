@@ -18,7 +18,7 @@ from smdwidgets.hooks.torch.callbacks import Callback
 from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.training import TrainingLoop, is_passive
-from smdwidgets.replay.live import set_live
+from smdwidgets.replay.live import is_executed, set_live
 from smdwidgets.replay.torch.execution import LiveExecution
 from smdwidgets.replay.torch.recording import ReplayRecorder
 from smdwidgets.replay.torch.writing import IncidentRecording
@@ -51,6 +51,19 @@ class LiveTraining:
             keep.hold()
         if recording.loop is not None:
             recording.loop.place.hold()
+
+    @property
+    def why_not(self) -> str:
+        """Why the steps cannot be executed; empty if they can."""
+        recording = self._recording
+        return "" if self._step or recording.loop else f"{recording.why_no_loop}: pass hook.replayable(step)"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether another thread is in the loop of the training."""
+        codes = [] if self._recording.loop is None else [self._recording.loop.place.code]
+        code = getattr(self._step, "__code__", None)
+        return is_executed([*codes, *([] if code is None else [code])])
 
     def execution(self, files: Any) -> LiveExecution:
         """Return the steps, which read the files of the recording.
