@@ -109,12 +109,12 @@ def test_one_press_names_line_and_row_and_shows_the_run_without_it(
         page.ask("replay", do="start", run=0, step=offer["step"])
         answer = ended(widget)
         assert (answer["state"], answer["message"]) == ("done", "")
-        told = answer["explanation"]
-        assert (told["kind"], told["rows"], told["of_data_set"]) == ("operator", [str(ROW)], True)
-        assert "aten._softmax returned NaN" in told["text"]
-        assert told["place"] == f"Cell In[1] line {CAUSE}"
-        assert {"line": CAUSE, "text": "return scores.softmax(-1) @ self.value(x)"} in told["source"]
-        assert told["verified"].startswith("bit-equal, ")
+        explained = answer["explanation"]
+        assert (explained["kind"], explained["rows"], explained["of_data_set"]) == ("operator", [str(ROW)], True)
+        assert "aten._softmax returned NaN" in explained["text"]
+        assert explained["place"] == f"Cell In[1] line {CAUSE}"
+        assert {"line": CAUSE, "text": "return scores.softmax(-1) @ self.value(x)"} in explained["source"]
+        assert explained["verified"].startswith("bit-equal, ")
         without = answer["changes"][0]
         assert (without["label"], without["outcome"]["heals"]) == (f"without row {ROW}", True)
         recorded, changed = without["outcome"]["recorded"]["values"], without["outcome"]["changed"]["values"]

@@ -61,7 +61,7 @@ class Watch(StepObserver):
 
 
 class Watched:
-    """An execution whose steps one more observer sees, before all others; see `Execution`.
+    """An execution whose steps a watch sees before other observers.
 
     Args:
         execution: the steps.

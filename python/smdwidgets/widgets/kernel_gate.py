@@ -1,4 +1,7 @@
-"""Keep the cells of a notebook from running while another thread changes the objects of the kernel."""
+"""Hold the cells of a notebook back.
+
+Another thread changes the objects of the kernel meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Execute the steps of an incident again for a page: what broke them, and what heals them.
+"""Execute the steps of an incident again for a page.
+
+The answer is what broke them, and what heals them.
 
 The steps are executed in a thread, so that messages are answered meanwhile. Cells that are run meanwhile wait, because
 the model has other weights until its own are put back.
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from smdwidgets._text import visible
@@ -113,7 +116,7 @@ class LiveReplay:
     # ------------------------------------------------------------------------------------------------------ what can be
 
     def offer(self, finding: Finding, incidents: Sequence[Incident]) -> dict[str, Any] | None:
-        """Return what a page can show of the batch of a finding, and whether its steps can be executed again.
+        """Return the rows of a finding's batch, and why there is no replay.
 
         None if no incident recorded the step.
 
@@ -134,7 +137,7 @@ class LiveReplay:
         }
 
     def _why_not(self, incident: Incident) -> str:
-        """Return why this process cannot execute the steps of an incident; empty if it can."""
+        """Return why the steps cannot be executed here; empty if they can."""
         recorded = incident.recorded
         if recorded is None:
             return "the batches and states of the last steps were not recorded (PyTorch: replay=True)"
@@ -169,24 +172,23 @@ class LiveReplay:
                 return
             if any(one.state == "running" for one in self._answers.values()):
                 raise SMDebugError("other steps are being executed again; stop them or wait")
-            known = self._answers.get((number, step))
+            earlier = self._answers.get((number, step))
             if command["do"] == "try":
-                change = next((one for one in known.changes if one.id == command["change"]), None) if known else None
-                if known is None or change is None:
+                changes = () if earlier is None else earlier.changes
+                change = next((one for one in changes if one.id == command["change"]), None)
+                if earlier is None or change is None:
                     raise SMDebugError(f"unknown change {visible(command['change'], 50)}: press Replay first")
-                answer, work = known, lambda: self._try(known, change)
-                answer.watch = Watch(lambda: self._executed(known))
+                answer, work = earlier, partial(self._try, earlier, change)
             else:
                 incident = next((one for one in trial.incidents() if one.step == step), None)
                 if incident is None:
                     raise SMDebugError(f"the run has no incident at step {step}")
                 if reason := self._why_not(incident):
                     raise SMDebugError(reason)
-                answer = _Answer(number, incident, version=1 + (known.version if known else 0))
-                answer.watch = Watch(lambda: self._executed(answer))
-                answer.sent = known.sent if known else 0
-                self._answers[number, step] = answer
-                work = lambda: self._answer(answer)  # noqa: E731 - one of two
+                version, sent = (1, 0) if earlier is None else (earlier.version + 1, earlier.sent)
+                answer = self._answers[number, step] = _Answer(number, incident, version=version, sent=sent)
+                work = partial(self._answer, answer)
+            answer.watch = Watch(partial(self._executed, answer))
             self._begin(answer, "beginning", 0)
             answer.state, answer.message = "running", ""
         threading.Thread(target=self._run, args=(answer, work), name="smdwidgets-replay", daemon=True).start()
@@ -262,7 +264,10 @@ class LiveReplay:
             answer.version += 1
 
     def _rank(self, answer: _Answer, step: int) -> None:
-        """Rank the rows of the batch of the incident, and leave the first one out if it stands out."""
+        """Rank the rows of the batch of the incident.
+
+        The first one is left out if it stands out.
+        """
         replay, step = answer.replay, answer.incident.step
         before = max(1, step - replay.steps[0] + 1)
         self._begin(answer, "executing the step with each row alone", _count(replay, step) * before)
@@ -300,8 +305,8 @@ class LiveReplay:
     def _pack(self, answer: _Answer) -> bytes:
         answer.sent = answer.version
         seconds = time.monotonic() - answer.began
-        known = answer.state == "running" and answer.done > 0
-        left = seconds / answer.done * (answer.total - answer.done) if known else None
+        is_estimated = answer.state == "running" and answer.done > 0
+        left = seconds / answer.done * (answer.total - answer.done) if is_estimated else None
         explanation = answer.explanation
         return pack(
             {

@@ -1,4 +1,7 @@
-"""A page has the steps of an incident executed again. The steps are those of a stand-in, which needs no PyTorch."""
+"""A page has the steps of an incident executed again.
+
+The steps are those of a stand-in, which needs no PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,11 @@ from smdwidgets.widgets.page_content import page_content
 
 STEP = 12
 NAN = float("nan")
+SOURCE = "def share(x):\n    whole = x.sum(1, keepdim=True)\n    return x / whole\n"
 
 
 class Steps:
-    """Three steps that can be executed: each tells its observers, and does nothing else."""
+    """Three steps that can be executed, of which observers see each."""
 
     steps = range(10, 13)
     modules: tuple[Any, ...] = ()
@@ -63,6 +67,8 @@ class StandIn:
     """What an incident offers, over `Steps`."""
 
     steps, expected, why_not, loop_text = Steps.steps, 3, "", "for x in loader: ..."
+    #: The file of the line that it names.
+    file = ""
 
     def __init__(self, execution: Any = None, rows: tuple[int, ...] = (1,), why_not_here: str = "") -> None:
         self.execution = execution or Steps()
@@ -78,7 +84,7 @@ class StandIn:
         self.execution.run()
         if not self.rows:
             return Explanation("nothing", step, verified="bit-equal, 3 of 3 steps")
-        place = Place(__file__, 1, "share = x / x.sum(1)")
+        place = Place.of(self.file, 3)
         zero = Operand("input 2", (4, 1), "float32", 0.0, 4.5, element=0.0)
         identities = tuple(self.row_ids(step)[row] for row in self.rows)
         return Explanation(
@@ -120,6 +126,8 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
     monkeypatch.setattr(live_replay, "runs_cells", lambda: True)
     monkeypatch.setattr(live_replay, "no_cells", lambda interrupted: nullcontext())
     incidents = Trial.incidents
+    (tmp_path / "model.py").write_text(SOURCE)
+    monkeypatch.setattr(StandIn, "file", str(tmp_path / "model.py"))
 
     def open_explorer(stand_in: StandIn, **recorded: Any) -> tuple[Any, Recorder]:
         def with_stand_in(trial: Trial) -> Incidents:
@@ -173,8 +181,9 @@ def test_replay_names_line_and_row_and_tries_without_it(opened: Any) -> None:
         assert (head["state"], head["message"], head["doing"]) == ("done", "", "")
         explanation = head["explanation"]
         assert (explanation["kind"], explanation["rows"], explanation["of_data_set"]) == ("operator", ["88"], True)
-        assert explanation["place"] == "test_live_replay.py:1"
-        assert explanation["source"][0] == {"line": 1, "text": Path(__file__).read_text().splitlines()[0]}
+        assert explanation["place"] == "model.py:3"
+        lines = [{"line": 1 + number, "text": text} for number, text in enumerate(SOURCE.splitlines())]
+        assert explanation["source"] == lines
         assert explanation["details"] == ["input 2: float32 (4, 1) from 0 to 4.5; 0 at this element"]
         assert explanation["verified"] == "bit-equal, 3 of 3 steps"
         first, *others = head["changes"]
@@ -403,7 +412,7 @@ def test_steps_are_not_executed_beside_a_running_cell(shell: Any) -> None:
         pass
 
 
-def test_process_without_cells_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_without_cells_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_gate, "_shell", lambda: None)
     with pytest.raises(SMDebugError, match=r"call incident\.explain"), kernel_gate.no_cells(lambda: None):
         pass

@@ -78,8 +78,8 @@ export class ReplayPanel {
     setText(this.#start, replay ? "Replay again" : "Replay");
     setAttributes(this.#start, { title: "Execute the steps around the incident again; cells wait meanwhile" });
     setVisible(this.#stop, running && !exported);
-    const told = replay?.explanation ?? null;
-    const has = told !== null;
+    const explained = replay?.explanation ?? null;
+    const has = explained !== null;
     setVisible(this.#fold, has);
     setText(this.#fold, this.#folded ? "Show" : "Hide");
     setAttributes(this.#fold, {
@@ -88,13 +88,14 @@ export class ReplayPanel {
     });
     setVisible(this.#answer, has && !this.#folded);
     if (!has || !replay) return;
-    if (this.#storyShown.changed([told, replay.rows])) this.#story.replaceChildren(...storyOf(told, replay.rows));
+    if (this.#storyShown.changed([explained, replay.rows]))
+      this.#story.replaceChildren(...storyOf(explained, replay.rows));
     const usable = !exported && !running;
     if (this.#changesShown.changed([replay.changes, usable])) this.#showChanges(replay.changes, usable);
     const curves = replay.changes.some(({ outcome }) => outcome)
       ? "Losses: dotted as recorded, solid with the change."
       : "";
-    const verified = told.verified && `Executed again: ${told.verified}.`;
+    const verified = explained.verified && `Executed again: ${explained.verified}.`;
     setText(this.#verified, [verified, curves].filter(Boolean).join(" "));
   }
 
@@ -170,8 +171,8 @@ function progressText({ doing, done, total, seconds_left: left }: ReplayHead): s
 }
 
 /** What broke, where, and with which rows. */
-function storyOf(told: ReplayExplanation, ranked: readonly string[]): HTMLElement[] {
-  const { text, place, source, details, rows, more, of_data_set, step } = told;
+function storyOf(explained: ReplayExplanation, ranked: readonly string[]): HTMLElement[] {
+  const { text, place, source, details, rows, more, of_data_set, step } = explained;
   const at = Number(/(\d+)$/.exec(place)?.[1]);
   const listed = rows.length + more > 1 ? "rows" : "row";
   const shown = [
