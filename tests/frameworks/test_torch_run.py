@@ -89,6 +89,27 @@ def test_a_functional_loss(place):
         assert str(trial.run_end()) == "completed"
 
 
+def test_the_first_loss_is_a_part_of_another(place):
+    """What a loss was divided by is asked before the backward pass frees it."""
+    done = both(
+        place,
+        """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for step in range(5):
+    x = torch.randn(4, 8)
+    loss = (F.mse_loss(model(x), x.sum(1, keepdim=True)) + model(x).pow(2).mean()) / 2 * torch.tensor(0.5)
+    print(loss.item())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    )
+    assert done.said[1].startswith("recorded 5 steps in runs/train. ")
+    with create_trial(place.folder / "runs/train") as trial:
+        assert values(trial, "loss_output_0") == pytest.approx([float(line) for line in done.out.split()])
+
+
 def test_accumulation_evaluation_and_clipping(place):
     both(
         place,

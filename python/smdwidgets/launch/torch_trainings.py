@@ -24,6 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from smdwidgets.checks.torch.graph import walk
 from smdwidgets.hooks.torch.events import listen
+from smdwidgets.hooks.torch.loss_origin import RootLosses, losses_of
 from smdwidgets.hooks.torch.names import unwrapped_module
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.training import is_passive
@@ -73,8 +74,9 @@ class Trainings:
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._trainings: list[_Training] = []
         self._depth = 0
-        #: What `backward()` was called on, and the last loss that a GradScaler has scaled.
-        self._roots: Any = None
+        #: What `backward()` is called on, and its losses.
+        self._roots: tuple[Any, RootLosses] | None = None
+        #: What a GradScaler has returned, and the loss that it multiplied.
         self._scaled: tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor]] | None = None
         #: Modules into which weights were loaded before a training was seen, and the names of these.
         self._loaded: list[tuple[weakref.ref[nn.Module], dict[str, None]]] = []
@@ -130,7 +132,8 @@ class Trainings:
         if not is_passive():
             self._depth += 1
             if self._depth == 1 and self._waiting:
-                self._roots = roots
+                scaled, self._scaled = self._scaled, None
+                self._roots = roots, losses_of(roots, *(one() for one in scaled or ()))
 
     def _backward_ends(self) -> None:
         if is_passive():
@@ -138,16 +141,16 @@ class Trainings:
         self._depth -= 1
         if self._depth:
             return
-        roots, self._roots = self._roots, None
+        (roots, losses), self._roots = self._roots or (None, RootLosses()), None
         if self._waiting and (used := [one for one in self._waiting if self._is_used(one)]):
-            self._begin(used, list(self._waiting), roots)
+            self._begin(used, list(self._waiting), roots, losses)
 
     def _is_used(self, optimizer: Optimizer) -> bool:
         return optimizer in self._stepped or any(one.grad is not None for one in parameters_of(optimizer))
 
     # ------------------------------------------------------------------------------------------------------ trainings
 
-    def _begin(self, used: list[Optimizer], waiting: list[Optimizer], roots: Any) -> None:
+    def _begin(self, used: list[Optimizer], waiting: list[Optimizer], roots: Any, losses: RootLosses) -> None:
         self._waiting.clear()
         gc.collect()  # optimizers of earlier trainings, which reference cycles keep
         models = models_of(waiting)
@@ -167,7 +170,7 @@ class Trainings:
             for optimizer in waiting:
                 hook.register_optimizer(optimizer)
         if not any(one in self._stepped for one in used):
-            hook.catch_up(roots, self._unscaled(roots))
+            hook.catch_up(roots, losses)
 
     def _without_optimizer(self, used: list[Optimizer], roots: Any) -> list[nn.Module]:
         """Return the models of a loss, if the optimizers hold none of its parameters.
@@ -209,7 +212,3 @@ class Trainings:
                 if (module := reference()) is not None:
                     training.hook.weights_were_loaded(module, names)
         return training
-
-    def _unscaled(self, roots: Any) -> torch.Tensor | None:
-        scaled, self._scaled = self._scaled, None
-        return scaled[1]() if scaled is not None and scaled[0]() is roots else None

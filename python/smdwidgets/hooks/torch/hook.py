@@ -39,6 +39,7 @@ from smdwidgets.hooks.torch.capture import TorchCapture
 from smdwidgets.hooks.torch.checking import Checking
 from smdwidgets.hooks.torch.collection import Collection
 from smdwidgets.hooks.torch.events import listen
+from smdwidgets.hooks.torch.loss_origin import RootLosses
 from smdwidgets.hooks.torch.modules import BUFFERS, ModuleSelection, is_called_in_parts
 from smdwidgets.hooks.torch.names import tensors_in
 from smdwidgets.hooks.torch.optimizers import unwrapped
@@ -214,18 +215,18 @@ class Hook(BaseHook):
         self._checking.registers(unwrapped(optimizer))
 
     @guarded
-    def catch_up(self, roots: Any, unscaled: torch.Tensor | None = None) -> None:
+    def catch_up(self, roots: Any, losses: RootLosses) -> None:
         """Begin the training step in progress, whose first backward pass has just ended.
 
         For a hook that is created there. Inputs and outputs of this forward pass are not saved.
 
         Args:
             roots: what ``backward()`` was called on.
-            unscaled: the loss, if a GradScaler has scaled it.
+            losses: what `losses_of` said before the backward pass.
         """
         if self.is_open:
             self._checking.catch_up(roots)
-            self.loop.catch_up(roots, unscaled)
+            self.loop.catch_up(roots, losses)
 
     @property
     def step(self) -> StepNumber:

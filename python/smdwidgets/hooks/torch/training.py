@@ -29,6 +29,7 @@ from smdwidgets.hooks.core.tensors import SCALAR_PREFIX
 from smdwidgets.hooks.losses import Losses
 from smdwidgets.hooks.torch.capture import GRADIENTS, NamedGradient, TorchCapture
 from smdwidgets.hooks.torch.evaluation import Evaluation
+from smdwidgets.hooks.torch.loss_origin import RootLosses, origin_of
 from smdwidgets.hooks.torch.optimizers import (
     PREFIX,
     Optimizers,
@@ -294,7 +295,7 @@ class TrainingLoop:
         if not self._calls:
             self.steps.forward_ended()
 
-    def catch_up(self, roots: Any, unscaled: torch.Tensor | None) -> None:
+    def catch_up(self, roots: Any, losses: RootLosses) -> None:
         """Begin a step after its first backward pass."""
         if (
             self.steps.training is None
@@ -302,8 +303,7 @@ class TrainingLoop:
         ):
             self.enter(root)
             self.leave(root)
-        if unscaled is not None and isinstance(roots, torch.Tensor):
-            self.scaled(roots, unscaled)
+        self._unscaled.update(losses)
         self.backward_begins(roots)
         self.backward_ends()
 
@@ -336,9 +336,9 @@ class TrainingLoop:
         self._names_losses = True
         self.steps.value_arrives(name)
         if self._run_steps.is_open:
-            self._save_loss(name, value, _origin_of(value)[1], averages)
+            self._save_loss(name, value, origin_of(value)[1], averages)
         elif len(self._pending) < _MOST_PENDING:
-            self._pending.append((name, value.detach(), *_origin_of(value)))
+            self._pending.append((name, value.detach(), *origin_of(value)))
 
     @property
     def _saves_losses(self) -> bool:
@@ -404,7 +404,7 @@ class TrainingLoop:
     def scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
         """A GradScaler has multiplied a loss."""
         if self._observes or not self._names_losses:
-            self._unscaled[result] = loss.detach(), *_origin_of(loss)
+            self._unscaled[result] = loss.detach(), *origin_of(loss)
 
     # ------------------------------------------------------------------------------------------------------- gradients
 
@@ -422,7 +422,7 @@ class TrainingLoop:
         for root in roots:
             if not isinstance(root, torch.Tensor) or root.numel() != 1:
                 continue
-            loss, origin, divisor = self._unscaled.get(root) or (root, *_origin_of(root))
+            loss, origin, divisor = self._unscaled.get(root) or (root, *origin_of(root))
             if steps.is_open:
                 self._observe(loss, origin, divisor)
             elif len(self._pending) < _MOST_PENDING:
@@ -639,33 +639,6 @@ class TrainingLoop:
             for collection in self._plan.saving
             if collection.name != CollectionKeys.UPDATES
         )
-
-
-#: Operations that change the unit of a loss, not what it measures.
-_RESCALING = frozenset({"DivBackward0", "MulBackward0"})
-_CONVERSIONS = frozenset(
-    {"ToCopyBackward0", "ViewBackward0", "UnsafeViewBackward0", "SqueezeBackward0", "CloneBackward0"}
-)
-_MOST_OPERATIONS = 16
-
-
-def _origin_of(loss: torch.Tensor) -> tuple[str, float]:
-    """Return what computed a loss, and the constant that it was divided by."""
-    node, divisor = loss.grad_fn, 1.0
-    for _ in range(_MOST_OPERATIONS):
-        name = "" if node is None else node.name()
-        if name not in _RESCALING and name not in _CONVERSIONS:
-            return name, divisor
-        if name in _RESCALING:
-            constant = getattr(node, "_saved_other", None)
-            if not isinstance(constant, torch.Tensor) or constant.numel() != 1 or not constant.is_cpu:
-                return name, divisor
-            number = float(constant)
-            if not number:
-                return name, divisor
-            divisor = float(f"{divisor * number if name == 'DivBackward0' else divisor / number:.6g}")
-        node = next((each for each, _ in node.next_functions if each is not None), None)
-    return "", divisor
 
 
 def _tensors(parameters: Any) -> Iterable[torch.Tensor]:
