@@ -51,7 +51,13 @@ class RegisteredModels:
             raise SMDebugValueError(
                 f"this {type(inner).__name__}, or a module that contains it, is already registered; register a module once"
             )
-        root = class_name(inner)
+        name = root = class_name(inner)
+        # Tensors of two models of one class have different names.
+        taken = {known for known, model in self._models if model() is not None}
+        for number in range(1, len(taken) + 1):
+            if root not in taken:
+                break
+            root = f"{name}_{number}"
         for name, part in inner.named_modules():
             self.names[part] = plain_name(name) or root
         self._models.append((root, weakref.ref(inner)))
