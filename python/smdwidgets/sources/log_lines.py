@@ -43,6 +43,10 @@ _STEPS: Final = tuple(
     re.compile(rf"(?i)(?<![\w/]){words}(?![a-z])[ \t:=#(\[\x22\x27]{{1,8}}(?P<step>\d+)(?![\d.])")
     for words in ("(?:global[_ ]?step|num_updates)", "(?:step|iter(?:ation)?|update)s?", "epoch")
 )
+#: The place in an epoch: "Step [20/500]", "batch 20/500".
+_BATCH: Final = re.compile(
+    r"(?i)(?<![\w/])(?:step|iter(?:ation)?|batch)[ \t:=#(\[\x22\x27]{1,8}(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?![\d.])"
+)
 #: Kinds of which one makes lines of unknown origin those of a training.
 _TELLING: Final = frozenset({Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE, Kind.GRADIENT_NORM})
 _POSITIONS: Final = frozenset({"epoch", "step", "iter", "iteration", "batch", "global_step", "global step", "eta"})
@@ -507,18 +511,26 @@ class ColumnReader:
     >>> row = reader.read("Loss after epoch 4: 0.25")
     >>> row.step, row.values
     (4, {'Loss': 0.25})
+    >>> reader = ColumnReader()
+    >>> [reader.read(f"Epoch [{epoch}/9], Step [400/500], Loss: 0.5").step for epoch in (1, 2)]
+    [400, 900]
+    >>> reader.read("Epoch [2/9], Val Loss: 0.5").step
+    900
     """
 
     def __init__(self) -> None:
         self._step = -1
         self._row_of: set[str] = set()
+        #: The last epoch with batches, its last batch, and the number of batches before it.
+        self._epoch = self._batch = -1
+        self._before = 0
 
     def read(self, line: str) -> Row | None:
         """Return the numbers of a line; None if none is one of a training."""
         if _DIGIT.search(line) is None:
             return None
         values: dict[str, float] = {}
-        step = next((int(match["step"]) for pattern in _STEPS if (match := pattern.search(line))), None)
+        step = self._step_of(line)
         for name, number in pairs_in(line, Pairs.NAMED):
             if match := _STEP_IN_NAME.search(name):
                 step = int(match["step"])
@@ -537,6 +549,27 @@ class ColumnReader:
         else:
             self._step = step
         return Row(self._step, values)
+
+    def _step_of(self, line: str) -> int | None:
+        """Return the step that a line names; None if it names none.
+
+        Batches that begin again with each epoch are counted over all epochs.
+        """
+        *best, of_epoch = _STEPS
+        step = next((int(match["step"]) for pattern in best if (match := pattern.search(line))), None)
+        epoch, batch = of_epoch.search(line), _BATCH.search(line)
+        if epoch is None:
+            return step
+        if batch is None or (step is not None and step != int(batch["batch"])):
+            # What follows the batches of an epoch, such as a validation, has the step of the last one.
+            return int(epoch["step"]) if step is None and self._epoch < 0 else self._step if step is None else step
+        number, at = int(epoch["step"]), int(batch["batch"])
+        if number != self._epoch:
+            if 0 <= self._epoch < number and at <= self._batch:
+                self._before += int(batch["of"])
+            self._epoch = number
+        self._batch = at
+        return self._before + at
 
 
 def number_of(cell: str) -> float | None:

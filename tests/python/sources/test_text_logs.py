@@ -179,6 +179,21 @@ def test_names_and_numbers_that_repeat(tmp_path, line):
     assert values(trial, name) == {n: 1 / (n + 1) for n in range(1, 8)}
 
 
+@pytest.mark.parametrize(("batches", "steps"), [("1 2", [1, 2, 3, 4, 5, 6]), ("1 2 3 4 5 6", [1, 2, 3, 4, 5, 6])])
+def test_batches_of_an_unknown_trainer_are_numbered_on(batches, steps):
+    """They begin again with each epoch, or not."""
+    numbers = [int(one) for one in batches.split()]
+    numbers, total = (numbers * 3, 2) if len(numbers) == 2 else (numbers, 6)
+    reader, read, validated = ColumnReader(), [], []
+    for index, batch in enumerate(numbers):
+        row = reader.read(f"Epoch [{index // 2 + 1}/3], Step [{batch}/{total}], Loss: 0.5")
+        read.append(row.step)
+        if index % 2:
+            validated.append(reader.read(f"Epoch [{index // 2 + 1}/3] Val Loss: 0.75").step)
+    assert read == steps
+    assert validated == [2, 4, 6]
+
+
 def test_lines_without_a_step_are_counted(tmp_path):
     text = "".join(f"train_loss: {n}\nval_loss: {n + 1}\n" for n in range(5))
     trial = opened(tmp_path, text)
