@@ -8,7 +8,7 @@ With `--runs`, recorded runs are kept in FOLDER, and those that are there alread
 DIRECTORY has `programs/`, `logs/`, or both. `programs/NAME_bug.py` has one fault, its twin `NAME_fix.py` has none; a
 program runs as `smdwidgets run` records it, with PYTHON, which has PyTorch. `programs/labels.json` has the kinds that
 name the fault, by NAME; without it, words of the name tell. Each directory in `logs/` is a log; `logs/labels.json` says
-"healthy", "borderline", or what is wrong.
+"healthy", "borderline", or what is wrong, as words or as the kinds that name it.
 
 The table that is printed has, for programs: any finding, the cause first, false alarms on twins; for logs the same; and
 for each confidence how often it was right. Every miss follows, with what was recorded.
@@ -158,7 +158,7 @@ def logs(directory: Path, only: str) -> Iterator[Result]:
             continue
         state = path / "trainer_state.json"
         healthy, text = label in HEALTHY, str(label)
-        expected = () if healthy or any(word in text for word in ANY) else expected_of("", {"": text})
+        expected = () if healthy or any(word in text for word in ANY) else expected_of("", {"": label})
         counts = healthy or bool(expected)
         for trial in smdwidgets.create_trials(state if state.exists() else path).values():
             with trial:

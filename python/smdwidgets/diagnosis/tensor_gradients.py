@@ -11,7 +11,16 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.inputs import RunData
-from smdwidgets.diagnosis.tensor_layers import Layer, curve, layers, loss_between, median, median_of, training_loss
+from smdwidgets.diagnosis.tensor_layers import (
+    Layer,
+    curve,
+    layers,
+    loss_between,
+    median,
+    median_of,
+    model_of,
+    training_loss,
+)
 from smdwidgets.diagnosis.tensor_updates import HIGH_AND_DYING, HIGH_AT_START
 from smdwidgets.finding import Evidence, Finding
 
@@ -34,8 +43,11 @@ TURNED = 0.5
 def vanishing(data: RunData) -> Iterator[Finding]:
     """Find gradients that shrink from layer to layer towards the input."""
     every = [layer for layer in layers(data) if layer.gradient is not None and layer.weight["std"][0] > 0]
+    models: dict[str, list[Layer]] = {}
+    for layer in every:
+        models.setdefault(model_of(layer), []).append(layer)
     # Where the optimizer makes up for it, gradients vanish at first only.
-    found = [one for share in (1.0, EARLY) if (one := _vanishing(every, share)) is not None]
+    found = [one for share in (1.0, EARLY) for some in models.values() if (one := _vanishing(some, share)) is not None]
     if found:
         yield found[0]
 

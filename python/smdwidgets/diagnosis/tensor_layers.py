@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ __all__ = [
     "loss_between",
     "median",
     "median_of",
+    "model_of",
     "not_finite",
     "training",
     "training_loss",
@@ -128,6 +130,19 @@ def _paired(data: RunData) -> list[Layer]:
         for weight in training(data, "weight", having="update")
         if len(weight) > 1 and np.nanmax(weight["count"], initial=0) > 1
     ]
+
+
+#: A parameter as the hook of PyTorch names it: the class of the model, and the path in it.
+_OF_MODEL = re.compile(r"([A-Z][A-Za-z0-9]*(?:_\d+)?)_[\w.]*\.\w+")
+
+
+def model_of(layer: Layer) -> str:
+    """Return the name of the model that has a layer; empty if the name does not tell.
+
+    Gradients of one model say nothing about those of another.
+    """
+    match = _OF_MODEL.fullmatch(layer.name)
+    return match[1] if match is not None else ""
 
 
 def not_finite(column: TensorColumn) -> Floats:

@@ -37,6 +37,8 @@ MOVING = 1e-3
 SHRUNK = 0.3
 #: Distance of two workers' weights, relative to their norm.
 APART = 1e-3
+#: Relative update that rounding may take away.
+ROUNDED_AWAY = 1e-6
 #: Fewest saves of a frozen layer.
 FROZEN_SAVES = 5
 #: Words of layers that are often trained or stopped alone, and of those that are trained in place of others.
@@ -233,8 +235,8 @@ def frozen(data: RunData) -> Iterator[Finding]:
     the same, within a tolerance, at its last saves.
     """
     every = [layer for layer in layers(data) if np.isfinite(layer.moved).sum() >= FROZEN_SAVES - 1]
-    still = [layer for layer in every if _still(layer)]
     moving = [layer for layer in every if (layer.moved > 0).mean() > 0.5]
+    still = [layer for layer in every if _still(layer) and not _is_rounded_away(layer, moving)]
     if not still or not moving:
         return
     weight = still[0].weight
@@ -274,6 +276,18 @@ def _still(layer: Layer) -> bool:
     moved = layer.moved[np.isfinite(layer.moved)]
     gradient = layer.gradient
     return not moved.any() and (gradient is None or bool((gradient["l2"] > 0).mean() > 0.5))
+
+
+def _is_rounded_away(layer: Layer, moving: list[Layer]) -> bool:
+    """Whether updates of a weight are too small to change it, by those of layers that move."""
+    if layer.gradient is None:
+        return False
+    rates = [
+        median(one.moved) / relative
+        for one in moving
+        if one.gradient is not None and (relative := median(one.relative_gradient)) > 0
+    ]
+    return bool(rates) and median(layer.relative_gradient) * float(np.median(rates)) < ROUNDED_AWAY
 
 
 def strong_decay(data: RunData) -> Iterator[Finding]:

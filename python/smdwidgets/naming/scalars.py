@@ -253,8 +253,9 @@ def _describe(name: str) -> Series:
 def describe_all(names: Iterable[str]) -> dict[str, Series]:
     """Return what the names of all series of a run say.
 
-    Other names can change the meaning of one: a loss need not fall in a run with rewards, or next to that of an
-    adversary; and ``train_loss`` is a summary in a run with other summaries of Transformers.
+    Other names can change the meaning of one: a loss need not fall in a run with rewards, next to that of an
+    adversary, or if several optimizers have a loss each; and ``train_loss`` is a summary in a run with other summaries
+    of Transformers.
 
     >>> describe_all(["loss", "eval_loss", "train_loss", "train_runtime"])["train_loss"].role
     <Role.SUMMARY: 'summary'>
@@ -267,6 +268,7 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
     need_not_fall = (
         not words.isdisjoint(_LEARNS_BY_REWARD | _ADVERSARIAL)
         or {"d", "g"} <= of_losses
+        or _several_train(described)
         or any(series.kind is Kind.REWARD for series in described.values())
     )
     summarized = any(_last_part(name) in _SUMMARIES for name in described)
@@ -276,6 +278,22 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
         if summarized and _last_part(name) == _LOSS_SUMMARY:
             described[name] = replace(described[name], role=Role.SUMMARY)
     return described
+
+
+#: The learning rate of one optimizer, as the hook of PyTorch names it.
+_RATE_OF_OPTIMIZER: Final = re.compile(r"optimizer/([^/]+)/learning_rate_0")
+
+
+def _several_train(described: Mapping[str, Series]) -> bool:
+    """Whether several optimizers step, and several losses are recorded while training.
+
+    Their models may have opposite aims.
+    """
+    optimizers = sum(_RATE_OF_OPTIMIZER.fullmatch(name) is not None for name in described)
+    if optimizers < 2:
+        return False
+    losses = [one for one in described.values() if one.kind is Kind.LOSS and not one.role.is_held_out]
+    return len(losses) >= 2
 
 
 def is_loss(name: str) -> bool:

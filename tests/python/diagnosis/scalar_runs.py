@@ -278,6 +278,28 @@ def critic_that_diverges(rng):
 
 
 @run()
+def models_with_an_optimizer_each(rng):
+    at = steps(300)
+    rates = {f"optimizer/{name}/learning_rate_0": (at, np.full(300, 1e-3)) for name in ("Adam", "Adam_1")}
+    swings = np.sin(np.arange(300) / 25)
+    return {
+        "loss_output_0": (at, 1.3 + 0.3 * swings + around(rng, 300, 0, 0.03) + np.linspace(0, 0.4, 300)),
+        "loss_output_1": (at, 0.8 - 0.2 * swings + around(rng, 300, 0, 0.03)),
+        **rates,
+    }
+
+
+@run("diverged")
+def a_generator_that_always_loses(rng):
+    at = steps(200, 50)
+    lost = np.arange(200) >= 60
+    return {
+        "loss_D": (at, np.where(lost, 1e-4 * np.abs(rng.standard_normal(200)), around(rng, 200, 1.2, 0.15))),
+        "loss_G": (at, around(rng, 200, 0.9, 0.15) + np.where(lost, 0.9 * (np.arange(200) - 60), 0)),
+    }
+
+
+@run()
 def adversaries(rng):
     at = steps(300, 10)
     return {

@@ -7,6 +7,8 @@ import pytest
 
 import smdwidgets
 from python.diagnosis import curves
+from smdwidgets.checks.file import CheckFile
+from smdwidgets.checks.record import CheckRecord
 from smdwidgets.cli import main
 from smdwidgets.diagnosis import diagnose, summary_of
 from smdwidgets.diagnosis.cause_table import CAUSES, READS
@@ -178,6 +180,59 @@ def test_a_rate_that_was_high_for_six_steps_has_an_end(tmp_path):
     [one] = [one for one in result if one.kind == "rate_rise"]
     assert (one.first, one.last) == (120, 125)
     assert "is back at step 126" in one.text
+
+
+def layers_of(rng, sizes, moves=1e-3):
+    """Return a function that makes weights with gradients of these sizes."""
+    weights = {name: rng.normal(size=(16, 16)).astype(np.float32) for name in sizes}
+
+    def make(step):
+        tensors = {}
+        for name, size in sizes.items():
+            if size is not None:
+                change = (moves if size > 1e-6 else 0.0) * rng.normal(size=(16, 16))
+                weights[name] = weights[name] + change.astype(np.float32)
+            tensors[name] = weights[name], "weights"
+            tensors[f"gradient/{name}"] = (size or 1.0) * rng.normal(size=(16, 16)), "gradients"
+        return tensors
+
+    return make
+
+
+def test_gradients_of_two_models_are_not_compared(tmp_path):
+    rng = np.random.default_rng(0)
+    sizes = {f"Generator_{index}.weight": 1e-4 * 1.2**index for index in range(3)}
+    sizes |= {f"Critic_{index}.weight": 0.5 * 1.2**index for index in range(3)}
+    with saved(tmp_path / "two", layers_of(rng, sizes), level_loss()) as trial:
+        assert "vanishing" not in {one.kind for one in [*diagnose(trial), *diagnose(trial).notes]}
+    sizes = {f"Net_{index}.weight": 1e-5 * 8**index for index in range(6)}
+    with saved(tmp_path / "one", layers_of(rng, sizes), level_loss()) as trial:
+        assert "vanishing" in {one.kind for one in diagnose(trial)}
+
+
+def test_updates_that_rounding_takes_away_are_not_frozen(tmp_path):
+    rng = np.random.default_rng(0)
+    vanished = {"a.weight": 1e-9, "b.weight": 1e-3, "c.weight": 0.1}
+    with saved(tmp_path / "rounded", layers_of(rng, vanished), level_loss()) as trial:
+        assert "frozen" not in {one.kind for one in diagnose(trial)}
+    kept = {"a.weight": None, "b.weight": 1e-3, "c.weight": 0.1}
+    with saved(tmp_path / "kept", layers_of(rng, kept), level_loss()) as trial:
+        assert "frozen" in {one.kind for one in diagnose(trial)}
+
+
+def test_a_regression_at_the_mean_of_its_targets_does_not_learn(tmp_path):
+    rng = np.random.default_rng(0)
+    loss = 1 + np.exp(-np.arange(STEPS) / 10) + 0.05 * rng.normal(size=STEPS)
+    record = CheckRecord(
+        "no_better_than_mean", "note", 96, STEPS - 5, 8, ("loss",), {}, "The error is the variance", "Look."
+    )
+    with saved(tmp_path / "alone", lambda step: {}, loss) as trial:
+        assert not list(diagnose(trial))
+    saved(tmp_path / "checked", lambda step: {}, loss).close()
+    CheckFile(tmp_path / "checked", "worker_0").append(record.to_line())
+    [found] = diagnose(tmp_path / "checked")
+    assert (found.kind, found.confidence) == ("not_learning", "medium")
+    assert "mean of the targets" in found.text
 
 
 def test_an_empty_batch_among_others_is_named(tmp_path):

@@ -26,6 +26,8 @@ SURE = 3.0
 ARTEFACT = 0.001, 0.1
 #: Growth of a loss that need not fall: where a reward tells that nothing is gained, and without one.
 UNBOUNDED, UNBOUNDED_ALONE = 100.0, 1e4
+#: The same where the loss of an adversary has fallen to this share of its first values: it always wins.
+UNBOUNDED_BEATEN, BEATEN = 10.0, 0.01
 
 
 class _Rise(NamedTuple):
@@ -112,11 +114,21 @@ def _without_bound(series: Series, data: RunData) -> _Rise | None:
     lowest, end = float(size[-part:].min()), float(np.median(size[-part:]))
     rewards = [one.trend for one in data.of(Kind.REWARD) if one.trend is not None]
     gains = any(one.start - one.end > 3 * one.noise for one in rewards)
-    limit = UNBOUNDED if rewards and not gains else UNBOUNDED_ALONE
+    beaten = not rewards and any(_vanishes(one) for one in data.of(Kind.UNDIRECTED) if one is not series)
+    limit = UNBOUNDED if rewards and not gains else UNBOUNDED_BEATEN if beaten else UNBOUNDED_ALONE
     if gains or start == 0 or lowest <= limit * start or end <= 2 * middle:
         return None
     onset = int(np.flatnonzero(size <= start + (lowest - start) / 4)[-1])
     return _Rise(int(series.steps[onset]), start, end, "medium")
+
+
+def _vanishes(series: Series) -> bool:
+    """Whether a loss is nearly 0 at the end, but was not at the start."""
+    if len(series) < LEAST_POINTS or "loss" not in series.stem:
+        return False
+    size = np.abs(series.values)
+    part = max(3, len(size) // 5)
+    return bool(size[-part:].max() < BEATEN * np.median(size[:part]))
 
 
 def _finding(series: Series, rise: _Rise) -> Finding:

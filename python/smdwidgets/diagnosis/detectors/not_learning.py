@@ -29,6 +29,8 @@ EVEN = 0.04
 FALLING = -3
 #: A series that stays this close to its start is level, also with few points.
 LEVEL = 0.005
+#: Share of the run at its end that counts as its end.
+LATE = 0.15
 #: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run
 #: within which that is early, and the first value below which it never explored.
 DECIDED, EARLY, LEAST_ENTROPY = 0.03, 0.5, 0.05
@@ -50,8 +52,9 @@ def not_learning(data: RunData) -> Iterator[Finding]:
             begins_above = trend.start > trend.median * (1 + 2 * EVEN)
             z = float(mann_kendall(late[None])[0]) if begins_above else trend.z
             yield _of_loss(series, trend, _classes(data), z)
-        elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series))):
-            yield _of_loss(series, trend, _classes(data), trend.z, not constant and _held_out_stays(data))
+        elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series)) or _is_at_mean(data)):
+            held_out = not constant and _held_out_stays(data)
+            yield _of_loss(series, trend, _classes(data), trend.z, held_out, _is_at_mean(data))
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
@@ -94,6 +97,12 @@ def never_below_guessing(data: RunData, series: Series) -> bool:
     return low * chance <= level <= high * chance and trend.end <= (1 + 2 * EVEN) * chance
 
 
+def _is_at_mean(data: RunData) -> bool:
+    """Whether the error of a regression was that of the mean of its targets until the end."""
+    begin, end = data.extent
+    return any(one.id == "no_better_than_mean" and one.last >= end - LATE * (end - begin) for one in data.checks)
+
+
 def _stays(trend: Trend, points: int) -> bool:
     """Whether a loss ends where it began, whatever its noise did between."""
     fall = trend.start - trend.end
@@ -128,10 +137,13 @@ def _saved_classes(data: RunData) -> tuple[int, ...]:
     return tuple(sorted(saved - {0, 1}))
 
 
-def _of_loss(series: Series, trend: Trend, known: tuple[int, ...], z: float, held_out: bool = False) -> Finding:
+def _of_loss(
+    series: Series, trend: Trend, known: tuple[int, ...], z: float, held_out: bool = False, at_mean: bool = False
+) -> Finding:
     """Return the finding for a loss that does not fall, by its trend statistic.
 
-    It is less sure if the loss is not that of guessing, and that of held-out data does not stay, too, or is unknown.
+    It is less sure if the loss is not that of guessing or of the mean of the targets, and that of held-out data does
+    not stay, too, or is unknown.
     """
     low, high = GUESSING
     classes = next((k for k in known if low * math.log(k) <= trend.median <= high * math.log(k)), None)
@@ -140,9 +152,10 @@ def _of_loss(series: Series, trend: Trend, known: tuple[int, ...], z: float, hel
         classes = None  # slowly, it learns; or it is no such loss
     held_out = held_out and not falls
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
+    guessing = guessing or ("The mean of the targets would predict as well. " if at_mean else "")
     detail = f"{series.quoted} {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
-    return _finding("not_learning", series, "medium" if classes or held_out else "low", facts)
+    return _finding("not_learning", series, "medium" if classes or held_out or at_mean else "low", facts)
 
 
 def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
