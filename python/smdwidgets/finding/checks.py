@@ -178,6 +178,30 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "optimizer_without_gradients",
+        "problem",
+        "an optimizer whose tensors never had a gradient",
+        "An optimizer has stepped four times, and no backward pass has ever given a gradient to any of its tensors: the loss does not "
+        "depend on them, because of `detach()`, `no_grad()` or another model's parameters.",
+        "gradients for the tensors of each optimizer",
+        "look for `detach()`, `no_grad()` or `.data` between these tensors and the loss, and at which parameters the optimizer "
+        "was given.",
+        "{optimizer} steps, but none of its tensors has ever had a gradient",
+        _NOT_TRAINED | {"no_gradient"},
+    ),
+    _check(
+        "strong_decay",
+        "warning",
+        "a weight decay that removes what is learned",
+        "The learning rate times the weight decay, which SGD and AdamW subtract from the weights at each update, is more than 1 %, at 8 "
+        "updates.",
+        "less than 0.1 % of the weights at each update",
+        "reduce the weight decay.",
+        "Each update of {optimizer} removes {share} of the weights (rate {rate:.3g} times weight decay {decay:.3g}): half of them "
+        "within {half} updates",
+        _NOT_TRAINED | {"decay_too_strong"},
+    ),
+    _check(
         "gradients_discarded",
         "problem",
         "batches whose gradients are not used",
@@ -449,11 +473,11 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "nll_not_log",
         "problem",
-        "`nll_loss` of values that are no log-probabilities",
-        "The exponentials of the rows that `nll_loss` gets do not sum to 1. Such a loss falls without limit.",
+        "`nll_loss` or `ctc_loss` of values that are no log-probabilities",
+        "The exponentials of the rows that `nll_loss` or `ctc_loss` gets do not sum to 1. Such a loss falls without limit.",
         "the output of a log-softmax",
-        "use `cross_entropy`, or apply `log_softmax`.",
-        "`nll_loss` gets values that are no log-probabilities",
+        "apply `log_softmax`, or use `cross_entropy` in place of `nll_loss`.",
+        "`{function}` gets values that are no log-probabilities",
         _NOT_TRAINED,
     ),
     _check(
@@ -496,6 +520,38 @@ CHECKS: tuple[Kind, ...] = (
         "remove the last activation, or scale the targets.",
         "{share} of the targets lie outside of what {activation} can give",
         _NOT_TRAINED,
+    ),
+    _check(
+        "several_labels",
+        "problem",
+        "a softmax for samples with several labels",
+        "The classes of a softmax exclude each other, but samples have several labels: each row of the targets consists of 0 and 1, "
+        "and more than 5 % of the rows have more than one 1, at two steps.",
+        "one label per sample, or a sigmoid for each class",
+        "use `binary_cross_entropy_with_logits`, without a softmax.",
+        "{share} of the samples have several labels, up to {most}, but the classes of a softmax exclude each other",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "targets_not_scaled",
+        "problem",
+        "targets far larger than the outputs",
+        "The targets of a regression are more than 30 times as large as all outputs, at 9 steps one after another. The last bias has "
+        "to move there before anything else is learned, or gradients explode.",
+        "targets with a mean near 0 and a standard deviation near 1",
+        "subtract the mean of the targets and divide by their standard deviation; undo that after the prediction.",
+        "Targets are about {target:.3g}, but no output is above {output:.3g}",
+        _NOT_TRAINED | {"input_not_scaled"},
+    ),
+    _check(
+        "no_better_than_mean",
+        "note",
+        "an error equal to the variance of the targets",
+        "The squared error of a regression is within 3 % of the variance of its targets, in the median of 8 checked steps after "
+        "step 96: the mean of the targets would predict as well. A note; a loss that stays there is reported as not learning.",
+        "an error below the variance of the targets",
+        "try to fit a few samples first; check that targets belong to inputs.",
+        "The error of the outputs is {share:.2f} times the variance of the targets: their mean would predict as well",
     ),
     _check(
         "constant_output",

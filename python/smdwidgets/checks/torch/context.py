@@ -50,6 +50,8 @@ class Context:
         self.batches: int | None = None
         #: Rows of the last batch, if these are as many as the loader was asked for.
         self.batch_rows: int | None = None
+        #: Rows of the tokens that the model got last; 0: it got none.
+        self.token_rows = 0
         self._due_until = _FIRST
         self._names: dict[int, str] = {}
 

@@ -28,7 +28,12 @@ _LOSSES = {
     "HuberLossBackward": "huber_loss",
     "BinaryCrossEntropyBackward": "binary_cross_entropy",
     "BinaryCrossEntropyWithLogitsBackward": "binary_cross_entropy_with_logits",
+    "CtcLossBackward": "ctc_loss",
 }
+#: Names of what a node of a loss function has saved: its input and its targets.
+_SAVED = {"ctc_loss": ("_saved_log_probs", "_saved_targets")}
+#: Nodes that take some rows of a value.
+_PICKING = ("Index", "IndexSelect")
 #: Activations whose range is bounded, by the name of their node.
 _ACTIVATIONS = {"Softmax": "softmax", "Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
 #: Nodes that give the same values in another shape, type or order.
@@ -49,6 +54,8 @@ _SHAPING = (
     "Contiguous",
     "Flatten",
 )
+#: Fewest rows of a product that is taken for one of per-sample values.
+_FEWEST_SPREAD = 8
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 _UNSIGNED = 2**64
 
@@ -178,16 +185,22 @@ def loss_calls(root: torch.Tensor) -> list[LossCall]:
             continue
         seen.add(node)
         kind = _LOSSES.get(_plain(node))
-        if kind is None and _is(node, ("Pow", "Abs")) and (call := _own_call(node, node is top)) is not None:
+        call = _own_call(node, top) if kind is None else _call(node, kind, top)
+        if call is not None:
             calls.append(call)
         elif kind is None:
             pending += [(each, depth + 1) for each, _ in node.next_functions]
-        elif (call := _call(node, kind, top)) is not None:
-            calls.append(call)
     return calls
 
 
-def _own_call(node: Any, is_root: bool) -> LossCall | None:
+def _own_call(node: Any, top: Any) -> LossCall | None:
+    """Return the loss that a script or a library computes of differences or log-probabilities."""
+    if _is(node, ("Pow", "Abs")):
+        return _error_call(node, node is top)
+    return _soft_call(node, top) if _is(node, ("Mul",)) else None
+
+
+def _error_call(node: Any, is_root: bool) -> LossCall | None:
     """Return the error that a script computes itself of an activation's output.
 
     The difference and the output are saved, and give the targets.
@@ -207,6 +220,18 @@ def _own_call(node: Any, is_root: bool) -> LossCall | None:
     return LossCall("mse_loss", prediction, target, "mean", None, before, is_root)
 
 
+def _soft_call(node: Any, top: Any) -> LossCall | None:
+    """Return the cross-entropy with a share for each class, which multiplies log-probabilities with targets."""
+    softmax, target = _previous(node), _saved(node, "_saved_other")
+    if softmax is None or not _is(softmax, ("LogSoftmax",)) or not isinstance(target, torch.Tensor):
+        return None
+    prediction = _saved(softmax, "_saved_result")
+    if not isinstance(prediction, torch.Tensor) or target.requires_grad or prediction.shape != target.shape:
+        return None
+    tensors, axis = (prediction.detach(), target.detach()), softmax_axis(softmax, prediction.ndim)
+    return LossCall("cross_entropy", *tensors, "", None, _previous(softmax), node is top, axis=axis)
+
+
 def _is_negated(node: Any, top: Any) -> bool:
     """Whether the root is a loss with the opposite sign, apart from its scale."""
     negative = False
@@ -222,10 +247,8 @@ def _is_negated(node: Any, top: Any) -> bool:
 
 
 def _call(node: Any, kind: str, top: Any) -> LossCall | None:
-    try:
-        prediction, target = (getattr(node, name, None) for name in ("_saved_self", "_saved_target"))
-    except RuntimeError:  # freed by an earlier backward pass
-        return None
+    # None where an earlier backward pass has freed them.
+    prediction, target = (_saved(node, name) for name in _SAVED.get(kind, ("_saved_self", "_saved_target")))
     if not isinstance(prediction, torch.Tensor) or not isinstance(target, torch.Tensor):
         return None
     before, ignored, axis = _previous(node), None, None
@@ -233,9 +256,10 @@ def _call(node: Any, kind: str, top: Any) -> LossCall | None:
         ignored = getattr(node, "_saved_ignore_index", None)
         if isinstance(ignored, int) and ignored >= _UNSIGNED // 2:
             ignored -= _UNSIGNED
-        softmax = _shaped(before)
+        picked = before if before is None or not _is(before, _PICKING) else _previous(before)
+        softmax = _shaped(picked)
         if softmax is not None and _plain(softmax) == "LogSoftmaxBackward":
-            axis = softmax_axis(before, prediction.ndim) if softmax is before else None
+            axis = softmax_axis(softmax, prediction.ndim) if softmax is picked else None
             kind, before = "cross_entropy", _previous(softmax)
     reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", 1), "")
     whole = getattr(target, "_base", None)
@@ -274,6 +298,8 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
         graph.own_functions = graph.own_functions or isinstance(node, torch.autograd.function.BackwardCFunction)
         if name == "Sub" and above in ("Pow", "Abs", "Mul", "Square") and rows is not None:
             graph.pairs += _pair(node, rows)
+        elif name == "Mul" and rows is not None and not graph.pairs:
+            graph.pairs += _spread(node, rows)
         elif name == "LogSoftmax":
             before = _shaped(_previous(node))
             if before is not None and _is(before, ("Softmax", "Sigmoid")):
@@ -313,6 +339,26 @@ def _pair(node: Any, rows: int) -> list[tuple[int, ...]]:
         return []
     is_smaller = all(math.prod(one) < math.prod(shape) for one in operands)
     return [*operands, shape] if is_smaller and all(one in ((rows, 1), (rows,), (1, rows)) for one in operands) else []
+
+
+def _spread(node: Any, rows: int) -> list[tuple[int, ...]]:
+    """Return the shapes of a product of (N,) and a constant of (N, 1) or (N, N), with N rows.
+
+    Such as a ratio of probabilities and an advantage.
+    """
+    try:
+        shape = _shape(node, 0)
+        [(before, index)] = [(each, at) for each, at in node.next_functions if each is not None]
+        operand = _shape(before, index)
+    except (AttributeError, IndexError, RuntimeError, ValueError):
+        return []
+    constant = _saved(node, "_saved_other")
+    constant = _saved(node, "_saved_self") if constant is None else constant
+    if shape != (rows, rows) or operand != (rows,) or rows < _FEWEST_SPREAD or not isinstance(constant, torch.Tensor):
+        return []
+    # A mask selects pairs on purpose.
+    is_value = constant.is_floating_point() and tuple(constant.shape) in ((rows, 1), shape)
+    return [operand, tuple(constant.shape), shape] if is_value else []
 
 
 def _shape(node: Any, index: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,15 @@ _MOST_CLASSES = 64
 #: Steps at which all rows of the output are equal.
 _CONSTANT = 6
 _TOLERANCE = 1e-6
+#: Share of samples with several labels.
+_SEVERAL = 0.05
+#: Fewest rows whose outputs are compared with their targets.
+_FEWEST_ROWS = 8
+#: Size of targets relative to that of all outputs, and the steps at which it is so.
+_FAR, _STILL_FAR = 30.0, 9
+#: Step from which on outputs are compared with the mean of the targets, the number of steps, and how near the error is
+#: to the variance of the targets.
+_EARLY, _COMPARED, _LIKE_THE_MEAN = 96, 8, 0.03
 
 
 class LossChecks:
@@ -38,6 +47,8 @@ class LossChecks:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._classes: Counter[int] = Counter()
+        #: Errors relative to the variance of the targets.
+        self._shares: deque[float] = deque(maxlen=_COMPARED)
 
     def look(self, call: LossCall) -> None:
         """Check one call of a loss function."""
@@ -61,15 +72,18 @@ class LossChecks:
         self._axis(call)
         if call.is_negated:
             self._negated(call)
-        if call.kind == "nll_loss" and prediction.ndim == 2 and classes > 1:
-            self._log_probabilities(prediction)
+        if (call.kind == "nll_loss" and prediction.ndim == 2 and classes > 1) or call.kind == "ctc_loss":
+            self._log_probabilities(call)
+        self._exclusive(call, activation)
         if call.kind == "binary_cross_entropy_with_logits" and activation == "sigmoid":
             say("double_sigmoid", step)
         if call.kind in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self._count_classes(target, classes, call.ignored)
         if call.kind in _REGRESSION or call.kind in _PROBABILITIES:
             self._targets(call, activation if call.kind in _REGRESSION else "sigmoid")
-        if call.kind != "cross_entropy" or classes > 1:
+        if call.kind in _REGRESSION and prediction.shape == target.shape:
+            self._level(call)
+        if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1):
             self._output(prediction)
         if call.reduction == "sum":
             say("sum_reduction", step)
@@ -164,14 +178,67 @@ class LossChecks:
         }
         self._context.log.say("broadcast_loss", self._context.step, facts, ["loss"])
 
-    def _log_probabilities(self, prediction: torch.Tensor) -> None:
-        rows, context, step = prediction[:16], self._context, self._context.step
+    def _exclusive(self, call: LossCall, activation: str) -> None:
+        """A softmax, whose classes exclude each other, for samples with several labels."""
+        prediction, target, context = call.input, call.target, self._context
+        is_softmax = call.kind == "cross_entropy" or (call.kind == "binary_cross_entropy" and activation == "softmax")
+        if not is_softmax or prediction.ndim != 2 or prediction.shape != target.shape or prediction.shape[1] < 2:
+            return
+        step = context.step
+
+        def judge(targets: Any) -> None:
+            labels = targets.sum(1)
+            several = float(((targets == 0) | (targets == 1)).all(1).mean()), float((labels > 1).mean())
+            if several[0] == 1 and several[1] > _SEVERAL:
+                facts = {"share": f"{several[1]:.0%}", "most": int(labels.max())}
+                context.log.say("several_labels", step, facts, ["loss"], need=2)
+
+        context.values.read(judge, target[:_ROWS])
+
+    def _level(self, call: LossCall) -> None:
+        """An error that equals the variance of the targets, and targets far from all outputs."""
+        context, step = self._context, self._context.step
+        prediction, target = call.input, call.target
+        if prediction.shape[0] < _FEWEST_ROWS or not target.is_floating_point():
+            return
+
+        def judge(outputs: Any, targets: Any) -> None:
+            self._compare(outputs.reshape(len(outputs), -1), targets.reshape(len(targets), -1), step)
+
+        # Neighbours of one row may be alike, as in pictures, but rows are compared with rows.
+        rows = [one[:_ROWS].reshape(min(_ROWS, one.shape[0]), -1)[:, :_COLUMNS] for one in (prediction, target)]
+        context.values.read(judge, *rows)
+
+    def _compare(self, outputs: Any, targets: Any, step: int) -> None:
+        log = self._context.log
+        if not (np.isfinite(outputs).all() and np.isfinite(targets).all()):
+            return
+        spread = float(targets.var(0).mean())
+        middle, reach = abs(float(targets.mean())), float(np.abs(outputs).max())
+        if middle > _FAR * max(reach, float(targets.std())) or spread > (_FAR * max(reach, 1.0)) ** 2:
+            facts = {"target": float(np.abs(targets).mean()), "output": reach}
+            log.say("targets_not_scaled", step, facts, ["loss"], need=_STILL_FAR)
+        else:
+            log.unseen("targets_not_scaled")
+        if spread <= 0 or step < _EARLY:
+            return
+        # The mean of a few rows is nearer to them than that of all.
+        share = float(((outputs - targets) ** 2).mean()) / (spread * len(targets) / (len(targets) - 1))
+        self._shares.append(share)
+        if len(self._shares) == self._shares.maxlen and abs(float(np.median(self._shares)) - 1) < _LIKE_THE_MEAN:
+            log.say("no_better_than_mean", step, {"share": float(np.median(self._shares))}, ["loss"])
+        else:
+            log.unseen("no_better_than_mean")
+
+    def _log_probabilities(self, call: LossCall) -> None:
+        context, step, function = self._context, self._context.step, call.kind
+        rows = call.input.flatten(0, -2)[:16]
 
         def judge(total: Any, exponentials: Any, least: Any) -> None:
             if least.min() >= 0 and np.abs(total - 1).max() < 1e-3:
                 context.log.say("softmax_before_loss", step, {"what": "A softmax, and no logarithm,"}, need=2)
             elif np.abs(exponentials).max() > 1e-2 and np.isfinite(exponentials).all():
-                context.log.say("nll_not_log", step, need=2)
+                context.log.say("nll_not_log", step, {"function": function}, need=2)
 
         context.values.read(judge, rows.sum(-1), rows.float().logsumexp(-1), rows.amin(-1))
 
@@ -181,6 +248,8 @@ class LossChecks:
         if ignored is not None and 0 <= ignored < classes:  # a class, such as padding or background, is left out
             return
         context, step = self._context, self._context.step
+        if context.token_rows not in (0, target.numel()):  # tokens, of which some are never predicted, such as padding
+            return
 
         def judge(labels: Any) -> None:
             values, counts = np.unique(labels[labels != ignored], return_counts=True)

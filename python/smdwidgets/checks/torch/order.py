@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class _Known:
     lost_batches: int = 0
     #: Nonzero gradients after the last backward pass, at updates that are looked at.
     nonzero: torch.Tensor | None = None
+    #: Whether a backward pass has ever given gradients to it.
+    ever: bool = False
     #: The gradients of the last update.
     used: list[tuple[weakref.ref[torch.Tensor], int]] | None = None
 
@@ -56,6 +59,12 @@ class _Known:
     def probes(self) -> list[torch.Tensor]:
         """The parameters whose gradients are looked at. An open hook does not keep them."""
         return [one for reference in self.references if (one := reference()) is not None]
+
+
+#: Share of the weights that decay removes at one update, and the number of updates.
+_DECAY, _DECAYS = 0.01, 8
+#: Updates of an optimizer whose tensors never had a gradient.
+_NEVER = 4
 
 
 @dataclass
@@ -99,6 +108,8 @@ class OrderChecks:
         self._micro = _Micro()
         self._word: list[str] = []
         self._in_update = False
+        #: Whether a backward pass has begun within the update in progress.
+        self._in_closure = False
         self._backward_seen = False
         #: Whether an update has happened since the last backward pass.
         self._updated = False
@@ -150,6 +161,7 @@ class OrderChecks:
         """
         self._backward_seen = True
         if self._in_update:
+            self._in_closure = True
             return
         self.event("B")
         if any(one.probes and all(each.grad is None for each in one.probes) for one in self._known.values()):
@@ -186,7 +198,7 @@ class OrderChecks:
             optimizer = one.optimizer()
             if optimizer is None or not any(each.grad is not None for each in one.probes):
                 continue
-            one.had_gradients = True
+            one.had_gradients = one.ever = True
             one.backwards += 1
             one.nonzero = _count(one.probes) if self._context.due else None
             self._without_update(one, type(optimizer).__name__)
@@ -206,7 +218,7 @@ class OrderChecks:
         """An optimizer is about to step."""
         one = self.known(optimizer)
         name, context = type(optimizer).__name__, self._context
-        self._in_update = True
+        self._in_update, self._in_closure = True, False
         self.event("S")
         scale = self._scale
         scaler = None if scale.scaler is None else scale.scaler()
@@ -240,6 +252,8 @@ class OrderChecks:
         if one.lost_batches and len(self._known) == 1:  # the generator's pass gives the discriminator gradients, too
             facts = {"count": one.lost_batches, "total": one.backwards, "optimizer": name}
             context.log.say("gradients_discarded", step, facts, [name], need=3)
+        if not one.ever and self._backward_seen and one.probes and not self._has_gradients(one):
+            context.log.say("optimizer_without_gradients", step, {"optimizer": name}, [name], need=_NEVER)
         if not one.backwards or not one.probes:
             return
         if all(each.grad is None for each in one.probes):
@@ -252,11 +266,18 @@ class OrderChecks:
 
             context.values.read(judge, one.nonzero.reshape(1), now.reshape(1))
 
+    def _has_gradients(self, one: _Known) -> bool:
+        """Whether any tensor of an optimizer has a gradient."""
+        optimizer = one.optimizer()
+        groups = optimizer.param_groups if optimizer is not None else []
+        return any(each.grad is not None for group in groups for each in group["params"])
+
     def _settings(self, optimizer: Optimizer, name: str) -> None:
         """Learning rates that a script has set where the optimizer does not read them."""
         if not type(optimizer).__module__.startswith("torch.optim."):
             return  # another optimizer may read such an attribute
         rates = [group.get("lr") for group in optimizer.param_groups]
+        self._decay(optimizer, name)
         places = [("attribute", vars(optimizer)), *(("key", group) for group in optimizer.param_groups)]
         for what, values in places:
             for key in ("lr", "learning_rate"):
@@ -265,6 +286,18 @@ class OrderChecks:
                 if is_ignored and isinstance(value, int | float) and value not in rates:
                     facts = {"what": f"The {what} `{key}` of {name}", "value": value, "rate": rates[0]}
                     self._context.log.say("rate_ignored", self._context.step, facts, [name])
+
+    def _decay(self, optimizer: Optimizer, name: str) -> None:
+        """A weight decay that removes a large share of the weights at each update."""
+        if not isinstance(optimizer, (torch.optim.SGD, torch.optim.AdamW)):
+            return
+        for group in optimizer.param_groups:
+            rate, decay = group.get("lr"), group.get("weight_decay")
+            if isinstance(rate, int | float) and isinstance(decay, int | float) and rate * decay > _DECAY:
+                share = min(1.0, rate * decay)
+                half = max(1, round(math.log(0.5) / math.log1p(-share))) if share < 1 else 1
+                facts = {"optimizer": name, "rate": rate, "decay": decay, "share": f"{share:.1%}", "half": half}
+                self._context.log.say("strong_decay", self._context.step, facts, [name], need=_DECAYS)
 
     def _is_unscaled(self, optimizer: Optimizer) -> bool:
         """Whether the script has unscaled the gradients itself."""
@@ -297,6 +330,7 @@ class OrderChecks:
     def after_update(self, optimizer: Optimizer, closure: bool) -> None:
         """An optimizer has stepped, or a GradScaler has skipped its update."""
         one = self.known(optimizer)
+        closure = closure and self._in_closure  # a trainer may give one that does nothing
         self._in_update = False
         self._stepped.add(optimizer)
         one.updates += 1

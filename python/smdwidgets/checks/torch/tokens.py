@@ -39,6 +39,8 @@ class TokenChecks:
         #: The tokens of the last pass, and the mask of attention.
         self._tokens: torch.Tensor | None = None
         self._mask: torch.Tensor | None = None
+        #: Other tokens that the model got, such as those of a decoder.
+        self._others: list[torch.Tensor] = []
         self._embedded: torch.Tensor | None = None
         self._shape: tuple[int, ...] = ()
         self._watched: Any = None
@@ -57,6 +59,11 @@ class TokenChecks:
         is_tokens = isinstance(first, torch.Tensor) and first.ndim == 2 and not first.is_floating_point()
         self._shape = tuple(first.shape[:2]) if isinstance(first, torch.Tensor) else ()
         self._tokens = first if is_tokens and is_plain(first) else None
+        others = [
+            one for one in tensors if one is not first and one.ndim == 2 and one.dtype in (torch.int64, torch.int32)
+        ]
+        self._others = [one for one in others if is_tokens and is_plain(one)]
+        self._context.token_rows = self._shape[0] if is_tokens else 0
         mask = named.get("attention_mask")
         self._mask = mask if isinstance(mask, torch.Tensor) and is_plain(mask) and mask.ndim == 2 else None
         if is_tokens and probes and not self._probed and torch.is_grad_enabled() and model.training:
@@ -80,6 +87,8 @@ class TokenChecks:
         if self._watched is not None:
             self._watched.remove()
             self._watched = None
+        if not (isinstance(output, torch.Tensor) and output.ndim == 3):
+            self._others = []  # a model that computes its loss gets the targets
         embedded, self._embedded = self._embedded, None
         if embedded is None or self._probed:
             return
@@ -134,6 +143,7 @@ class TokenChecks:
     def forget(self) -> None:
         """Drop the tokens of the last pass."""
         self._tokens = self._mask = None
+        self._others = []
 
     # --------------------------------------------------------------------------------------------------------- targets
 
@@ -145,11 +155,13 @@ class TokenChecks:
             return
         if target.is_floating_point() or not is_plain(target) or tokens.device != target.device:
             return
+        ignored, step = call.ignored, self._context.step
+        for other in self._others:
+            self._read_other(other, target, ignored, step)
         rows, positions = tokens.shape
         length = next((one for one in range(positions, max(0, positions - 3), -1) if target.numel() == rows * one), 0)
         if length < 5:
             return
-        ignored, step = call.ignored, self._context.step
         mask = self._mask if self._mask is not None and self._mask.shape == tokens.shape else None
         tensors = [tokens[:_ROWS, :_POSITIONS], target.reshape(rows, length)[:_ROWS, :_POSITIONS]]
         whole = length <= _POSITIONS
@@ -160,6 +172,27 @@ class TokenChecks:
                 self._padding(targets, mask, ignored, step, positions)
 
         self._context.values.read(judge, *tensors, *([] if mask is None else [mask[:_ROWS, :_POSITIONS]]))
+
+    def _read_other(self, other: torch.Tensor, target: torch.Tensor, ignored: int | None, step: int) -> None:
+        """Read further tokens that may be the targets."""
+        rows, positions = other.shape
+        length, rest = divmod(target.numel(), max(1, rows))
+        if rest or abs(length - positions) > 1 or length < 5 or other.device != target.device:
+            return
+
+        def judge(tokens: _Tokens, targets: _Tokens) -> None:
+            self._same(tokens, targets, ignored, step)
+
+        targets = target.reshape(rows, length)[:_ROWS, :_POSITIONS]
+        self._context.values.read(judge, other[:_ROWS, :_POSITIONS], targets)
+
+    def _same(self, tokens: _Tokens, targets: _Tokens, ignored: int | None, step: int) -> None:
+        """Compare targets with the tokens of a decoder."""
+        width = min(tokens.shape[1], targets.shape[1])
+        counted = (targets != ignored)[:, :width]
+        varied = width > 4 and (tokens[:, 1:] == tokens[:, :-1]).mean() < _REPEATED
+        if varied and counted.sum() >= 8 and (tokens[:, :width] == targets[:, :width])[counted].mean() > _EQUAL:
+            self._context.log.say("labels_unshifted", step, need=2)
 
     def _compare(self, tokens: _Tokens, targets: _Tokens, ignored: int | None, step: int) -> None:
         counted = targets != ignored
