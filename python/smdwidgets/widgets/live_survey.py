@@ -315,18 +315,20 @@ class LiveSurvey:
             if changed is not None:
                 run.changed = changed if run.changed is None else min(changed, run.changed)
         packets = [] if run.reading == run.survey.reading else [self._reading(number, run)]
+        is_reading = run.survey.reading.state == "reading"
         if run.changed is not None:
-            since, run.changed = run.changed, None
-            packets += self._poster(number, run, sent, since)
-            run.stale = since if run.stale is None else min(since, run.stale)
-            if run.survey.reading.state != "reading":
-                packets += self._detail(number, run, run.stale)
-                run.stale = None
+            packets += self._poster(number, run, sent, run.changed)
+            run.stale = run.changed if run.stale is None else min(run.changed, run.stale)
+        # Reading may end after its last values were sent, and nothing changes then.
+        if run.stale is not None and not is_reading:
+            packets += self._detail(number, run, run.stale)
+            run.stale = None
+        if run.changed is not None:
+            run.changed = None
             packets += self._findings(number, run, sent)
             took = time.monotonic() - now
             pause = max(_PICTURES, SHARE * took)
-            reading = run.survey.reading.state == "reading"
-            run.next_picture = now + (max(pause, _PICTURES_SHARE * (now - run.began)) if reading else pause)
+            run.next_picture = now + (max(pause, _PICTURES_SHARE * (now - run.began)) if is_reading else pause)
         return packets
 
     def _poster(self, number: int, run: _Run, sent: SentState, since: int = 0, first: bool = False) -> list[bytes]:

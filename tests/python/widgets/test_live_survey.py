@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,24 @@ def test_a_page_gets_the_whole_run_and_what_stands_out(tmp_path: Path, explore: 
     assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
     first = held.findings["findings"][0]
     assert (first["kind"], first["tensors"][0], first["first"], first["last"]) == ("not_finite", bad, 120, 199)
+
+
+def test_values_sent_just_before_reading_ends_reach_the_window_of_the_page(tmp_path: Path, explore: Any) -> None:
+    """The page may poll between the last values and the end of reading. Nothing changes after that."""
+    widget = explore(runs.written(tmp_path / "run", runs.nan))
+    page = Page(widget)
+    page.ask("hello", protocol=1, again=False)
+    widget.live_survey.complete()
+    survey, _ = widget.live_survey.of(0)
+    ended, survey.reading = survey.reading, replace(survey.reading, state="reading")
+    until(lambda: survey.table._changed is None)
+    page.ask("survey", **{**ALL, "run": 0})
+    page.updates.clear()
+    survey.table._changed = 0
+    until(lambda: survey.table._changed is None and any("shown" in arrays for _, arrays in page.updates))
+    assert not any("lo" in arrays for _, arrays in page.updates)
+    survey.reading = ended
+    until(lambda: any("lo" in arrays for _, arrays in page.updates))
 
 
 def test_a_second_widget_has_everything_in_its_state(tmp_path: Path, explore: Any) -> None:
