@@ -501,7 +501,10 @@ class RunIOError(SMDebugError, OSError):
     """Reading or writing a file of the run failed."""
 
     def _terminal_message(self) -> str:
-        return self._message() if self.strerror is None else str(self.strerror)
+        if not isinstance(self.errno, int):
+            return self._message()
+        where = "" if self.filename is None else f"{shown(self.filename, 400)}: "
+        return f"{where}{self.strerror}"
 
 
 class RunFileMissing(RunIOError, FileNotFoundError):

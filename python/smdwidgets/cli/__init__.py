@@ -20,6 +20,7 @@ from typing import Final
 
 from smdwidgets._core import __version__
 from smdwidgets._text import did_you_mean, shown
+from smdwidgets.cli.arguments._types import CommandParser
 from smdwidgets.exceptions import SMDebugError
 
 #: Commands and their help texts, in the order in which --help lists them.
@@ -61,7 +62,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
         formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=16),
     )
     top.add_argument("--version", action="version", version=f"smdwidgets {__version__}")
-    choices = top.add_subparsers(title="commands", metavar="COMMAND")
+    choices = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=CommandParser)
     for name, text in COMMANDS.items():
         command = choices.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
         if only in (None, name):

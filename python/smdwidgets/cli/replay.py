@@ -16,6 +16,7 @@ from typing import Any
 
 from smdwidgets._text import byte_size, listed, shown
 from smdwidgets.cli._run import open_run, plain, table
+from smdwidgets.cli.arguments._types import CommandParser
 from smdwidgets.cli.arguments.replay import arguments
 from smdwidgets.exceptions import CannotReplay, SMDebugValueError
 from smdwidgets.incident import Incident
@@ -59,7 +60,7 @@ def _with_late_options(args: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments, with options that stand between the run and the command."""
     words = list(args.command)
     end = words.index("--") if "--" in words else len(words) if words and words[0].startswith("-") else 0
-    parser = argparse.ArgumentParser(prog="smdwidgets replay")
+    parser = CommandParser(prog="smdwidgets replay")
     arguments(parser)
     return parser.parse_args(
         [*words[:end], args.run, *words[end:]], argparse.Namespace(**{**vars(args), "command": []})

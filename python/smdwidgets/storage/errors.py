@@ -18,7 +18,7 @@ class StoreError(RunIOError):
 
     def __init__(self, address: Address, key: str, code: str, advice: str, detail: str = "") -> None:
         super().__init__(address, key, code, advice, detail)
-        self.url = f"{address.root}/{key}"
+        self.url = f"{address.root}/{key}" if key else address.root
         self.bucket = address.bucket
         self.key = key
         self.code = code
@@ -26,7 +26,7 @@ class StoreError(RunIOError):
         self.detail = detail
 
     def _message(self) -> str:
-        return f"{shown(self.url, 400)}: {self.advice} ({self.detail or self.code})"
+        return f"{shown(self.url, 400)}: {self.advice}" + (f" ({self.detail})" if self.detail else "")
 
 
 class ObjectMissing(StoreError, RunFileMissing):
@@ -92,7 +92,7 @@ def from_store(error: _core.StoreError, address: Address) -> SMDebugError:
     if code == "changed":
         return ObjectChanged(address, key, code, "the object was overwritten while it was read; retry", detail)
     if code == "credentials" and not detail.startswith(_ANSWERED):
-        return StoreError(address, key, code, detail)  # they could not be found
+        return StoreError(address, "", code, detail)  # they could not be found
     name = _STORES[kind]
     advice = {
         "denied": _DENIED.get(kind, "access denied by the web server"),

@@ -80,6 +80,11 @@ fn is_cancelled() -> bool {
     CANCELLED.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
+/// What an exception says, without its class; the class of one that says nothing.
+fn reason(py: Python<'_>, error: &PyErr) -> String {
+    Some(error.value(py).to_string()).filter(|text| !text.is_empty()).unwrap_or_else(|| error.to_string())
+}
+
 pub fn to_python(error: Error) -> PyErr {
     StoreError::new_err((error.key, error.code.name(), error.message))
 }
@@ -136,7 +141,7 @@ impl ObjectStore {
                 let present = |(name, value): (_, Option<_>)| value.map(|value| (name, value));
                 credentials.provide(Ok(found.into_iter().filter_map(present).collect()));
             }
-            Err(error) if error.is_instance_of::<PyException>(py) => credentials.provide(Err(error.to_string())),
+            Err(error) if error.is_instance_of::<PyException>(py) => credentials.provide(Err(reason(py, &error))),
             Err(interrupt) => {
                 credentials.release();
                 return Err(interrupt);
@@ -172,7 +177,7 @@ impl ObjectStore {
         loop {
             if self.claim()? {
                 Python::attach(|py| self.ask(py))
-                    .map_err(|error| Error::new(key, Code::Credentials, error.to_string()))?;
+                    .map_err(|error| Error::new(key, Code::Credentials, Python::attach(|py| reason(py, &error))))?;
             }
             if let Some(result) = running.wait(TICK) {
                 return result;

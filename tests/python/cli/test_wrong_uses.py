@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from smdwidgets import cli
+from smdwidgets.exceptions import RunIOError
 from smdwidgets.numpy import Hook
 
 
@@ -91,6 +92,17 @@ WRONG = {
     "explain deda": "`smdwidgets explain` lists all kinds",
     "digonse run": "unknown command 'digonse'. Did you mean 'diagnose'? `smdwidgets --help` lists them",
     "compact empty": "the directory is empty.",
+    "diagnose run --unitl 3": "unknown option '--unitl'. Did you mean '--until'? `smdwidgets diagnose --help` lists them",
+    "diagnose run --unitl=3": "unknown option '--unitl'. Did you mean '--until'?",
+    "thin run --keep": "`smdwidgets thin --help` lists them",
+    "replay run --step 5": "`smdwidgets replay --help` lists them",
+    "run --otu x train.py": "unknown option '--otu'. Did you mean '--out'? `smdwidgets run --help` lists them",
+    "check run DeadRelu": "one argument too many: 'DeadRelu'",
+    "check run --timeout soon": "invalid value 'soon'; must be a number above 0",
+    "report run --limit-mb -1": "invalid value '-1'; must be a number above 0",
+    "demo --seconds abc": "invalid value 'abc'; must be a number above 0",
+    "demo --port 99999": "invalid value '99999'; must be an integer from 0 to 65535",
+    "replay run --incident 0": "invalid value '0'; must be an integer of at least 1",
 }
 
 
@@ -129,3 +141,21 @@ def test_an_export_to_standard_output(folder, monkeypatch, capfdbinary):
     assert out.count(b"\n") == 21
     assert err.startswith(b"standard output: ")
     assert not (folder / "-").exists()
+
+
+def test_a_store_without_credentials_says_how_to_get_some(monkeypatch, tmp_path, capsys):
+    """Of an error of a store, the terminal once showed the key only."""
+    pytest.importorskip("boto3")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert cli.main(["diagnose", "s3://bucket/run"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "error: 's3://bucket': no usable credentials found: sign in, or set AWS_PROFILE"
+    )
+
+
+def test_an_error_of_a_file_names_the_file_in_the_terminal():
+    assert RunIOError(13, "Permission denied", "runs/a").in_terminal() == "'runs/a': Permission denied"

@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from smdwidgets._text import did_you_mean, shown
 from smdwidgets.modes import ModeKeys, as_mode
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of one command, which says itself what it does not know."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        known, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(self._unknown(rest[0]))
+        return known, rest
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"one argument too many: {shown(word)}"
+        option = word.partition("=")[0]
+        options = [name for action in self._actions for name in action.option_strings if name != "--help"]
+        return f"unknown option {shown(option)}.{did_you_mean(option, options)} `{self.prog} --help` lists them"
 
 
 def step_range(text: str) -> range:
@@ -40,6 +61,17 @@ def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def positive(text: str) -> float:
+    """Parse a number above zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}; must be a number above 0")
+    return number
 
 
 def mode(text: str) -> ModeKeys:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 
-from smdwidgets.cli.arguments._types import add_scheduler, at_least
+from smdwidgets.cli.arguments._types import add_scheduler, at_least, positive
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=positive,
         metavar="SECONDS",
         help="stop after this time; exit code 2 if steps remain unjudged",
     )

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 
+from smdwidgets.cli.arguments._types import at_least, positive
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
@@ -24,9 +26,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="DIR", help="directory for the run and the notebooks (default: ./smdwidgets-demo)"
     )
     parser.add_argument(
-        "--port", type=int, metavar="N", help="JupyterLab port (default: 8888, or a free port if 8888 is in use)"
+        "--port",
+        type=at_least(0, 65_535),
+        metavar="N",
+        help="JupyterLab port (default: 8888, or a free port if 8888 is in use)",
     )
-    parser.add_argument("--seconds", type=float, metavar="S", help="duration of the training (default: 120)")
+    parser.add_argument("--seconds", type=positive, metavar="S", help="duration of the training (default: 120)")
     parser.add_argument("--no-browser", action="store_true", help="print the URL and do not open a browser")
     parser.add_argument(
         "--headless-check",

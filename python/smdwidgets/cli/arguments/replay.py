@@ -16,12 +16,18 @@ from __future__ import annotations
 
 import argparse
 
+from smdwidgets.cli.arguments._types import at_least
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("run", help="directory of the run")
+    parser.add_argument("run", metavar="RUN", help="directory of the run")
     parser.add_argument(
-        "--incident", type=int, default=1, metavar="N", help="which incident, counted from 1 (default: the first)"
+        "--incident",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="which incident, counted from 1 (default: the first)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(

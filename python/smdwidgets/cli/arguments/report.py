@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 
+from smdwidgets.cli.arguments._types import positive
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
@@ -34,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-rules", action="store_true", help="do not evaluate rules")
     parser.add_argument(
         "--limit-mb",
-        type=float,
+        type=positive,
         metavar="N",
         help="maximum size of the report in MB (default: 20, for a TensorBoard log 5)",
     )

@@ -157,8 +157,8 @@ class _Chain:
             ) from error
         if now is None:
             raise SMDebugValueError(
-                "no usable credentials found: sign in, set AWS_PROFILE, or pass session=; for a public bucket, pass "
-                "anonymous=True"
+                "no usable credentials found: sign in, or set AWS_PROFILE (in Python: session=, or anonymous=True for a "
+                "public bucket)"
             )
         found = {"key_id": now.access_key, "secret": now.secret_key}
         return found | ({"token": now.token} if now.token else {})
