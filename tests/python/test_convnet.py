@@ -1,4 +1,4 @@
-"""The convolutional network of the first notebook: its gradients are those of its loss, and it learns."""
+"""The convolutional network of the first notebook."""
 
 import numpy as np
 import pytest

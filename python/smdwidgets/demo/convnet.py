@@ -1,6 +1,6 @@
-"""A small convolutional network in NumPy, for the notebooks: two convolutions, and a dense layer.
+"""A small convolutional network in NumPy, for the notebooks.
 
-It classifies the pictures of `smdwidgets.demo.training.draw`, and needs no framework.
+It has two convolutions and a dense layer, and classifies the pictures of `smdwidgets.demo.training.draw`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ KERNEL = 3
 
 
 def convolve(pictures: Array, weight: Array) -> Array:
-    """Return the convolution of pictures (n, c, h, w) with a weight (filters, c, 3, 3), without padding."""
+    """Return the convolution of pictures with a weight, without padding.
+
+    Their shapes are (n, c, h, w) and (filters, c, 3, 3).
+    """
     windows = sliding_window_view(pictures, (KERNEL, KERNEL), axis=(2, 3))
     result: Array = np.tensordot(windows, weight, ((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2)
     return result
 
 
 def weight_gradient(pictures: Array, d: Array) -> Array:
-    """Return the gradient of a convolution's weight, from the gradient `d` of its result."""
+    """Return the gradient of a convolution's weight from that of its result."""
     windows = sliding_window_view(pictures, (KERNEL, KERNEL), axis=(2, 3))
     result: Array = np.tensordot(d, windows, ((0, 2, 3), (0, 2, 3)))
     return result
 
 
 def picture_gradient(weight: Array, d: Array) -> Array:
-    """Return the gradient of what a convolution read, from the gradient `d` of its result."""
+    """Return the gradient of what a convolution read from that of its result."""
     edge = KERNEL - 1
     padded = np.pad(d, ((0, 0), (0, 0), (edge, edge), (edge, edge)))
     return convolve(padded, weight[:, :, ::-1, ::-1].transpose(1, 0, 2, 3))
@@ -61,7 +64,10 @@ class Convnet:
             self.parameters[f"{name}.bias"] = np.zeros(shape[0], np.float32)
 
     def step(self, pictures: Array, labels: NDArray[np.int64]) -> tuple[float, dict[str, Array], dict[str, Array]]:
-        """Return the mean cross-entropy of a batch, the layers' outputs, and the gradient of each parameter."""
+        """Return loss, outputs of layers, and gradients of a batch.
+
+        The loss is the mean cross-entropy; each parameter has a gradient of the same name.
+        """
         p = self.parameters
         pixels = pictures.reshape(-1, 1, SIDE, SIDE)
         h1 = np.maximum(convolve(pixels, p["conv1.weight"]) + p["conv1.bias"][:, None, None], 0)

@@ -80,7 +80,7 @@ fn is_cancelled() -> bool {
     CANCELLED.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-/// What an exception says, without its class; the class of one that says nothing.
+/// The text of an exception without its class; the class of one without text.
 fn reason(py: Python<'_>, error: &PyErr) -> String {
     Some(error.value(py).to_string()).filter(|text| !text.is_empty()).unwrap_or_else(|| error.to_string())
 }

@@ -118,7 +118,7 @@ def test_a_page_gets_the_whole_run_and_what_stands_out(tmp_path: Path, explore: 
 
 
 def test_values_sent_just_before_reading_ends_reach_the_window_of_the_page(tmp_path: Path, explore: Any) -> None:
-    """The page may poll between the last values and the end of reading. Nothing changes after that."""
+    """A page may poll between the last values and the end of reading."""
     widget = explore(runs.written(tmp_path / "run", runs.nan))
     page = Page(widget)
     page.ask("hello", protocol=1, again=False)
