@@ -22,6 +22,7 @@ from smdwidgets.finding import CHECKS, KINDS
 from smdwidgets.numpy import Hook
 from smdwidgets.pictures.packet import unpack
 from smdwidgets.run_table.summary import findings_of
+from smdwidgets.signals.file import SignalFile, SignalWriter
 
 
 def scalars(series):
@@ -103,6 +104,51 @@ def clipped_too_early(directory):
     )
 
 
+def with_signals(rows, names=(), most=None):
+    """Return a function that writes a run with a loss and signals.
+
+    ``rows`` are arrays with one row per step, by kind and layer.
+    """
+
+    def write(directory):
+        scalars({"loss": curves.falling(60)})(directory)
+        writer = SignalWriter(SignalFile(directory, "worker_0").append)
+        for kind, layer in rows:
+            writer.declare(kind, layer, names, most)
+        for step in range(min(map(len, rows.values()))):
+            writer.write(step, {key: values[step].tolist() for key, values in rows.items()})
+
+    return write
+
+
+def loads(**experts):
+    """Return the loads of 8 experts; those of the named ones change at step 20."""
+    values = np.ones((120, 8))
+    for expert, load in experts.items():
+        values[20:, int(expert[1:])] = load
+    return values
+
+
+#: What trainers of language models log when all is well.
+HEALTHY_POLICY = {
+    "reward": np.linspace(0.2, 0.8, 60),
+    "entropy": np.linspace(0.6, 0.5, 60),
+    "kl": np.linspace(0.01, 0.02, 60),
+    "frac_reward_zero_std": np.full(60, 0.2),
+    "completions/mean_length": np.linspace(300, 310, 60),
+    "completions/clipped_ratio": np.full(60, 0.05),
+    "sampling/sampling_logp_difference/mean": np.full(60, 0.02),
+}
+
+
+def policy(**changes):
+    """Return a function that writes a log in which some series change at step 20."""
+    at = np.arange(60) < 20
+    series = {name: np.where(at, values, changes.get(name, values)) for name, values in HEALTHY_POLICY.items()}
+    return scalars(series)
+
+
+GROWING = np.exp(np.arange(60)[:, None] / 8) * np.ones(4)
 LASTING = np.where(np.arange(400) < 200, curves.falling(), curves.falling() + 3)
 #: What writes a run in which a kind is listed, by kind.
 RUNS = {
@@ -119,6 +165,21 @@ RUNS = {
     "output_constant": tensors(constant),
     "symmetric_units": tensors(symmetric),
     "clip_before_backward": clipped_too_early,
+}
+MATRICES = {("sigma_max", "AdamW"): GROWING, ("update_ratio", "AdamW"): np.full((60, 4), 0.07)}
+LAGGING = np.where(np.arange(60)[:, None] < 30, 1.0, 4.0) * np.ones(4)
+RUNS |= {
+    "attention_logits_grow": with_signals({("attention_max", "blocks.0.attention"): GROWING}),
+    "weights_blow_up": with_signals(MATRICES, [f"blocks.{index}.weight" for index in range(4)]),
+    "second_moments_lag": with_signals({("stale", "AdamW"): LAGGING}),
+    "experts_collapsed": with_signals({("router_load", "blocks.1.moe"): loads(e0=4, e1=3.9)}, most=4.0),
+    "dead_experts": with_signals({("router_load", "blocks.1.moe"): loads(e6=0)}, most=4.0),
+    "sampler_mismatch": policy(**{"sampling/sampling_logp_difference/mean": 0.4}),
+    "zero_advantage": policy(frac_reward_zero_std=0.95),
+    "entropy_collapse": policy(entropy=0.001, reward=np.linspace(0.3, 0.1, 60)),
+    "entropy_explosion": policy(entropy=3.0, reward=0.2),
+    "kl_without_gain": policy(kl=0.5, reward=0.2),
+    "length_explosion": policy(**{"completions/mean_length": 900, "completions/clipped_ratio": 0.6}),
 }
 RUNS |= {one.id: with_check(one.id) for one in CHECKS if KINDS[one.id] is one}
 for case in PLANTED:

@@ -23,6 +23,7 @@ from smdwidgets.diagnosis.tensor_columns import tensor_reader
 from smdwidgets.diagnosis.tensor_detectors import DETECTORS as TENSOR_DETECTORS
 from smdwidgets.incident import Incident
 from smdwidgets.naming.scalars import Role
+from smdwidgets.signals import Signals
 from smdwidgets.survey import Survey
 from smdwidgets.trials import TensorBoardTrial, Trial
 from smdwidgets.trials.run import Progress
@@ -104,7 +105,9 @@ class Diagnoser:
         tensors = TensorColumns() if self._tensors is None else self._tensors.update(progress)
         checks = self._checks()
         fired = [one for one in checks if self._until is None or one.first <= self._until]
-        return RunData(series, tensors, self._incidents(), has_ended, fired, checks.off, checks.updates)
+        return RunData(
+            series, tensors, self._incidents(), has_ended, fired, checks.off, checks.updates, self._signals()
+        )
 
     def _update(self, progress: Progress | None) -> Diagnosis:
         data = self.read(progress)
@@ -119,6 +122,7 @@ class Diagnoser:
         forward = {tensor.name: tensor.order for tensor in data.tensors}
         judged, unjudged = _coverage(data, self._kinds)
         unjudged += tuple(Unjudged(f"check {name}", reason) for name, reason in data.checks_off.items())
+        unjudged += tuple(Unjudged(f"signal {name}", reason) for name, reason in data.signals.off.items())
         diagnosis = Diagnosis.of(
             joined,
             path,
@@ -136,6 +140,11 @@ class Diagnoser:
     def _checks(self) -> CheckRecords:
         """Return what the checks of the training have found."""
         return self._run.checks() if isinstance(self._run, Trial) else CheckRecords()
+
+    def _signals(self) -> Signals:
+        """Return what was recorded of large models."""
+        every = self._run.signals() if isinstance(self._run, Trial) else Signals()
+        return every if self._until is None else every.until(self._until)
 
     def _incidents(self) -> list[Incident]:
         """Return the incidents of the run that the flight recorder of a hook saved."""

@@ -19,6 +19,7 @@ from smdwidgets.diagnosis.trends import Trend
 from smdwidgets.finding import labelled
 from smdwidgets.incident import Incident
 from smdwidgets.naming.scalars import Role
+from smdwidgets.signals import Signals
 
 #: Characters of a name in a sentence.
 _LONGEST_NAME = 160
@@ -206,6 +207,7 @@ class RunData:
         checks: what the checks of the training have found.
         checks_off: why checks could not run, by identifier.
         checked: number of updates that were checked.
+        signals: signals of large models.
     """
 
     series: Sequence[Series]
@@ -215,6 +217,7 @@ class RunData:
     checks: Sequence[CheckRecord] = ()
     checks_off: Mapping[str, str] = field(default_factory=dict)
     checked: int = 0
+    signals: Signals = field(default_factory=Signals)
 
     @property
     def first_step(self) -> int:

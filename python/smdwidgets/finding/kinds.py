@@ -10,6 +10,7 @@ from __future__ import annotations
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.finding.checks import CHECKS
 from smdwidgets.finding.kind import Kind
+from smdwidgets.finding.large_models import large_model_kinds
 
 __all__ = ["KINDS", "kind_of"]
 
@@ -167,6 +168,7 @@ _KINDS = (
         needs_symptom=True,
         test="skip this batch: if the loss stays calm, the batch was the cause",
     ),
+    *large_model_kinds(_UNSTABLE),
     Kind(
         "exploding",
         "Exploding",

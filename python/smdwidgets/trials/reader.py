@@ -22,6 +22,7 @@ from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.exceptions import IndexReaderException, MissingCollectionFiles, TrialClosed
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import RunEnd
+from smdwidgets.signals.record import Signals
 from smdwidgets.trials import environment
 from smdwidgets.trials.completeness import Completeness
 from smdwidgets.trials.incidents import Incidents
@@ -337,13 +338,13 @@ class RunReader:
                 self.logger.warning("%s: %s; %s", shown(self.name), visible(message, 2000), self.run.undamaged)
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return the unreadable index files and incidents as (file, message).
+        """Return the unreadable index files, incidents and signals as (file, message).
 
         A file is read again after it changes.
         """
         self.read_first()
         with self.lock:
-            return self.run.problems() + self.run.incidents().problems
+            return self.run.problems() + self.run.incidents().problems + self.run.signals().problems
 
     def incidents(self) -> Incidents:
         """Return when and why the flight recorder wrote its steps, by step."""
@@ -356,6 +357,12 @@ class RunReader:
         self.maybe_refresh()
         with self.lock:
             return self.run.checks()
+
+    def signals(self) -> Signals:
+        """Return the signals of the training."""
+        self.maybe_refresh()
+        with self.lock:
+            return self.run.signals()
 
     def end(self) -> RunEnd | None:
         """Return how the training ended, or None while there is no end marker."""

@@ -21,6 +21,7 @@ from smdwidgets.checks.record import CheckRecords
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.run_end import RunEnd
+from smdwidgets.signals.record import Signals
 from smdwidgets.storage.protocol import Storage
 from smdwidgets.trials.incidents import IncidentFiles
 from smdwidgets.trials.shards import Sharded
@@ -226,6 +227,10 @@ class Run(ABC):
     def checks(self) -> CheckRecords:
         """Return the checks that the hook of the training has written."""
         return CheckRecords()
+
+    def signals(self) -> Signals:
+        """Return the signals that the hook of the training has written."""
+        return Signals()
 
     def replaced_at(self) -> float | None:
         """Return when another run started in the same place.

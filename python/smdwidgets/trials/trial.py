@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets._text import shown
+from smdwidgets._text import did_you_mean, shown
 from smdwidgets.checks.record import CheckRecords
 from smdwidgets.config.collection import Collection
 from smdwidgets.config.collection_manager import CollectionManager
@@ -31,6 +31,7 @@ from smdwidgets.exceptions import (
 from smdwidgets.executors import using
 from smdwidgets.modes import ModeKeys, as_mode, as_name, as_step
 from smdwidgets.run_end import RunEnd
+from smdwidgets.signals.record import Signal, Signals
 from smdwidgets.storage.address import is_address
 from smdwidgets.trials import bulk, extensions, show
 from smdwidgets.trials.bisection import Tolerance
@@ -181,7 +182,7 @@ class Trial:
         self.reader.refresh_data()
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return the unreadable index files and incidents as (file, message).
+        """Return the unreadable index files, incidents and signals as (file, message).
 
         A file is read again after it changes.
         """
@@ -256,6 +257,45 @@ class Trial:
         no checks were recorded
         """
         return self.reader.checks()
+
+    def signals(self, kind: str | None = None) -> Signals:
+        """Return signals of large models, such as attention logits per layer and head.
+
+        The result is a sequence of :class:`~smdwidgets.signals.Signal` in forward order. Its ``values`` are an array
+        with the axes layer, row and step. Its attribute ``off`` has the kinds that could not be recorded, each with the
+        reason.
+
+        Args:
+            kind: ``"attention_max"``, ``"attention_entropy"``, ``"router_load"``, ``"residual_rms"``,
+                ``"residual_kurtosis"``, ``"log_z"``, ``"update_ratio"``, ``"stale"`` or ``"sigma_max"``; default: all.
+
+        >>> import smdwidgets, tempfile
+        >>> from smdwidgets.numpy import Hook
+        >>> with Hook(folder := tempfile.mkdtemp()) as hook:
+        ...     hook.save_scalar("loss", 0.5)
+        >>> smdwidgets.create_trial(folder).signals()
+        no signals were recorded
+        """
+        every = self.reader.signals()
+        return every if kind is None else every.of(kind)
+
+    def signal(self, name: str) -> Signal:
+        """Return one signal by its name, such as ``"attention_max/blocks.0.attention"``.
+
+        Several workers may have recorded it; the result is that of the first.
+
+        Raises:
+            SMDebugValueError: there is no such signal.
+
+        >>> trial.signal("attention_max/blocks.0.attention").at(100)     # doctest: +SKIP
+        array([12.1, 9.8, 14.4, 11.0], dtype=float32)
+        """
+        every = self.reader.signals()
+        for one in every:
+            if one.name == name:
+                return one
+        names = [one.name for one in every]
+        raise SMDebugValueError(f"no signal {shown(name)} was recorded.{did_you_mean(str(name), names)}")
 
     # ------------------------------------------------------------------------------------------------------- steps
 

@@ -11,6 +11,8 @@ from smdwidgets.diagnosis.detectors.learning_rate import learning_rate
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.overfit import overfit
+from smdwidgets.diagnosis.detectors.policy import policy
+from smdwidgets.diagnosis.detectors.signals import signals
 from smdwidgets.diagnosis.detectors.spike import spike
 from smdwidgets.diagnosis.detectors.unbounded import unbounded
 from smdwidgets.diagnosis.inputs import RunData
@@ -32,4 +34,6 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     overfit,
     collapsed,
     incidents,
+    policy,
+    signals,
 )

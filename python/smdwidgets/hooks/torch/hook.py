@@ -47,6 +47,7 @@ from smdwidgets.hooks.torch.overrides import Overrides
 from smdwidgets.hooks.torch.recording import ModelRecording
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.replaying import Replaying
+from smdwidgets.hooks.torch.signalling import Signalling
 from smdwidgets.hooks.torch.training import AS_SMDEBUG, EVALUATIONS, TorchOptions, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
 
@@ -72,6 +73,8 @@ class Hook(BaseHook):
         replay: whether batches and states are kept, so that the steps around an incident can be executed again: ``"auto"``,
             in half of ``recorder_bytes``; True: in all of it; ``"ids"`` (default): only which rows the batches had; False:
             nothing. Copying batches and states takes milliseconds a step.
+        signals: whether signals of large models are recorded, such as attention logits and the load of experts; default: with
+            a capture plan.
     """
     )
 
@@ -113,7 +116,8 @@ class Hook(BaseHook):
         self._modules = self._recording.modules
         self._checking = Checking(self.parts, self.models, options)
         self._replaying = Replaying(self.parts, self.models, self.loop, options.replay, options.recorder_bytes)
-        self._modules.observers = (self._checking, self._replaying)
+        self._signalling = Signalling(self.parts, self.models, options)
+        self._modules.observers = (self._checking, self._replaying, self._signalling)
         overridden = frozenset(name for name in _OVERRIDABLE if getattr(type(self), name) is not getattr(Hook, name))
         self._overrides = Overrides(overridden, self.parts, self.models, self._modules)
 
@@ -163,6 +167,7 @@ class Hook(BaseHook):
 
         self._handles += [
             *self._checking.listen(),
+            *self._signalling.listen(),
             register_optimizer_step_pre_hook(on(TrainingLoop.before_update)),
             register_optimizer_step_post_hook(on(TrainingLoop.after_update)),
             listen(
@@ -481,6 +486,7 @@ class Hook(BaseHook):
 
     def _detach(self) -> None:
         self._checking.close()
+        self._signalling.close()
         self.loop.steps.close()
         for handle in self._handles:
             handle.remove()

@@ -72,6 +72,7 @@ class TorchOptions(HookOptions):
     step_on: str = "auto"
     clipped_gradients: bool = True
     replay: Any = "ids"
+    signals: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,6 +32,7 @@ from smdwidgets.hooks.writing.capture_log import CAPTURE
 from smdwidgets.incident import INCIDENTS_PREFIX, Incident
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import COMPLETED, END_FILE, LARGEST_END_FILE, RunEnd
+from smdwidgets.signals.record import SIGNALS_PREFIX
 from smdwidgets.stop import STOP_FILE, clear_stop
 from smdwidgets.storage.address import is_address, scheme_of
 from smdwidgets.storage.local import local_path
@@ -280,11 +281,20 @@ class RunDirectory:
                 for worker in self.path.glob(f"{folder}/*"):
                     if worker.name in mine or (first and worker.name not in current):
                         shutil.rmtree(worker, ignore_errors=True)
-            for file in self.path.glob(f"{CHECKS_PREFIX}/*.jsonl"):
+            for file in [*self.path.glob(f"{CHECKS_PREFIX}/*.jsonl"), *self.path.glob(f"{SIGNALS_PREFIX}/*.jsonl")]:
                 if file.stem in mine or (first and file.stem not in current):
                     file.unlink(missing_ok=True)
         else:
-            for name in ("index", "events", "collections", CAPTURE, CHECKS_PREFIX, INCIDENTS_PREFIX, STATISTICS):
+            for name in (
+                "index",
+                "events",
+                "collections",
+                CAPTURE,
+                CHECKS_PREFIX,
+                INCIDENTS_PREFIX,
+                SIGNALS_PREFIX,
+                STATISTICS,
+            ):
                 target = self.path / name
                 if target.is_symlink():
                     target.unlink()

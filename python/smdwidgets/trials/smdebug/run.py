@@ -25,11 +25,13 @@ from smdwidgets.checks.record import CheckRecords
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX, CollectionManager
 from smdwidgets.exceptions import RunFileMissing, RunIOError
 from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
+from smdwidgets.signals.record import Signals
 from smdwidgets.storage.protocol import Range, Storage, beginning, reads_at_once
 from smdwidgets.trials.checks import read_checks
 from smdwidgets.trials.incidents import IncidentFiles, read_incidents
 from smdwidgets.trials.run import SWEEP, CollectionFiles, Getter, Reductions, Row, Run, Selection, SweepOptions, Values
 from smdwidgets.trials.shards import Part, Sharded
+from smdwidgets.trials.signals import SignalFiles
 from smdwidgets.trials.smdebug.assembly import COVERAGE, assembled_reductions, assembled_values
 from smdwidgets.trials.smdebug.manifest import Manifest, Trust
 from smdwidgets.trials.statistics.file import StatisticsFile
@@ -76,6 +78,8 @@ class SmdebugRun(Run):
         self._incidents_read: object = None
         self._checks = CheckRecords()
         self._checks_read: object = None
+        self._signals = SignalFiles(self.storage)
+        self._signals_read: object = None
         #: The workers that have written a collection file.
         self.known_workers: frozenset[str] = frozenset()
         self._statistics: StatisticsFile | None = None
@@ -150,6 +154,9 @@ class SmdebugRun(Run):
 
     def checks(self) -> CheckRecords:
         return read_checks(self.storage)
+
+    def signals(self) -> Signals:
+        return self._signals.update()
 
     @abstractmethod
     def _incidents_version(self) -> object:
@@ -308,7 +315,7 @@ class StorageRun(SmdebugRun):
 
     def refresh(self) -> None:
         if self.settled < 0:  # all steps are listed again, as at the end of the run: the records, too
-            self._incidents_read = self._checks_read = None
+            self._incidents_read = self._checks_read = self._signals_read = None
         super().refresh()
 
     def _incidents_version(self) -> object:
@@ -320,6 +327,13 @@ class StorageRun(SmdebugRun):
         if version != self._checks_read:
             self._checks, self._checks_read = super().checks(), version
         return self._checks
+
+    def signals(self) -> Signals:
+        version = self._incidents_version()
+        if version != self._signals_read:
+            self._signals_read = version
+            return super().signals()
+        return self._signals.latest
 
     def _list(self) -> int:
         settled = self.settled

@@ -1,0 +1,166 @@
+"""Faults of reinforcement learning with language models, from what trainers log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.trends import local_noise
+from smdwidgets.finding import Finding
+from smdwidgets.naming.policy import Quantity, quantity
+
+__all__ = ["policy"]
+
+#: Fewest logs of a series, logs in succession that show a fault, and of groups with equal rewards.
+LEAST_LOGS, LOGS, EQUAL_LOGS = 12, 5, 10
+#: Logs of a running mean, and logs that are the first ones.
+_MEAN, _FIRST = 5, 10
+EQUAL_GROUPS, NO_SPREAD = 0.8, 1e-6
+COLLAPSED, COLLAPSED_BELOW, EXPLODED = 0.2, 0.05, 3.0
+KL_GROWTH, KL_LEAST, KL_LARGE = 5.0, 0.1, 2.0
+LENGTH_GROWTH, TRUNCATED = 2.0, 0.3
+#: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
+_SAMPLER: Mapping[Quantity, tuple[Callable[[Floats], NDArray[np.bool_]], str]] = {
+    Quantity.SAMPLER_LOG_GAP: (lambda values: np.abs(values) > 0.1, "below 0.1"),
+    Quantity.SAMPLER_GAP: (lambda values: np.abs(values) > 0.03, "below 0.03"),
+    Quantity.SAMPLER_CORRELATION: (lambda values: values < 0.95, "above 0.95"),
+    Quantity.SAMPLER_RATIO: (lambda values: (values < 0.8) | (values > 1.25), "0.8 to 1.25"),
+}
+
+
+class _Reward(NamedTuple):
+    """Whether the reward rose beyond its noise, and ends below its best."""
+
+    rises: bool
+    is_below_best: bool
+
+
+def policy(data: RunData) -> Iterator[Finding]:
+    """Yield what the series of such a training show."""
+    by_quantity: dict[Quantity, list[Series]] = {}
+    for series in data.series:
+        one = quantity(series.name) if len(series) >= LEAST_LOGS and not series.role.is_held_out else None
+        if one is not None:
+            by_quantity.setdefault(one, []).append(series)
+    if not by_quantity:
+        return
+    for kind, (is_wrong, healthy) in _SAMPLER.items():
+        for series in by_quantity.get(kind, ()):
+            at = _until_end(is_wrong(_smooth(series.values)), LOGS)
+            if at is not None:
+                facts = {"series": series.quoted, "value": float(series.values[at:].mean()), "healthy": healthy}
+                yield _finding("sampler_mismatch", series, at, facts, "high")
+    reward = _reward(data)
+    if reward is None:
+        return  # a policy of another kind has no reward
+    yield from _advantage(by_quantity, data)
+    yield from _entropy(by_quantity.get(Quantity.ENTROPY, []), reward)
+    yield from _divergence(by_quantity.get(Quantity.KL, []), reward)
+    yield from _length(by_quantity)
+
+
+def _smooth(values: Floats) -> Floats:
+    """Return the median of each value and those before it, up to five."""
+    padded = np.concatenate([np.repeat(values[:1], _MEAN - 1), values])
+    smooth: Floats = np.median(np.lib.stride_tricks.sliding_window_view(padded, _MEAN), axis=1)
+    return smooth
+
+
+def _until_end(holds: NDArray[np.bool_], count: int) -> int | None:
+    """Return since when something holds up to the end, at ``count`` places or more.
+
+    >>> _until_end(np.array([True, False, True, True]), 2), _until_end(np.array([True, False]), 1)
+    (2, None)
+    """
+    misses = np.flatnonzero(~holds)
+    begin = int(misses[-1]) + 1 if len(misses) else 0
+    return begin if len(holds) - begin >= count else None
+
+
+def _reward(data: RunData) -> _Reward | None:
+    every = [one for one in data.of(Kind.REWARD) if len(one) >= LEAST_LOGS and not one.role.is_held_out]
+    if not every:
+        return None
+    series = min(every, key=lambda one: (len(one.name), one.name))
+    values = series.values
+    means = np.convolve(values, np.ones(_MEAN) / _MEAN, "valid")
+    noise = max(local_noise(values), 1e-9)
+    first, last, best = float(means[0]), float(means[-1]), float(means.max())
+    spread = max(2 * noise, 0.02 * abs(best))
+    return _Reward(last - first > spread, best - last > spread / 2)
+
+
+def _advantage(by_quantity: Mapping[Quantity, list[Series]], data: RunData) -> Iterator[Finding]:
+    for kind in (Quantity.EQUAL_GROUPS, Quantity.REWARD_SPREAD):
+        for series in by_quantity.get(kind, ()):
+            values = series.values
+            is_equal = values >= EQUAL_GROUPS if kind is Quantity.EQUAL_GROUPS else np.abs(values) < NO_SPREAD
+            at = _until_end(is_equal, EQUAL_LOGS)
+            if at is None:
+                continue
+            norms = data.of(Kind.GRADIENT_NORM)
+            begin = int(series.steps[at])
+            later = norms[0].values[norms[0].steps >= begin] if norms else np.empty(0)
+            gradient = f"; norm of the gradient {float(np.median(later)):.2g}" if len(later) else ""
+            facts = {"series": series.quoted, "value": float(np.median(series.values[at:])), "gradient": gradient}
+            yield _finding("zero_advantage", series, at, facts, "high")
+            return
+
+
+def _entropy(every: list[Series], reward: _Reward) -> Iterator[Finding]:
+    for series in every:
+        values = _smooth(series.values)
+        before, after = float(np.median(series.values[:_FIRST])), float(np.median(series.values[-LOGS:]))
+        if before <= 0:  # a loss, which is the entropy's negative
+            continue
+        facts = {"series": series.quoted, "before": before, "after": after, "growth": after / before}
+        low = _until_end((values < COLLAPSED * before) & (values < COLLAPSED_BELOW), LOGS)
+        high = _until_end(values > EXPLODED * before, LOGS)
+        if low is not None and reward.is_below_best:
+            yield _finding("entropy_collapse", series, low, facts, "medium")
+        elif high is not None and not reward.rises:
+            yield _finding("entropy_explosion", series, high, facts, "medium")
+
+
+def _divergence(every: list[Series], reward: _Reward) -> Iterator[Finding]:
+    if reward.rises:
+        return
+    for series in every:
+        values = _smooth(series.values)
+        before, after = float(np.median(series.values[:_FIRST])), float(np.median(series.values[-LOGS:]))
+        grown = (values > KL_GROWTH * abs(before)) & (values > KL_LEAST)
+        at = _until_end(grown | (values > KL_LARGE), LOGS)
+        if at is not None:
+            facts = {"series": series.quoted, "before": before, "after": after}
+            yield _finding("kl_without_gain", series, at, facts, "medium")
+            return
+
+
+def _length(by_quantity: Mapping[Quantity, list[Series]]) -> Iterator[Finding]:
+    cut = by_quantity.get(Quantity.TRUNCATED, [])
+    for series in by_quantity.get(Quantity.LENGTH, ()):
+        before, after = float(np.median(series.values[:_FIRST])), float(np.median(series.values[-LOGS:]))
+        at = _until_end(_smooth(series.values) > LENGTH_GROWTH * before, LOGS)
+        if at is None or before <= 0:
+            continue
+        begin = series.steps[at]
+        share = max(
+            (float(np.median(one.values[one.steps >= begin][-LOGS:])) for one in cut if one.steps[-1] >= begin),
+            default=0.0,
+        )
+        if share >= TRUNCATED:
+            facts = {"series": series.quoted, "before": before, "after": after, "share": share}
+            yield _finding("length_explosion", series, at, facts, "high")
+            return
+
+
+def _finding(kind: str, series: Series, at: int, facts: Mapping[str, object], confidence: str) -> Finding:
+    first, last = int(series.steps[at]), int(series.steps[-1])
+    shown = evidence(series, f"{series.label} {series.values[0]:.4g} → {series.values[-1]:.4g}", first, last)
+    return Finding.of(kind, "warning", confidence, first, last, (series.name,), facts, (shown,))  # type: ignore[arg-type]

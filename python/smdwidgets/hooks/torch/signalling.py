@@ -1,0 +1,91 @@
+"""Pass events of the hook on to the signals, and write their file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from smdwidgets.hooks.core.parts import Parts
+from smdwidgets.hooks.torch import graph as torch_graph
+from smdwidgets.hooks.torch.callbacks import Callback
+from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.training import TorchOptions, is_passive
+from smdwidgets.signals.file import SignalFile
+from smdwidgets.signals.torch.session import TorchSignals
+
+__all__ = ["Signalling"]
+
+
+class Signalling:
+    """Listens to a training for its signals.
+
+    Args:
+        parts: the parts of the hook.
+        models: the registered models.
+        options: whether signals are recorded; default: with a capture plan.
+    """
+
+    def __init__(self, parts: Parts, models: RegisteredModels, options: TorchOptions) -> None:
+        self._guard, self._recorder, self._models = parts.guard, parts.recorder, models
+        self._file: SignalFile | None = None
+        records = options.capture_plan is not None if options.signals is None else options.signals
+        #: The signals, or None if none are recorded.
+        self.signals: TorchSignals | None = None
+        if records and not options.dry_run and parts.recorder.is_saving_worker:
+            self.signals = TorchSignals(
+                self._append,
+                lambda: parts.steps.step,
+                lambda module: models.names.get(module) or type(module).__name__,
+                self._parameters,
+                lambda model: torch_graph.has_compiled() or bool(torch_graph.inside_compiled([model])),
+                is_passive,
+            )
+
+    def _append(self, lines: bytes) -> None:
+        if self._file is None:
+            run_dir = self._recorder.run_dir
+            bucket = run_dir.bucket
+            send = None if bucket is None else bucket.send
+            self._file = SignalFile(run_dir.path, self._recorder.worker, send)
+        self._file.append(lines)
+
+    def _parameters(self) -> Mapping[int, str]:
+        return {id(parameter): name for name, parameter in self._models.parameters()}
+
+    def listen(self) -> list[Any]:
+        """Listen to updates; return handles that end it."""
+        if self.signals is None:
+            return []
+        return [
+            register_optimizer_step_pre_hook(Callback(self, self._guard, Signalling._before_update)),
+            register_optimizer_step_post_hook(Callback(self, self._guard, Signalling._after_update)),
+        ]
+
+    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self.signals is not None:
+            self.signals.before_update(optimizer)
+
+    def _after_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self.signals is not None:
+            self.signals.after_update(optimizer)
+
+    def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
+        """A registered model is called."""
+        if self.signals is not None:
+            self.signals.enters(module)
+
+    def leaves(self, module: nn.Module, outputs: Any) -> None:
+        """A registered model has returned."""
+        if self.signals is not None:
+            self.signals.leaves(module, outputs)
+
+    def close(self) -> None:
+        """Write what is known at the end."""
+        if self.signals is not None:
+            self.signals.close()
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,9 @@
+"""Signals of large models: attention logits, load of experts, optimizer health.
+
+They are recorded while a model trains, and read with ``trial.signals()``.
+"""
+
+from smdwidgets.signals.kinds import SIGNAL_KINDS, SignalKind
+from smdwidgets.signals.record import Signal, Signals
+
+__all__ = ["SIGNAL_KINDS", "Signal", "SignalKind", "Signals"]

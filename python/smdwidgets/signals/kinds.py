@@ -1,0 +1,42 @@
+"""The table of signals: what each is, and what its rows are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["SIGNAL_KINDS", "SignalKind"]
+
+
+@dataclass(frozen=True)
+class SignalKind:
+    """One kind of signal.
+
+    Attributes:
+        id: identifier, such as ``"attention_max"``.
+        rows: what the values at a step belong to: ``"head"``, ``"expert"``, ``"block"`` or ``"tensor"``; empty if there
+            is one value.
+        meaning: what a value is, in one sentence without a full stop.
+    """
+
+    id: str
+    rows: str
+    meaning: str
+
+
+_KINDS: Final = (
+    SignalKind("attention_max", "head", "largest attention logit of sampled queries"),
+    SignalKind("attention_entropy", "head", "entropy of attention, relative to that of equal attention"),
+    SignalKind("router_load", "expert", "share of the tokens, relative to an equal share"),
+    SignalKind("residual_rms", "block", "root mean square of the output of a block"),
+    SignalKind("residual_kurtosis", "block", "kurtosis of the output of a block, which outliers raise"),
+    SignalKind("log_z", "", "mean of the logarithm of the softmax's denominator"),
+    SignalKind("update_ratio", "tensor", "norm of an update, relative to the norm of the weight"),
+    SignalKind(
+        "stale", "tensor", "root of the mean of squared gradients over Adam's second moments; 1 if they keep up"
+    ),
+    SignalKind("sigma_max", "tensor", "largest singular value of a weight"),
+)
+
+SIGNAL_KINDS: Final = {one.id: one for one in _KINDS}
+"""Kinds of signals by identifier."""

@@ -1,0 +1,109 @@
+"""Largest logit and entropy of attention, per head, of sampled queries.
+
+Two rows of the batch and 16 late queries are read with all keys. Late queries have the most keys.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["AttentionSample", "of_softmax", "of_tensors"]
+
+_ROWS, _QUERIES = 2, 16
+#: A logit so far below the largest of its query is that of a masked key.
+_MASKED = 5e3
+#: Words in the class name of a module whose softmax is taken for attention though it is not square.
+_NAMES = ("att", "head", "mha")
+
+AttentionSample = tuple[torch.Tensor, torch.Tensor]
+"""Largest logit and relative entropy by head."""
+
+
+def _places(length: int, rows: int, chance: random.Random) -> tuple[slice, slice]:
+    """Return which rows of a batch and which queries are read."""
+    first = chance.randrange(max(1, rows - _ROWS + 1))
+    late = length - length // 2
+    step = max(1, late // _QUERIES)
+    begin = length // 2 + chance.randrange(step)
+    return slice(first, first + _ROWS), slice(begin, begin + step * _QUERIES, step)
+
+
+def of_tensors(args: Sequence[Any], kwargs: Mapping[str, Any], chance: random.Random) -> AttentionSample | None:
+    """Return the sample of a call of ``scaled_dot_product_attention``.
+
+    It is None if the arguments are unusual.
+    """
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+    query, key, mask = arguments["query"].detach(), arguments["key"].detach(), arguments.get("attn_mask")
+    if query.ndim == 3:  # one head
+        query, key = query.unsqueeze(1), key.unsqueeze(1)
+        mask = mask.unsqueeze(1) if mask is not None and mask.ndim == 3 else mask
+    if query.ndim != 4 or key.ndim != 4 or not query.numel() or not key.numel() or query.is_nested:
+        return None
+    rows, queries = _places(query.shape[2], query.shape[0], chance)
+    length = query.shape[2]
+    query, key = query[rows, :, queries].float(), (key[rows] if key.shape[0] > 1 else key).float()
+    if key.shape[1] != query.shape[1]:  # grouped queries
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    scale = arguments.get("scale")
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    with torch.autocast(query.device.type, enabled=False):
+        logits = query @ key.transpose(-1, -2) * scale
+    visible = None
+    if arguments.get("is_causal"):
+        places = torch.arange(length, device=logits.device)[queries]
+        visible = torch.arange(logits.shape[-1], device=logits.device) <= places[:, None]
+    if mask is not None:
+        mask = mask.detach()
+        mask = mask[..., queries, :] if mask.ndim > 1 and mask.shape[-2] == length else mask
+        mask = mask[rows] if mask.ndim == 4 and mask.shape[0] > 1 else mask
+        if mask.dtype is torch.bool:
+            visible = mask if visible is None else mask & visible
+        else:
+            logits = logits + mask.float()
+    if visible is not None:
+        logits = logits.masked_fill(~visible, -math.inf)
+    return _measured(logits, logits.softmax(-1))
+
+
+def of_softmax(
+    args: Sequence[Any], kwargs: Mapping[str, Any], result: Any, module: nn.Module, chance: random.Random
+) -> AttentionSample | None:
+    """Return the sample of a softmax over keys; None if it is another softmax."""
+    logits = args[0] if args else kwargs.get("input")
+    axis = args[1] if len(args) > 1 else kwargs.get("dim")
+    if not isinstance(logits, torch.Tensor) or not isinstance(axis, int) or logits.ndim not in (3, 4):
+        return None
+    if axis not in (-1, logits.ndim - 1) or not logits.numel() or not logits.is_floating_point():
+        return None
+    logits, shares = logits.detach(), result.detach()
+    if logits.ndim == 3:  # rows and heads are one axis in the attention of PyTorch
+        heads = getattr(module, "num_heads", 0)
+        if not (isinstance(module, nn.MultiheadAttention) and heads and logits.shape[0] % heads == 0):
+            return None
+        logits, shares = (one.reshape(-1, heads, *one.shape[1:]) for one in (logits, shares))
+    name = type(module).__name__.lower()
+    if logits.shape[-1] < 2 or (logits.shape[-1] != logits.shape[-2] and not any(word in name for word in _NAMES)):
+        return None
+    rows, queries = _places(logits.shape[2], logits.shape[0], chance)
+    return _measured(logits[rows, :, queries].float(), shares[rows, :, queries].float())
+
+
+def _measured(logits: torch.Tensor, shares: torch.Tensor) -> AttentionSample:
+    """Return the largest logit and the relative entropy of each head.
+
+    The entropy is divided by the logarithm of the number of keys that a query sees.
+    """
+    largest = logits.amax(-1)
+    keys = (logits > largest[..., None] - _MASKED).sum(-1)
+    entropy = -torch.xlogy(shares, shares).sum(-1) / keys.clamp_min(2).log()
+    counts = (keys > 1) & entropy.isfinite()
+    total = torch.where(counts, entropy, 0.0).sum((0, 2)) / counts.sum((0, 2))  # NaN if no query sees two keys
+    return largest.amax((0, 2)), total

@@ -1,0 +1,193 @@
+"""Files of signals, and how a trial reads them."""
+
+import numpy as np
+import pytest
+
+import smdwidgets
+from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.numpy import Hook
+from smdwidgets.signals.file import SignalFile, SignalWriter
+from smdwidgets.signals.record import SignalLog, parsed_line, plain_values, written_line
+
+HEADS = ("attention_max", "blocks.0")
+
+
+@pytest.fixture
+def run(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        for step in range(3):
+            hook.save_scalar("loss", float(step))
+            hook.step()
+    return tmp_path / "run"
+
+
+def writer_of(run, worker="worker_0"):
+    return SignalWriter(SignalFile(run, worker).append)
+
+
+def path_of(run):
+    return run / "signals" / "worker_0.jsonl"
+
+
+def test_values_are_read_as_they_were_written(run):
+    writer = writer_of(run)
+    writer.write(0, {HEADS: [1 / 3, -2.0], ("log_z", ""): [4.5]})
+    writer.write(8, {HEADS: [float("inf"), float("nan")]})
+    trial = smdwidgets.create_trial(run)
+    signal = trial.signal("attention_max/blocks.0")
+    assert signal.steps.tolist() == [0, 8]
+    np.testing.assert_allclose(signal.values, [[0.33333, -2], [np.inf, np.nan]], rtol=1e-6)
+    assert signal.at(7).tolist() == signal.values[0].tolist()
+    assert trial.signals("log_z").values.tolist() == [[[4.5]]]
+    assert trial.signals().kinds == ["attention_max", "log_z"]
+    assert trial.problems() == []
+    with pytest.raises(SMDebugValueError, match=r"Did you mean 'attention_max/blocks\.0'"):
+        trial.signal("attention_max/blocks.1")
+    with pytest.raises(SMDebugValueError, match="Did you mean 'router_load'"):
+        trial.signals("router_lod")
+    with pytest.raises(SMDebugValueError, match="no value up to step -1"):
+        signal.at(-1)
+
+
+def test_values_have_the_axes_layer_row_and_step(run):
+    writer = writer_of(run)
+    writer.write(0, {("attention_max", "a"): [1.0, 2.0], ("attention_max", "b"): [3.0]})
+    writer.write(4, {("attention_max", "a"): [5.0, 6.0]})
+    values = smdwidgets.create_trial(run).signals("attention_max").values
+    np.testing.assert_array_equal(values, [[[1, 5], [2, 6]], [[3, np.nan], [np.nan, np.nan]]])
+    array = smdwidgets.create_trial(run).signals("attention_max").to_xarray()
+    assert array.sel(layer="a", row=1, step=4) == 6
+    assert array.dims == ("layer", "row", "step")
+
+
+def test_a_growing_file_is_read_from_where_reading_ended(run):
+    writer = writer_of(run)
+    writer.write(0, {HEADS: [1.0]})
+    trial = smdwidgets.create_trial(run)
+    assert len(trial.signal("attention_max/blocks.0")) == 1
+    with path_of(run).open("ab") as file:
+        line = written_line({"step": 1, "values": {"0": [2.0]}})
+        file.write(line[:20])
+        file.flush()
+        assert len(trial.signal("attention_max/blocks.0")) == 1
+        assert trial.problems() == []
+        file.write(line[20:])
+    assert trial.signal("attention_max/blocks.0").values.tolist() == [[1.0], [2.0]]
+
+
+def test_reading_continues_at_the_first_new_byte():
+    lines = []
+    writer = SignalWriter(lines.append)
+    log = SignalLog("worker_0")
+    asked = []
+
+    def read(offset, length):
+        asked.append(offset)
+        return b"".join(lines)[offset : offset + length]
+
+    for step in range(3):
+        writer.write(step, {HEADS: [float(step)]})
+        before = len(b"".join(lines[:-1]))
+        asked.clear()
+        assert log.update(read)
+        assert {one for one in asked if one} <= {before, len(b"".join(lines))}
+    assert not log.update(read)
+    assert [one.values.ravel().tolist() for one in log.signals()] == [[0, 1, 2]]
+
+
+def test_a_file_that_another_run_has_replaced_is_read_again(run):
+    writer_of(run).write(0, {HEADS: [1.0]})
+    trial = smdwidgets.create_trial(run)
+    assert len(trial.signals()) == 1
+    path_of(run).unlink()
+    writer_of(run).write(5, {("log_z", ""): [1.0]})
+    assert trial.signals().kinds == ["log_z"]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\x00\xff damaged\n",
+        b"00000000 {}\n",
+        written_line({"step": "x", "values": {}}),
+        written_line({"step": -1, "values": {}}),
+        written_line({"step": 1, "values": {"7": [1.0]}}),
+        written_line({"step": 1, "values": {"0": [[1.0]]}}),
+        written_line({"step": 1, "values": [1.0]}),
+        written_line({"kind": "unknown", "id": 3}),
+        written_line({"kind": "log_z", "id": None}),
+        written_line({"kind": "log_z", "off": "x"}).replace(b"x", b"y"),
+        b"[" * 100_000 + b"\n",
+    ],
+)
+def test_a_damaged_line_is_a_problem_and_the_others_are_read(run, damaged):
+    writer_of(run).write(0, {HEADS: [1.0]})
+    with path_of(run).open("ab") as file:
+        file.write(damaged)
+    writer = SignalWriter(SignalFile(run, "worker_0").append)
+    writer.write(1, {HEADS: [2.0]})
+    trial = smdwidgets.create_trial(run)
+    assert trial.signal("attention_max/blocks.0").values.tolist() == [[1.0], [2.0]]
+    [(file, message)] = trial.problems()
+    assert file == "signals/worker_0.jsonl"
+    assert "line 3" in message
+
+
+def test_every_flipped_byte_is_a_problem_or_an_incomplete_end():
+    lines = []
+    SignalWriter(lines.append).write(0, {HEADS: [1.0, 2.0]})
+    content = b"".join(lines)
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        log = SignalLog("worker_0")
+        log.update(lambda offset, length, changed=changed: bytes(changed[offset : offset + length]))
+        values = [one.values.tolist() for one in log.signals()]
+        assert values == []
+        assert log.problems or b"\n" not in bytes(changed[-1:])
+
+
+def test_a_line_that_a_killed_process_left_does_not_damage_the_next_one(run):
+    writer_of(run).write(0, {HEADS: [1.0]})
+    with path_of(run).open("ab") as file:
+        file.write(b"12345678 {")
+    writer_of(run).write(1, {HEADS: [2.0]})
+    trial = smdwidgets.create_trial(run)
+    assert trial.signal("attention_max/blocks.0").steps.tolist() == [0, 1]
+    assert len(trial.problems()) == 1
+
+
+def test_steps_that_a_resumed_training_executes_again_replace_the_earlier_ones(run):
+    first = writer_of(run)
+    for step in (0, 8, 16):
+        first.write(step, {HEADS: [float(step)]})
+    writer_of(run).write(8, {("log_z", ""): [2.0], HEADS: [9.0]})
+    signals = smdwidgets.create_trial(run).signals()
+    assert signals.of("attention_max")[0].steps.tolist() == [0, 8]
+    assert signals.of("attention_max")[0].values.ravel().tolist() == [0, 9]
+
+
+def test_why_a_kind_was_not_recorded_is_said(run):
+    writer = writer_of(run)
+    writer.off("router_load", "no router")
+    writer.off("router_load", "again")
+    trial = smdwidgets.create_trial(run)
+    assert trial.signals().off == {"router_load": "no router"}
+    assert "router_load was not recorded: no router" in repr(trial.signals())
+    [unjudged] = [one for one in smdwidgets.diagnose(trial).unjudged if "router_load" in one.name]
+    assert unjudged.reason == "no router"
+
+
+def test_an_overwritten_run_has_no_earlier_signals(run):
+    writer_of(run).write(0, {HEADS: [1.0]})
+    with Hook(run, overwrite=True) as hook:
+        hook.save_scalar("loss", 1.0)
+    assert len(smdwidgets.create_trial(run).signals()) == 0
+
+
+def test_a_line_has_its_checksum_and_json_without_special_numbers():
+    line = written_line({"step": 0, "values": {"0": plain_values([float("nan"), float("-inf"), 1e-30])}})
+    assert b"NaN" not in line
+    assert parsed_line(line[:-1])["values"]["0"] == [None, "-inf", 1e-30]
+    with pytest.raises(ValueError, match="checksum"):
+        parsed_line(line[:-2])
