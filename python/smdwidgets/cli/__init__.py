@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, str]] = {
     "demo": "Start a demo training and JupyterLab with a notebook that shows it.",
     "run": "Run a training script and record its trainings, without a change to the script.",
     "runs": "Show the table of all runs below a directory: steps, curves, hyperparameters.",
+    "catalog": "Write or update the catalog of a team's runs: a Parquet file beside them.",
     "inspect": "Show a run's steps, modes, workers, collections, tensors, size and state.",
     "query": "Find tensors of a run by name and by their statistics.",
     "bisect": "Find the first difference of two runs, in the order of execution.",

@@ -20,7 +20,13 @@ def run(args: argparse.Namespace) -> int:
     """Print the table."""
     if os.path.isfile(args.root):
         raise RunNotFound(args.root, "it is a file; give a directory with runs below it")
-    table = runs(args.root, _words(args.tags) or None, findings=args.findings, cache=not args.no_cache)
+    table = runs(
+        args.root,
+        _words(args.tags) or None,
+        findings=args.findings,
+        cache=not args.no_cache,
+        catalog=not args.no_catalog,
+    )
     if not len(table):
         reason = "no run below this prefix" if is_address(args.root) else why_no_run(local_path(args.root))
         raise RunNotFound(args.root, reason)

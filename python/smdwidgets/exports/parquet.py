@@ -9,18 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.exceptions import SMDebugError
 from smdwidgets.exports.records import Record
+from smdwidgets.sources.arrow import arrow_and_parquet
 
 #: Integers up to this magnitude are exact as float64.
 _EXACT = 1 << 53
-
-
-class MissingPyarrow(SMDebugError, ImportError):
-    """Raised when pyarrow, which Parquet export needs, is not installed."""
-
-    def __str__(self) -> str:
-        return "Parquet export needs pyarrow, which is not installed; run: pip install 'smdwidgets[parquet]'"
 
 
 class ParquetWriter:
@@ -32,12 +25,8 @@ class ParquetWriter:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as error:
-            raise MissingPyarrow from error
-        self._arrow = pa = pyarrow
+        self._arrow, parquet = arrow_and_parquet("Parquet export")
+        pa = self._arrow
         self._schema = pa.schema(
             [
                 ("step", pa.int64()),
@@ -53,7 +42,7 @@ class ParquetWriter:
                 ("wall_time", pa.float64()),
             ]
         )
-        self._writer = pyarrow.parquet.ParquetWriter(
+        self._writer = parquet.ParquetWriter(
             path, self._schema, compression="zstd", use_dictionary=["mode", "worker", "tensor", "dtype"]
         )
 

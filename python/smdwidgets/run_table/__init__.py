@@ -14,6 +14,7 @@ from typing import Any
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RunNotFound
 from smdwidgets.rules.progress import Progress
+from smdwidgets.run_table.catalog import CatalogUpdate, catalog_runs, update_catalog
 from smdwidgets.run_table.discovery import FoundRun, find_remote_runs, find_runs
 from smdwidgets.run_table.groups import RunGroup, RunGroups, Spread
 from smdwidgets.run_table.index import RunIndex
@@ -22,7 +23,7 @@ from smdwidgets.run_table.table import Run, RunTable
 from smdwidgets.storage.address import is_address, parse
 from smdwidgets.storage.local import local_path
 
-__all__ = ["Run", "RunGroup", "RunGroups", "RunTable", "Spread", "runs"]
+__all__ = ["CatalogUpdate", "Run", "RunGroup", "RunGroups", "RunTable", "Spread", "runs", "update_catalog"]
 
 #: Summaries that are stored at once, so that an interrupted call is continued by the next.
 _STORED_AT_ONCE = 200
@@ -34,6 +35,7 @@ def runs(
     *,
     findings: bool = False,
     cache: bool | str | os.PathLike[str] = True,
+    catalog: bool = True,
     progress: Callable[[int, int], object] | None = None,
     **connection: Any,
 ) -> RunTable:
@@ -48,6 +50,8 @@ def runs(
         tags: curves that are columns: tags, or ``min(tag)`` and similar. None: up to four losses and metrics.
         findings: diagnose each run; the column ``findings`` has the number of findings.
         cache: whether to use the cache, or the file of the cache.
+        catalog: whether to read the catalog that :func:`update_catalog` wrote, if there is one. It lacks runs that
+            began since; ``table.as_of`` says when it was written.
         progress: called with the number of runs that were read and their total. None: a progress bar if it takes long.
         **connection: for a store, the fields of :class:`~smdwidgets.storage.Connection`.
 
@@ -55,35 +59,46 @@ def runs(
     >>> table.sort("min(val_loss)")[:10]                           # doctest: +SKIP
     >>> table.group("hparams.lr").to_pandas()                      # doctest: +SKIP
     """
-    path, found = _found(root, connection)
+    path = _place(root, connection)
     index = None if cache is False else RunIndex(None if cache is True else cache)
     known = {} if index is None else index.read(path)
     summaries: dict[str, Summary] = {}
-    for run in found:
+    stored = catalog_runs(path, connection) if catalog else None
+    below = _found(path, connection) if stored is None else [run for run, _ in stored.runs]
+    if stored is not None:
+        known |= {run.path: (run.signature, summary) for run, summary in stored.runs}
+    for run in below:
         signature, summary = known.get(run.path, ("", None))
         if summary is not None and signature == run.signature and (not findings or "findings" in summary):
             summaries[run.path] = summary
-    missing = [run for run in found if run.path not in summaries]
+    missing = [run for run in below if run.path not in summaries]
     if missing:
         summaries |= _read(missing, findings, index, path, progress)
-    table = RunTable(path, [Run(run, summaries[run.path]) for run in found], complete=True)
+    rows = [Run(run, summaries[run.path]) for run in below]
+    table = RunTable(path, rows, complete=stored is None, as_of="" if stored is None else stored.as_of)
     chosen = [tags] if isinstance(tags, str) else tags
     return table if chosen is None else table.columns_of(*chosen)
 
 
-def _found(root: str | os.PathLike[str], connection: dict[str, Any]) -> tuple[str, list[FoundRun]]:
-    """Return the path or address in its usual form, and the runs below it."""
+def _place(root: str | os.PathLike[str], connection: dict[str, Any]) -> str:
+    """Return the path or address in its usual form."""
     text = os.fspath(root)
     if is_address(text):
-        address = parse(text).url.rstrip("/")
-        with Progress("folders") as bar:
-            return address, find_remote_runs(address, connection, bar.update)
+        return parse(text).url.rstrip("/")
     if connection:
         raise TypeError(f"{min(connection)} requires the address of a store, got {shown(text, 400)}")
     path = local_path(root)
     if not os.path.isdir(path):
         raise RunNotFound(path)
-    return path, find_runs(path)
+    return path
+
+
+def _found(path: str, connection: dict[str, Any]) -> list[FoundRun]:
+    """Return the runs below a path or address."""
+    if not is_address(path):
+        return find_runs(path)
+    with Progress("folders") as bar:
+        return find_remote_runs(path, connection, bar.update)
 
 
 def _read(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets.exceptions import RunNotFound
 from smdwidgets.sources import Tree
 from smdwidgets.sources.recognition import of_objects
+from smdwidgets.storage.address import is_address
 from smdwidgets.trials import Trial
 from smdwidgets.trials.discovery import RunFiles, runs_in
 from smdwidgets.trials.tensorboard.layout import is_event_file
@@ -43,6 +44,8 @@ class FoundRun:
     open: Callable[[], Trial] = field(repr=False, compare=False)
     #: Whether `open` returns a trial that others use, so that it must stay open.
     shared: bool = False
+    #: Its files by format; None if they are not known.
+    files: RunFiles | None = field(default=None, repr=False, compare=False)
 
 
 def find_runs(root: str) -> list[FoundRun]:
@@ -66,7 +69,7 @@ def find_runs(root: str) -> list[FoundRun]:
             versions = {key: tree.version(key) for key in keys}
             seen = [(key, version[1], version) for key, version in sorted(versions.items()) if version]
         layout = [(one.path, one.worker, one.mode.value, one.suffix) for one in files.layout]
-        opened = partial(_open, tree.root, run, files, run or last)
+        opened = opener(tree.root, run, files, run or last, {})
         written = max((time for _, time, _ in seen), default=0) / 1e9
         found.append(
             FoundRun(
@@ -76,6 +79,7 @@ def find_runs(root: str) -> list[FoundRun]:
                 _digest([files.kind, layout, seen, _hparams_written(path)]),
                 written,
                 opened,
+                files=files,
             )
         )
     return found
@@ -121,9 +125,24 @@ def find_remote_runs(
         versions = sorted((one.key, one.size, one.written, one.etag) for one in seen)
         signature = _digest([files.kind, layout, versions])
         found.append(
-            FoundRun(name, path, files.kind, signature, newest(seen), RemoteOpener(root, run, files, name, connection))
+            FoundRun(
+                name,
+                path,
+                files.kind,
+                signature,
+                newest(seen),
+                opener(root, run, files, name, connection),
+                files=files,
+            )
         )
     return found
+
+
+def opener(root: str, run: str, files: RunFiles, name: str, connection: Mapping[str, Any]) -> Callable[[], Trial]:
+    """Return what opens a run below a directory or an address."""
+    if is_address(root):
+        return RemoteOpener(root, run, files, name, connection)
+    return partial(_open, root, run, files, name)
 
 
 @dataclass(frozen=True)

@@ -301,7 +301,7 @@ def _diagnosed(found: FoundRun) -> list[str]:
     try:
         trial = found.open()
         try:
-            return findings_of(trial)
+            return [finding["title"] for finding in findings_of(trial)]
         finally:
             if not found.shared:
                 trial.close()

@@ -22,11 +22,11 @@ from smdwidgets.run_table.discovery import HPARAMS, FoundRun
 from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Storage, beginning
-from smdwidgets.trials import TensorBoardTrial, Trial
+from smdwidgets.trials import SourceTrial, TensorBoardTrial, Trial
 from smdwidgets.trials.refresh import no_refresh
 
 #: Version of the summaries; entries of other versions are made again.
-VERSION: Final = 2
+VERSION: Final = 3
 #: Points of a small curve.
 POINTS: Final = 32
 #: Curves that are kept of one run.
@@ -65,9 +65,21 @@ def summarize(found: FoundRun, with_findings: bool) -> Summary:
         return {"error": f"{type(error).__name__}: {error}", "tags": {}, "hparams": {}}
 
 
-def findings_of(trial: Trial) -> list[str]:
-    """Return the titles of the findings of the diagnosis of a run."""
-    return [finding.title for finding in diagnose(trial).findings]
+def findings_of(trial: Trial) -> list[dict[str, Any]]:
+    """Return the findings of the diagnosis of a run: ids, kinds, steps and titles."""
+    return [
+        {
+            "id": finding.id,
+            "kind": finding.kind,
+            "level": finding.level,
+            "confidence": finding.confidence,
+            "subject": finding.subject,
+            "first": finding.first,
+            "last": finding.last,
+            "title": finding.title,
+        }
+        for finding in diagnose(trial).findings
+    ]
 
 
 def _summary(trial: Trial, found: FoundRun) -> Summary:
@@ -90,6 +102,7 @@ def _summary(trial: Trial, found: FoundRun) -> Summary:
         "end": end.how if end is not None and trial.reader.run.says_ended() else None,
         "tags": tags,
         "hparams": trial.hparams() or _hparams_beside(trial, found),
+        "identity": dict(trial.identity()) if isinstance(trial, SourceTrial) else {},
         "damaged": len(trial.problems()),
     }
 

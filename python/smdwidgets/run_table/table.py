@@ -47,7 +47,7 @@ class Run(Mapping[str, Any]):
         self._fixed: dict[str, Any] = {
             "name": found.name,
             "kind": found.kind,
-            "state": _state(found, summary),
+            "state": state_of(found, summary),
             "steps": summary.get("steps"),
             "started": summary.get("started"),
             "duration": summary.get("duration"),
@@ -63,7 +63,8 @@ class Run(Mapping[str, Any]):
     @property
     def findings(self) -> list[str] | None:
         """Titles of the findings of the diagnosis; None if it was not requested."""
-        return self.summary.get("findings")
+        stored = self.summary.get("findings")
+        return None if stored is None else [finding["title"] for finding in stored]
 
     @property
     def error(self) -> str | None:
@@ -136,9 +137,17 @@ class RunTable(Sequence[Run]):
     """
 
     def __init__(
-        self, root: str, rows: Iterable[Run], tags: Sequence[str] | None = None, *, complete: bool = False
+        self,
+        root: str,
+        rows: Iterable[Run],
+        tags: Sequence[str] | None = None,
+        *,
+        complete: bool = False,
+        as_of: str = "",
     ) -> None:
         self.root = root
+        #: When the catalog was written that the table was read from; "" without a catalog.
+        self.as_of = as_of
         #: Whether these are all runs below the directory. An explorer adds those that appear later.
         self.complete = complete
         self._rows = list(rows)
@@ -178,7 +187,7 @@ class RunTable(Sequence[Run]):
         for tag in tags:
             function, name = _parsed(tag)
             self._check_known(name, function)
-        return RunTable(self.root, self._rows, tags, complete=self.complete)
+        return RunTable(self.root, self._rows, tags, complete=self.complete, as_of=self.as_of)
 
     def group(self, by: str | Sequence[str] = (), *, pattern: str | None = None) -> RunGroups:
         """Group runs; return mean and standard deviation of every number.
@@ -201,7 +210,7 @@ class RunTable(Sequence[Run]):
 
     def _with(self, rows: list[Run], complete: bool = False) -> RunTable:
         # The columns stay, so that tables can be compared.
-        return RunTable(self.root, rows, self.tags, complete=complete)
+        return RunTable(self.root, rows, self.tags, complete=complete, as_of=self.as_of)
 
     # ------------------------------------------------------------------------------------------------------ columns
 
@@ -318,7 +327,8 @@ class RunTable(Sequence[Run]):
     def _shown(self) -> page.RowTable:
         columns = self.columns
         cells = [[self.cell(row, column) for column in columns] for row in self._rows]
-        return page.RowTable(self.root, self._rows, columns, self.tags, cells)
+        place = f"{self.root}, by the catalog of {self.as_of}" if self.as_of else self.root
+        return page.RowTable(place, self._rows, columns, self.tags, cells)
 
 
 def best_of(tag: str) -> str:
@@ -330,7 +340,8 @@ def best_of(tag: str) -> str:
     return "max" if describe(tag).better == "higher" else "min"
 
 
-def _state(found: FoundRun, summary: Summary) -> str:
+def state_of(found: FoundRun, summary: Summary) -> str:
+    """Return the state of a run: running, stalled, interrupted, ended, unreadable."""
     if "error" in summary:
         return "unreadable"
     if summary.get("end"):

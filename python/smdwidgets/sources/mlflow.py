@@ -19,6 +19,8 @@ from smdwidgets.sources.tree import Tree
 
 #: States in which a run has ended, as MLflow's files and database write them.
 _ENDED: Final = frozenset({"3", "4", "5", "FINISHED", "FAILED", "KILLED"})
+#: Tags that MLflow sets itself, and what they are called in the catalog of runs.
+_IDENTITY: Final = {"mlflow.runName": "name", "mlflow.user": "owner", "mlflow.source.git.commit": "commit"}
 _TABLES: Final = frozenset(["runs", "metrics", "params", "tags", "experiments"])
 #: Bytes of a metric's file that are read at once.
 _PIECE: Final = 8 << 20
@@ -138,6 +140,13 @@ class MlflowFileSource(Source):
                     settings[name] = plain_value(self._tree.head(key).decode("utf-8", "replace").strip())
         return settings
 
+    def identity(self) -> Mapping[str, str]:
+        """Return name, user and commit of the run."""
+        tags = {name: key for name, key in self._settings["tags"].items() if name in _IDENTITY}
+        values = {name: self._tree.head(key, 4096).decode("utf-8", "replace").strip() for name, key in tags.items()}
+        values |= {"mlflow.user": str(self._about["user_id"])} if self._about.get("user_id") else {}
+        return {_IDENTITY[name]: value for name, value in values.items() if value}
+
     def ended(self) -> bool | None:
         """Return whether MLflow's status is that of an ended run."""
         return str(self._about.get("status")) in _ENDED or None
@@ -238,6 +247,7 @@ class MlflowDatabaseSource(Source):
         self._problem = ""
         self.name = f"{key}/{run}"
         self._read_params: dict[str, Any] = {}
+        self._identity: dict[str, str] = {}
 
     def refresh(self) -> bool:
         """Read the metrics that were added since the last call."""
@@ -258,14 +268,17 @@ class MlflowDatabaseSource(Source):
             ) or [("", None, None)]
             changed = bool(new) or status != self._status or bool(self._problem)
             if changed:
+                settings = {
+                    table: query(self._tree, self._key, f"SELECT key, value FROM {table} WHERE run_uuid = ?", self._run)
+                    for table in ("tags", "params")
+                }
                 self._read_params = {
                     name: plain_value(str(value))
-                    for table in ("tags", "params")
-                    for name, value in query(
-                        self._tree, self._key, f"SELECT key, value FROM {table} WHERE run_uuid = ?", self._run
-                    )
+                    for table, rows in settings.items()
+                    for name, value in rows
                     if table == "params" or not str(name).startswith("mlflow.")
                 }
+                self._identity = {_IDENTITY[name]: str(value) for name, value in settings["tags"] if name in _IDENTITY}
         except RunIOError as error:
             self._problem = str(error)  # a locked database is read at the next call
             return False
@@ -284,6 +297,10 @@ class MlflowDatabaseSource(Source):
     def hparams(self) -> Mapping[str, Any]:
         """Return the parameters, and the tags that MLflow did not set itself."""
         return self._read_params
+
+    def identity(self) -> Mapping[str, str]:
+        """Return name, user and commit of the run."""
+        return self._identity
 
     def ended(self) -> bool | None:
         """Return whether MLflow's status is that of an ended run."""

@@ -115,16 +115,26 @@ def _without_last_resorts(
     What a training printed repeats, with fewer digits, what its loggers wrote.
     """
     resorts = {name for name, one in _formats.items() if getattr(one, "is_last_resort", False)}
-    better = [run for run, by_format in found.items() if by_format.keys() - resorts]
-    better += [key.rpartition("/")[0] for key in tree.keys if _EVENT_FILE in key]
+    better = {run for run, by_format in found.items() if by_format.keys() - resorts}
+    better |= {key.rpartition("/")[0] for key in tree.keys if _EVENT_FILE in key}
+    around = {folder for run in better for folder in _with_parents(run)}
     kept = {}
     for run, by_format in found.items():
-        base = f"{run}/" if run else ""
-        if any(f"{run}/".startswith(f"{other}/" if other else "") or other.startswith(base) for other in better):
+        if by_format.keys() & resorts and (run in around or not better.isdisjoint(_with_parents(run))):
             by_format = {name: files for name, files in by_format.items() if name not in resorts}
         if by_format:
             kept[run] = by_format
     return kept
+
+
+def _with_parents(run: str) -> list[str]:
+    """Return a directory and those above it.
+
+    >>> _with_parents("a/b")
+    ['a/b', 'a', '']
+    """
+    parts = run.split("/") if run else []
+    return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def open_source(format: str, tree: Tree, run: str, files: Sequence[str]) -> Source:

@@ -88,6 +88,13 @@ class Source(ABC):
         """Return the hyperparameters of the run by name."""
         return {}
 
+    def identity(self) -> Mapping[str, str]:
+        """Return who made the run and from what, as far as the format tells.
+
+        The keys are ``name``, ``owner``, ``group`` and ``commit``.
+        """
+        return {}
+
     def ended(self) -> bool | None:
         """Return whether the run has ended; None if the format does not tell."""
         return None

@@ -20,6 +20,8 @@ from smdwidgets.storage.remote import Listed, RemoteStorage
 _PIECE: Final = 8 << 20
 #: What SQLite keeps beside a database that is being written.
 _BESIDE: Final = "-wal"
+#: Seconds after which the listing with which a tree was opened is made again.
+_NEW: Final = 10.0
 #: Databases of which a copy is kept.
 _MOST_COPIES: Final = 4
 
@@ -53,12 +55,14 @@ class StoreTree(Tree):
         #: Copies that a query may be reading.
         self._held: dict[str, _Copy] = {}
         self._next: Listing | None = listing
+        self._is_new = True
         self._begin()
 
     def scan(self) -> None:
         """List the objects again."""
         hooks, files = self._next or self._look()
         self._next = None
+        self._scanned = time.monotonic()
         listed = dict(files)
         for key, one in self._listed.items():
             if listed.get(key) != one:
@@ -69,8 +73,12 @@ class StoreTree(Tree):
         self._sort_by_suffix()
 
     def changed(self, resolution: int) -> bool:
-        """Return True: only a listing tells whether there are new objects."""
-        return True
+        """Return whether there may be new objects, which only a listing tells.
+
+        The listing with which the tree was opened counts for the first call.
+        """
+        was_new, self._is_new = self._is_new, False
+        return not (was_new and time.monotonic() - self._scanned < _NEW)
 
     def named(self, *suffixes: str) -> list[str]:
         """Return up to 10,000 keys with these suffixes, whose beginnings are read."""
@@ -88,19 +96,22 @@ class StoreTree(Tree):
         return None if about is None else about.size
 
     def version(self, key: str) -> tuple[int, int, int] | None:
-        """Return size, time and a number that changes with the content; None if it is not listed."""
+        """Return size, time and a hash of the ETag; None if it is not listed."""
         about = self._about(key)
         if about is None or about.size is None:
             return None
         return about.size, int((about.written or 0.0) * 1e9), hash(about.etag)
 
     def age(self, keys: Sequence[str]) -> float | None:
-        """Return the seconds since the last write to these objects, or None if it is unknown."""
+        """Return the seconds since the last write to these objects, or None."""
         written = [about.written for key in keys if (about := self._about(key)) is not None and about.written]
         return max(0.0, time.time() - max(written)) if written else None
 
     def _about(self, key: str) -> Listed | None:
-        """Return a listed object. Listings of web servers may lack sizes, which are then asked for."""
+        """Return a listed object.
+
+        Listings of web servers may lack sizes, which are then asked for.
+        """
         about = self._listed.get(key)
         if about is not None and about.size is None:
             head = self.storage.head(key)

@@ -133,7 +133,7 @@ class TableSource(Source):
 
     def hparams(self) -> Mapping[str, Any]:
         """Return the settings in a file beside the table."""
-        settings = [self._read_settings(key) for key in self._settings]
+        settings = [self._read_settings(key) for key in self._settings if self._tree.size(key)]
         return {name: value for file in settings for name, value in file.values.items()}
 
     def _read_settings(self, key: str) -> Settings:
@@ -150,7 +150,7 @@ class TableSource(Source):
     def unsupported(self) -> Sequence[tuple[str, str]]:
         """Return the tables and settings that are not read, or not all of them."""
         tables = [(table.key, message) for table in self._tables for message in table.unsupported]
-        notes = [(key, self._read_settings(key).note) for key in self._settings]
+        notes = [(key, self._read_settings(key).note) for key in self._settings if self._tree.size(key)]
         return [*tables, *((key, f"{self._tree.path(key)}: {note}") for key, note in notes if note)]
 
 

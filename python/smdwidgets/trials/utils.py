@@ -228,16 +228,17 @@ def _storage(text: str, options: Mapping[str, Any]) -> RemoteStorage:
 def remote_runs(text: str, options: Mapping[str, Any]) -> tuple[str, str, dict[str, RunFiles]]:
     """Return an address, the run that it names or "", and the runs below it.
 
-    For a run in an object, such as ``s3://b/mlflow.db/run``, the address is that of the object. Raises an error if there
-    are no runs, with the objects that are there.
+    For a run in an object, such as ``s3://b/mlflow.db/run``, the address is that of the object.
+
+    Raises an error if there are no runs, with the objects that are there.
     """
     from smdwidgets.trials.remote_discovery import one_object, store_tree  # imported for stores only
 
     with closing(_storage(text, options)) as storage:
         tree = store_tree(storage)
-        found = _runs_for(options, runs_in(tree))
-        if found:
-            return text, "", found
+        below = _runs_for(options, runs_in(tree))
+        if below:
+            return text, "", below
         if tree.keys:
             raise RunNotFound(text, of_store(tree))
     parts = parse(text).prefix.split("/")
@@ -248,10 +249,10 @@ def remote_runs(text: str, options: Mapping[str, Any]) -> tuple[str, str, dict[s
         with closing(_storage(above, options)) as storage:
             tree = one_object(storage, parts[at])
             if tree.keys:
-                found = runs_in(tree)
-                if not found:
+                below = runs_in(tree)
+                if not below:
                     raise RunNotFound(text, of_store(tree))
-                return above + parts[at], "/".join(parts[at + 1 :]), found
+                return above + parts[at], "/".join(parts[at + 1 :]), below
     raise RunNotFound(text, of_objects(()))
 
 
@@ -291,11 +292,11 @@ def _open_sources(
         run = run[len(inside) + 1 :]
     else:
         run = ""
-    given = {key: options[key] for key in options.keys() & _FOR_LOGS - {"segment"}}
+    for_logs = {key: options[key] for key in options.keys() & _FOR_LOGS - {"segment"}}
     storage = _storage(place, options)
     try:
         return SourceTrial(
-            name, "", range_steps, storage=storage, only=only, run=run, lazy=options.get("lazy") is True, **given
+            name, "", range_steps, storage=storage, only=only, run=run, lazy=options.get("lazy") is True, **for_logs
         )
     except BaseException:
         storage.close()

@@ -1,4 +1,4 @@
-"""Tables, trainer states, MLflow's stores and checkpoints in stores are read like those in a directory."""
+"""All formats are read in stores as they are in a directory."""
 
 from __future__ import annotations
 

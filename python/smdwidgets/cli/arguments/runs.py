@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", metavar="A,B", help="mean and standard deviation over runs with equal values")
     parser.add_argument("--group-pattern", metavar="REGEX", help="group by what the pattern finds in the names")
     parser.add_argument("--findings", action="store_true", help="diagnose each run")
+    parser.add_argument("--no-catalog", action="store_true", help="list the runs, even if there is a catalog of them")
     parser.add_argument("--no-cache", action="store_true", help="read every run again")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--csv", action="store_true", help="print comma-separated values")

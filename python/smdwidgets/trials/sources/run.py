@@ -71,7 +71,7 @@ class SourceRun(TensorBoardRun):
         if self.tree.is_file:
             return []
         logs = runs_of(keys, first_tag)
-        chosen = logs_of_sources(logs, files_in(self.tree)).get("")
+        chosen = logs_of_sources(logs, self._runs_in_tree).get("")
         return [] if chosen is None else logs[chosen]
 
     # ----------------------------------------------------------------------------------------------------- refreshing
@@ -97,9 +97,9 @@ class SourceRun(TensorBoardRun):
 
     def _find_sources(self) -> bool:
         """Open the sources of new files. Return whether there are any."""
-        found = files_in(self.tree).get(self._run_name, {})
+        self._runs_in_tree = files_in(self.tree)
         changed = False
-        for format, files in found.items():
+        for format, files in self._runs_in_tree.get(self._run_name, {}).items():
             if self._found.get(format) == list(files):
                 continue
             try:
@@ -219,6 +219,10 @@ class SourceRun(TensorBoardRun):
     def hparams(self) -> dict[str, Any]:
         """Return the hyperparameters that the sources contain."""
         return {name: value for source in self._sources.values() for name, value in source.hparams().items()}
+
+    def identity(self) -> dict[str, str]:
+        """Return who made the run and from what."""
+        return {name: value for source in self._sources.values() for name, value in source.identity().items()}
 
     def source_names(self) -> list[str]:
         """Return the files or stores that the run is read from, besides event files."""

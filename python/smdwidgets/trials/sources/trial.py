@@ -97,6 +97,11 @@ class SourceTrial(TensorBoardTrial):
         """Return the files and stores that the run is read from, besides event files."""
         return self._run.source_names()
 
+    def identity(self) -> dict[str, str]:
+        """Return ``name``, ``owner``, ``group`` and ``commit``, as far as known."""
+        self.maybe_refresh()
+        return self._run.identity()
+
     def select_segment(self, segment: int | None) -> None:
         """Raise an error: only the runs of TensorBoard logs have launches."""
         raise SMDebugValueError("cannot select a segment: the run is not only a TensorBoard log")
