@@ -121,6 +121,7 @@ pictures:  ## Take the pictures of README.md and docs/ from the real widgets
 	@$(PYTHON) tools/setup.py python front-end extension browser
 	@$(BIN)/python tools/pictures.py
 	@$(BIN)/python tools/rule_pictures.py
+	@if [ -d .venv-torch ]; then $(BIN)/python tools/replay_pictures.py; else echo "no .venv-torch: kept the pictures of docs/time-travel.md"; fi
 
 conformance:  ## Compare every public call with smdebug 1.0.34 on the same runs
 	@$(PYTHON) tools/test.py conformance

@@ -101,11 +101,9 @@ export class ReplayPanel {
 
   #showChanges(changes: readonly ReplayChange[], usable: boolean): void {
     const focused = this.#changes.querySelector<HTMLElement>(":focus")?.dataset.change;
-    this.#changes.replaceChildren(
-      ...changes
-        .filter(({ outcome }) => outcome || !this.context.session.exported)
-        .map((change) => this.#change(change, usable)),
-    );
+    const tried = changes.filter(({ outcome }) => outcome);
+    const others = this.context.session.exported ? [] : changes.filter(({ outcome }) => !outcome);
+    this.#changes.replaceChildren(...[...tried, ...others].map((change) => this.#change(change, usable)));
     // A press removes the button that has the focus.
     if (focused !== undefined)
       [...this.#changes.querySelectorAll<HTMLElement>("[data-change]")]
