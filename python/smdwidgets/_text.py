@@ -88,6 +88,15 @@ def markup(text: object, limit: int | None = None) -> str:
     return html.escape(visible(text, limit))
 
 
+def capitalized(text: str) -> str:
+    """Return a text as a sentence begins.
+
+    >>> capitalized("skip this batch; keep `lr`")
+    'Skip this batch; keep `lr`'
+    """
+    return text[:1].upper() + text[1:]
+
+
 def shown(name: object, limit: int = _SHOWN) -> str:
     """Return a quoted, escaped and truncated name.
 

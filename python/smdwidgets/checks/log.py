@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smdwidgets._text import did_you_mean, shown, visible
+from smdwidgets._text import capitalized, did_you_mean, shown, visible
 from smdwidgets.checks.record import CheckRecord
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.finding import CHECKS, LEVELS, Level
@@ -121,7 +121,7 @@ class CheckLog:
         facts = dict(facts or {})
         words = {key: visible(value, 200) if isinstance(value, str) else value for key, value in facts.items()}
         says = row.fact.format(**words)
-        advice = row.advice[:1].upper() + row.advice[1:]
+        advice = capitalized(row.advice)
         names = tuple(str(one) for one in subject)[:_MOST_SUBJECTS]
         first = state.first
         state.record = CheckRecord(id, level, first, step, state.seen, names, facts, says, advice)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from smdwidgets._text import capitalized
 from smdwidgets.diagnosis.cause_table import cause_of
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.diagnosis.observations import Observation, Observations
@@ -206,7 +207,7 @@ def _with_rivals(cause: Finding, observed: Observations) -> Finding:
     ]
     if not rivals:
         return cause
-    tests = [f"Or {KINDS[kind].name}: {KINDS[kind].test}." for kind in rivals if KINDS[kind].test]
+    tests = [f"Or is it {KINDS[kind].name}? {capitalized(KINDS[kind].test)}." for kind in rivals if KINDS[kind].test]
     return replace(cause, rivals=tuple(rivals), try_=" ".join([cause.try_, *tests]))
 
 

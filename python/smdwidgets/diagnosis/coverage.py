@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smdwidgets._text import capitalized
 from smdwidgets.diagnosis.cause_table import READS
 from smdwidgets.diagnosis.inputs import Kind, RunData
 from smdwidgets.diagnosis.tensor_layers import layers, training
@@ -49,7 +50,7 @@ def coverage_of(data: RunData) -> Coverage:
                 missing.setdefault(part, []).append(kind)
                 break
     gaps = [
-        f"{(what[:1].upper() + what[1:])}: {_listed(missing[part])} not judged; {how}."
+        f"{capitalized(what)}: {_listed(missing[part])} not judged; {how}."
         for part, (what, how) in _MISSING.items()
         if part in missing and (data.tensors or part.endswith("loss"))
     ]

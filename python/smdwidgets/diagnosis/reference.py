@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smdwidgets._text import capitalized
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import Kind, RunData
 from smdwidgets.diagnosis.tensor_layers import layers, training
@@ -185,7 +186,7 @@ def differences(run: Summary, good: Sequence[Summary]) -> Iterator[Finding]:
     first = found[0]
     runs = f"{len(good)} good runs" if len(good) > 1 else f"`{good[0].name}`"
     facts = {
-        "what": first.name[:1].upper() + first.name[1:],
+        "what": capitalized(first.name),
         "since": f" since step {first.step:,}",
         "value": f"{first.value:.4g}",
         "usual": f"{first.usual:.4g}",

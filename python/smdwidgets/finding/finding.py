@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from smdwidgets._text import visible
+from smdwidgets._text import capitalized, visible
 from smdwidgets.finding.kind import CONFIDENCES, LEVELS, Confidence, Kind, Level
 from smdwidgets.finding.kinds import KINDS, kind_of
 
@@ -186,7 +186,7 @@ class Finding:
         }
         words = {"first": first or 0, "last": last, **words}
         title, detail, cause, advice = (
-            part.format(**words) for part in (row.fact, row.detail, row.cause, row.try_ or _capitalized(row.advice))
+            part.format(**words) for part in (row.fact, row.detail, row.cause, row.try_ or capitalized(row.advice))
         )
         text = f"{title}{f' ({detail})' if detail else ''}.{f' {cause}' if cause else ''}"
         return cls(
@@ -319,10 +319,6 @@ def plain_number(value: float | None) -> float | str | None:
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)
-
-
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _check(field_name: str, value: str, allowed: Sequence[str]) -> None:

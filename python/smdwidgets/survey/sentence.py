@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from smdwidgets._text import capitalized
 from smdwidgets.finding import Finding
 from smdwidgets.finding.rules import quoted
 from smdwidgets.survey.findings import largest_change
@@ -62,7 +63,7 @@ def _nothing(table: SurveyTable, steps: Sequence[int]) -> list[Clause]:
 
 def _capitalised(parts: list[Clause]) -> list[Clause]:
     first = parts[0]
-    return [Clause(first.text[:1].upper() + first.text[1:], first.tensor, first.step), *parts[1:]]
+    return [Clause(capitalized(first.text), first.tensor, first.step), *parts[1:]]
 
 
 def _percent(share: float) -> str:

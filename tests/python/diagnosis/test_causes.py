@@ -7,6 +7,7 @@ import pytest
 
 import smdwidgets
 from python.diagnosis import curves
+from smdwidgets._text import capitalized
 from smdwidgets.checks.file import CheckFile
 from smdwidgets.checks.record import CheckRecord
 from smdwidgets.cli import main
@@ -77,7 +78,7 @@ def test_a_cause_names_rivals_with_the_test_that_distinguishes_them():
     joined = explained([finding("rate_too_high"), finding("diverged")], 0, 100)
     [one] = joined.causes
     assert one.rivals
-    assert all(KINDS[kind].test in one.try_ for kind in one.rivals)
+    assert all(f"? {capitalized(KINDS[kind].test)}." in one.try_ for kind in one.rivals)
 
 
 def test_a_cause_without_a_symptom_is_a_note():
