@@ -18,7 +18,8 @@ from smdwidgets.sources.tree import HEAD, Tree
 #: Endings of tables of text.
 _TEXT: Final = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
 _READ: Final = (
-    "CSV, TSV and JSON lines with a column of steps, trainer_state.json, JSON histories, MLflow, W&B, trackio, safetensors, PyTorch "
+    "CSV, TSV, Parquet and JSON lines with a column of steps, trainer_state.json, JSON histories, MLflow, W&B, trackio, Neptune's "
+    "exports, safetensors, PyTorch "
     "checkpoints, "
     "text logs of trainings"
 )
@@ -31,7 +32,6 @@ _KINDS: Final = {
     b"\x28\xb5\x2f\xfd": "a Zstandard file; unpack it with: unzstd",
     b"\xfd7zXZ": "an xz file; unpack it with: unxz",
     b"\x89HDF": "an HDF5 file, which is not read",
-    b"PAR1": "a Parquet file, which is not read",
     b"version https://git-lfs": "a pointer of Git LFS; get the file with: git lfs pull",
     b"<!DOCTYPE": "an HTML page",
     b"<html": "an HTML page",

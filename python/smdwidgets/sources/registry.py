@@ -62,6 +62,7 @@ def _built_in() -> Iterable[Format]:
     # Imported at first use: most runs are smdebug's or TensorBoard's.
     from smdwidgets.sources.json_history import JsonHistories
     from smdwidgets.sources.mlflow import MlflowDatabase, MlflowFiles
+    from smdwidgets.sources.parquet import NeptuneExports, ParquetTables
     from smdwidgets.sources.safetensors import Safetensors
     from smdwidgets.sources.tables import Tables
     from smdwidgets.sources.text_logs import TextLogs
@@ -78,6 +79,8 @@ def _built_in() -> Iterable[Format]:
         MlflowDatabase(),
         WandbFiles(),
         TrackioDatabase(),
+        ParquetTables(),
+        NeptuneExports(),
     ]
     return [*scalars, Safetensors(), TorchCheckpoints(), TextLogs()]
 

@@ -100,12 +100,14 @@ def create_trial(
 
 
 def _in_store(path: str) -> tuple[str, str]:
-    """Split the path of a run in a file into the file and the name of the run."""
+    """Split the path of a run in files into their place and the name of the run."""
     if not os.path.exists(path):
         for above in Path(path).parents:
             if os.path.isfile(above):
                 return str(above), Path(path).relative_to(above).as_posix()
             if os.path.isdir(above):
+                if next(above.glob("*.parquet"), None) is not None:  # exports of trackers have several runs
+                    return str(above), Path(path).relative_to(above).as_posix()
                 break
     return path, ""
 
@@ -291,7 +293,11 @@ def _open_sources(
         place, _, only = f"{text.rstrip('/')}/{inside}".rpartition("/")
         run = run[len(inside) + 1 :]
     else:
-        run = ""
+        # A run in a file that has several is named by it, below the folder of the file.
+        folder = run
+        while folder and not keys[0].startswith(f"{folder}/"):
+            folder = folder.rpartition("/")[0]
+        place, run = f"{text.rstrip('/')}/{folder}".rstrip("/"), run[len(folder) :].lstrip("/")
     for_logs = {key: options[key] for key in options.keys() & _FOR_LOGS - {"segment"}}
     storage = _storage(place, options)
     try:
