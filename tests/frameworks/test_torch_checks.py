@@ -444,6 +444,90 @@ def recurrence_over_rows(watch, broken):
     fit(Net(), watch, loader=batches(torch.randn(128, 6, 4), torch.randint(0, 3, (128,))))
 
 
+def rows_exchanged_by_a_view(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent, self.head = nn.LSTM(4, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            rows, length, size = x.shape
+            x = x.view(length, rows, size) if broken else x.transpose(0, 1)
+            return self.head(self.recurrent(x)[0][-1])
+
+    fit(Net(), watch, loader=batches(torch.randn(128, 6, 4), torch.randint(0, 3, (128,))))
+
+
+def advantage_of_another_shape(watch, broken):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(8):
+        actions = torch.distributions.Categorical(logits=model(X))
+        taken = actions.sample()
+        advantage = (taken == Y).float() - 0.5
+        chosen = actions.log_prob(taken)
+        optimizer.zero_grad()
+        (-(chosen * (advantage.unsqueeze(1) if broken else advantage)).mean()).backward()
+        optimizer.step()
+
+
+def closure_that_does_nothing(watch, broken):
+    """As trainers give that leave the loop to the script."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(8):
+        if not broken:
+            optimizer.zero_grad()
+        F.cross_entropy(model(X), Y).backward()
+        optimizer.step(lambda: None)
+
+
+def decoder_that_gets_its_targets(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(20, 16), nn.Linear(16, 20)
+            self.encoder, self.decoder = (nn.GRU(16, 16, batch_first=True) for _ in range(2))
+
+        def forward(self, source, target):
+            return self.head(self.decoder(self.embedding(target), self.encoder(self.embedding(source))[1])[0])
+
+    model = Net()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(8):  # the tokens 0 and 1 are never predicted
+        source = torch.randint(2, 20, (32, 6))
+        begun = torch.cat([torch.ones(32, 1, dtype=torch.long), source], 1)
+        optimizer.zero_grad()
+        F.cross_entropy(model(source, source if broken else begun[:, :-1]).transpose(1, 2), source).backward()
+        optimizer.step()
+
+
+def own_cross_entropy_of_several_labels(watch, broken):
+    targets = (X[:, :4] > 0).float() if broken else F.one_hot(Y, 4).float()
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(8):
+        optimizer.zero_grad()
+        (-(targets * F.log_softmax(model(X), 1)).sum(1).mean()).backward()
+        optimizer.step()
+
+
+def own_squared_error_of_prices(watch, broken):
+    prices = X.sum(1, keepdim=True) * (9_000 if broken else 1) + (30_000 if broken else 0)
+    model = network(1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        optimizer.zero_grad()
+        predicted = model(X)
+        ((predicted - prices) ** 2).mean().backward()
+        optimizer.step()
+
+
 def attention_over_rows(watch, broken):
     class Net(nn.Module):
         def __init__(self):
@@ -529,6 +613,12 @@ PAIRS = {
     independent_of_the_model: "loss_is_leaf",
     recurrence_over_rows: "rows_mixed",
     attention_over_rows: "rows_mixed",
+    rows_exchanged_by_a_view: "rows_mixed",
+    advantage_of_another_shape: "broadcast_loss",
+    closure_that_does_nothing: "not_reset",
+    own_cross_entropy_of_several_labels: "several_labels",
+    own_squared_error_of_prices: "targets_not_scaled",
+    decoder_that_gets_its_targets: "labels_unshifted",
     targets_of_a_binary_loss: "unreachable_targets",
     own_squared_error_of_a_sigmoid: "unreachable_targets",
     absolute_error_of_a_tanh: "unreachable_targets",

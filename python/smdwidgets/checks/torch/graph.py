@@ -171,10 +171,14 @@ def reshaped_from(node: Any) -> tuple[int, ...] | None:
         return None
 
 
-def loss_calls(root: torch.Tensor) -> list[LossCall]:
+def loss_calls(root: torch.Tensor, output: torch.Tensor | None = None) -> list[LossCall]:
     """Return the loss functions near the root of a graph.
 
     Must be called before the backward pass, which frees what the nodes have saved.
+
+    Args:
+        root: what `backward()` is called on.
+        output: what the model has returned, from which a script may compute an error.
     """
     top = root.grad_fn
     pending, calls = deque([(top, 0)]), []
@@ -185,7 +189,7 @@ def loss_calls(root: torch.Tensor) -> list[LossCall]:
             continue
         seen.add(node)
         kind = _LOSSES.get(_plain(node))
-        call = _own_call(node, top) if kind is None else _call(node, kind, top)
+        call = _own_call(node, top, output) if kind is None else _call(node, kind, top)
         if call is not None:
             calls.append(call)
         elif kind is None:
@@ -193,15 +197,15 @@ def loss_calls(root: torch.Tensor) -> list[LossCall]:
     return calls
 
 
-def _own_call(node: Any, top: Any) -> LossCall | None:
+def _own_call(node: Any, top: Any, output: torch.Tensor | None) -> LossCall | None:
     """Return the loss that a script or a library computes of differences or log-probabilities."""
     if _is(node, ("Pow", "Abs")):
-        return _error_call(node, node is top)
+        return _error_call(node, node is top, output)
     return _soft_call(node, top) if _is(node, ("Mul",)) else None
 
 
-def _error_call(node: Any, is_root: bool) -> LossCall | None:
-    """Return the error that a script computes itself of an activation's output.
+def _error_call(node: Any, is_root: bool, result: torch.Tensor | None) -> LossCall | None:
+    """Return the error that a script computes itself of an activation's or the model's output.
 
     The difference and the output are saved, and give the targets.
     """
@@ -213,6 +217,8 @@ def _error_call(node: Any, is_root: bool) -> LossCall | None:
         return None
     index, before = operands[0]
     output = _saved(_shaped(before, 8), "_saved_result") if activation_before(before) else None
+    if output is None and result is not None and result.grad_fn in (before, _shaped(before, 8)):
+        output = result
     if not isinstance(output, torch.Tensor) or output.numel() != difference.numel():
         return None
     prediction, difference = output.detach().reshape(difference.shape), difference.detach()
@@ -222,7 +228,8 @@ def _error_call(node: Any, is_root: bool) -> LossCall | None:
 
 def _soft_call(node: Any, top: Any) -> LossCall | None:
     """Return the cross-entropy with a share for each class, which multiplies log-probabilities with targets."""
-    softmax, target = _previous(node), _saved(node, "_saved_other")
+    softmax = next((one for one, _ in node.next_functions if one is not None), None)
+    target = _saved(node, "_saved_other" if _previous(node) is not None else "_saved_self")
     if softmax is None or not _is(softmax, ("LogSoftmax",)) or not isinstance(target, torch.Tensor):
         return None
     prediction = _saved(softmax, "_saved_result")

@@ -252,7 +252,9 @@ class OrderChecks:
         if one.lost_batches and len(self._known) == 1:  # the generator's pass gives the discriminator gradients, too
             facts = {"count": one.lost_batches, "total": one.backwards, "optimizer": name}
             context.log.say("gradients_discarded", step, facts, [name], need=3)
-        if not one.ever and self._backward_seen and one.probes and not self._has_gradients(one):
+        # That says why.
+        explained = any(context.log.has_fired(id) for id in ("loss_is_leaf", "stale_optimizer"))
+        if not (one.ever or explained) and self._backward_seen and one.probes and not self._has_gradients(one):
             context.log.say("optimizer_without_gradients", step, {"optimizer": name}, [name], need=_NEVER)
         if not one.backwards or not one.probes:
             return

@@ -9,6 +9,7 @@ from torch import nn
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall
+from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["RecurrenceChecks"]
 
@@ -21,7 +22,8 @@ class RecurrenceChecks:
     """Looks for layers that run over the rows of a batch.
 
     A layer without ``batch_first`` takes the first dimension for the sequence. It is that of the rows if the batch of
-    the data loader has as many, or if the loss has one target for each.
+    the data loader has as many, or if the loss has one target for each. An input whose dimensions a `view` exchanged
+    has values of several rows in each.
 
     Args:
         context: what the mechanisms share.
@@ -32,22 +34,30 @@ class RecurrenceChecks:
         self._handles: list[Any] = []
         self._passes = 0
         self._rows: int | None = None
+        self._input: torch.Tensor | None = None
         #: The layer that runs over the rows of the last pass, if the first dimension is that of the rows.
         self._over_rows: tuple[str, tuple[int, ...]] | None = None
 
-    def enters(self, model: nn.Module, rows: int | None, looks: bool) -> None:
+    def enters(self, model: nn.Module, inputs: tuple[Any, ...], rows: int | None, looks: bool) -> None:
         """A model is called with inputs of so many rows."""
-        self._over_rows = None
+        self._over_rows = self._input = None
         if not looks or rows is None or self._passes >= _PASSES or not self._context.log.runs("rows_mixed"):
             return
         self._passes += 1
         self._rows = rows
-        layers = [one for one in model.modules() if isinstance(one, _SEQUENTIAL) and not _is_batch_first(one)]
+        first = inputs[0] if inputs else None
+        self._input = first if isinstance(first, torch.Tensor) and is_plain(first) else None
+        layers = [one for one in model.modules() if isinstance(one, _SEQUENTIAL)]
         self._handles += [one.register_forward_pre_hook(self._layer) for one in layers[:_LAYERS]]
 
     def _layer(self, module: nn.Module, inputs: Any) -> None:
         first = inputs[0] if inputs else None
-        if self._over_rows is None and isinstance(first, torch.Tensor) and first.ndim == 3:
+        if not isinstance(first, torch.Tensor) or first.ndim != 3:
+            return
+        if self._input is not None and _exchanges_rows(self._input, first):
+            name = self._context.name_of_module(module)
+            self._context.log.say("rows_mixed", self._context.step, {"layer": name}, [name], need=2)
+        if self._over_rows is None and not _is_batch_first(module):
             sequence, rows = first.shape[:2]
             if sequence == self._rows and rows != sequence and sequence > 1:
                 self._over_rows = self._context.name_of_module(module), tuple(first.shape)
@@ -57,6 +67,7 @@ class RecurrenceChecks:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._input = None
 
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
@@ -67,6 +78,19 @@ class RecurrenceChecks:
         if is_one_a_row and call.input.shape[0] == target.shape[0]:
             facts = {"layer": layer[0], "shape": layer[1]}
             self._context.log.say("rows_mixed", self._context.step, facts, [layer[0]], need=2)
+
+
+def _exchanges_rows(before: torch.Tensor, after: torch.Tensor) -> bool:
+    """Whether a `view` has exchanged the first two dimensions, which leaves the values in their order."""
+    return (
+        before.ndim == 3
+        and is_plain(after)
+        and before.shape[0] != before.shape[1]
+        and tuple(after.shape) == (before.shape[1], before.shape[0], before.shape[2])
+        and before.is_contiguous()
+        and after.is_contiguous()
+        and before.data_ptr() == after.data_ptr()
+    )
 
 
 def _is_batch_first(module: nn.Module) -> bool:

@@ -28,6 +28,7 @@ from smdwidgets.checks.torch.recurrence import RecurrenceChecks
 from smdwidgets.checks.torch.replicas import ReplicaDigests
 from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
+from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["MECHANISMS", "TorchChecks"]
 
@@ -99,6 +100,8 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
 _FIRST_WALKS, _LATER_WALKS, _WALKS_AN_UPDATE = 4, (16, 256), 4
 #: Passes over batches of a loader before one backward pass, from which on it is asked whether all are used.
 _UNUSED = 4
+#: Values of an output that is kept from the pass to the backward pass.
+_MOST_KEPT = 65_536
 
 
 class TorchChecks:
@@ -152,6 +155,8 @@ class TorchChecks:
         self._depth = 0
         self._walks = 0
         self._rows: int | None = None
+        #: What the model has returned, until the backward pass begins, if it is small.
+        self._output: torch.Tensor | None = None
         self._tensor_hooks = 0
         self._hooks_before = 0
         self._updates_before = 0
@@ -194,7 +199,7 @@ class TorchChecks:
         if compiled:
             self.log.off(("sees_future", "rows_mixed"), "torch.compile has made the graph")
         self._run("tokens", self._with(gradients, self._tokens.enters), model, inputs, named, not compiled)
-        self._run("tokens", self._recurrence.enters, model, self._rows, gradients and not compiled)
+        self._run("tokens", self._recurrence.enters, model, inputs, self._rows, gradients and not compiled)
 
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
@@ -204,6 +209,8 @@ class TorchChecks:
         if self._calls:
             return
         gradients = torch.is_grad_enabled()
+        is_small = is_plain(output) and output.numel() <= _MOST_KEPT
+        self._output = output if gradients and is_small and self._context.due else None
         self._run("models", self._models.leaves)
         self._run("tokens", self._tokens.leaves, model, output, self._is_hooked(model))
         self._run("tokens", self._recurrence.leaves)
@@ -266,7 +273,8 @@ class TorchChecks:
     def _read(self, root: torch.Tensor) -> bool:
         """Read the graph of a loss; return whether it is the mean of a loss function."""
         calls: list[graph.LossCall] = []
-        self._run("graph", lambda: calls.extend(graph.loss_calls(root)))
+        output, self._output = self._output, None
+        self._run("graph", lambda: calls.extend(graph.loss_calls(root, output)))
         for call in calls:
             self._run("losses", self._losses.look, call)
             self._run("tokens", self._tokens.look, call)
