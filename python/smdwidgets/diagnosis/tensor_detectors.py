@@ -199,7 +199,8 @@ def dead(data: RunData) -> Iterator[Finding]:
     yield Finding.of(
         "dead",
         "problem",
-        "high",
+        # Units also die of labels or inputs that give nothing to learn.
+        "high" if from_start else "medium",
         onset,
         int(tensor.steps[-1]),
         tuple(one[0].name for one in found),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets.diagnosis.detectors.not_learning import is_near_guessing
 from smdwidgets.diagnosis.inputs import RunData, Series
 from smdwidgets.diagnosis.tensor_layers import Layer, curve, layers, median, median_of, training, training_loss
 from smdwidgets.diagnosis.trends import local_noise
@@ -145,9 +146,11 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
     if not typical or not all(0 < one < LOW_IN_ALL for one in typical):
         return
     gradients = [median(layer.relative_gradient) for layer in every if layer.gradient is not None]
-    if gradients and np.median(gradients) < MOVING:
-        return
     loss = training_loss(data)
+    # Gradients may be as small as the loss, if that is divided by a large number.
+    small = bool(gradients) and np.median(gradients) < MOVING
+    if small and not (loss is not None and is_near_guessing(data, loss)):
+        return
     fallen = _fallen(loss)
     straight = loss is not None and np.median(typical) >= LOW
     if straight and not (loss is not None and _falls_straight(loss)):
@@ -158,7 +161,7 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
     yield Finding.of(
         "rate_too_low",
         "problem",
-        "high" if gradients and loss is not None and not straight else "medium",
+        "high" if gradients and loss is not None and not straight and not small else "medium",
         int(every[0].starts[0]),
         int(every[0].weight.steps[-1]),
         tuple(layer.name for layer in every),

@@ -166,6 +166,14 @@ def test_loss_that_was_never_finite():
     assert result.can_tell
 
 
+def test_a_loss_that_rises_slowly_to_where_it_began_has_diverged_less_surely():
+    """As in Q-learning, whose targets move."""
+    at = curves.steps(300)
+    noise = 0.03 * np.random.default_rng(0).normal(size=300)
+    values = 0.2 + 0.2 * np.exp(-np.arange(300) / 20) + np.linspace(0, 0.17, 300) + noise
+    assert [(one.kind, one.confidence) for one in diagnose({"loss": (at, values)})] == [("diverged", "medium")]
+
+
 def test_diverged_loss():
     result = diagnose({"loss": (curves.steps(), curves.rising_after(0.6, height=3))})
     assert kinds_of(result) == ["diverged"]

@@ -15,6 +15,8 @@ from smdwidgets.finding import Confidence, Finding
 
 #: Fewest values of a loss that rises after it fell, and of one that rises from its first values on.
 LEAST_POINTS, LEAST_FROM_START = 20, 8
+#: Blocks after which a jump has this share of its height, and the end relative to the start that is beyond doubt.
+ABRUPT, MOST_OF_IT, EXCEEDS = 3, 0.8, 1.3
 #: Share of the values that are the first ones, and of those that are the last ones.
 FIRST, LAST = 0.05, 0.2
 #: The last values relative to the first ones, and their rise in units of their noise.
@@ -64,7 +66,11 @@ def _after_best(series: Series) -> _Rise | None:
     ):
         return None
     near = np.flatnonzero(blocks <= trend.best + max(3 * noise, rise / 4))
-    confidence: Confidence = "high" if rise > 0.6 * learned else "medium"
+    # A loss whose targets move, as in Q-learning, may rise slowly to where it began.
+    next_ones = blocks[near[-1] + 1 :][:ABRUPT]
+    jumps = float(np.median(next_ones)) > trend.best + MOST_OF_IT * rise
+    exceeds = trend.end > EXCEEDS * abs(trend.start)
+    confidence: Confidence = "high" if rise > 0.6 * learned and (jumps or exceeds) else "medium"
     return _Rise(step_of_block(series, int(near[-1])), trend.best, trend.end, confidence)
 
 

@@ -29,6 +29,8 @@ EVEN = 0.04
 FALLING = -3
 #: A series that stays this close to its start is level, also with few points.
 LEVEL = 0.005
+#: Distance of an untrained network's loss from that of guessing, relative to it.
+UNTRAINED = 0.1
 #: Share of the run at its end that counts as its end.
 LATE = 0.15
 #: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run
@@ -95,6 +97,15 @@ def never_below_guessing(data: RunData, series: Series) -> bool:
     chance = math.log(saved[0])
     level = min(trend.best, float(np.median(trend.blocks[-max(2, len(trend.blocks) // 2) :])))
     return low * chance <= level <= high * chance and trend.end <= (1 + 2 * EVEN) * chance
+
+
+def is_near_guessing(data: RunData, series: Series) -> bool:
+    """Whether a loss stays near that of guessing among the classes of the saved outputs, as an untrained network's."""
+    saved = _saved_classes(data)
+    if len(saved) != 1 or not len(series):
+        return False
+    chance = math.log(saved[0])
+    return abs(float(np.median(series.values)) - chance) < UNTRAINED * chance
 
 
 def _is_at_mean(data: RunData) -> bool:
