@@ -4,6 +4,8 @@
 diagnosis on them. A program is a base of a task and one change; its twin is the base with the repaired form, which may
 differ from the base where the fault needs other surroundings. Names begin with the part: `t` for tuning of limits, `r`
 and `u` for reporting; `r` was looked at once before `u` was written.
+
+`architectures.txt` has whole programs of other architectures and habits, in the parts `a` and `b`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import json
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+ARCHITECTURES = Path(__file__).with_name("architectures.txt")
 
 HEAD = """import math
 import os
@@ -343,15 +347,36 @@ def source(case: Case, bug: bool) -> str:
     return base.replace(case.text, case.faulty if bug else repaired, 1)
 
 
-def write(directory: Path, half: str = "") -> None:
-    """Write all programs of a half, and the labels."""
+class Pair(NamedTuple):
+    """A faulty program, its repaired twin, and the kinds that name the fault."""
+
+    kinds: tuple[str, ...]
+    faulty: str
+    repaired: str
+
+
+def pairs() -> dict[str, Pair]:
+    """Return all programs by name."""
+    programs = {name: Pair(case.kinds, source(case, bug=True), source(case, bug=False)) for name, case in CASES.items()}
+    for block in ARCHITECTURES.read_text(encoding="utf-8").split("\n=== ")[1:]:
+        head, _, body = block.partition("\n")
+        name, _, kinds = head.partition(" | ")
+        lines = body.splitlines()
+        faulty = [line.removesuffix("#B").rstrip() for line in lines if not line.endswith("#F")]
+        repaired = [line.removesuffix("#F").rstrip() for line in lines if not line.endswith("#B")]
+        programs[name] = Pair(tuple(kinds.split()), "\n".join(faulty) + "\n", "\n".join(repaired) + "\n")
+    return programs
+
+
+def write(directory: Path, part: str = "") -> None:
+    """Write all programs of a part, and the labels."""
     programs = directory / "programs"
     programs.mkdir(parents=True, exist_ok=True)
-    chosen = {name: case for name, case in CASES.items() if name.startswith(half)}
-    for name, case in chosen.items():
-        (programs / f"{name}_bug.py").write_text(source(case, bug=True), encoding="utf-8")
-        (programs / f"{name}_fix.py").write_text(source(case, bug=False), encoding="utf-8")
-    labels = {name: list(case.kinds) for name, case in chosen.items()}
+    chosen = {name: pair for name, pair in pairs().items() if name.startswith(part)}
+    for name, pair in chosen.items():
+        (programs / f"{name}_bug.py").write_text(pair.faulty, encoding="utf-8")
+        (programs / f"{name}_fix.py").write_text(pair.repaired, encoding="utf-8")
+    labels = {name: list(pair.kinds) for name, pair in chosen.items()}
     (programs / "labels.json").write_text(json.dumps(labels, indent=1) + "\n", encoding="utf-8")
 
 
