@@ -42,11 +42,25 @@ def saved_steps(path: str) -> Iterator[SavedStep]:
                 yield step
 
 
+def lengths_in(content: bytes, *, strict: bool = False) -> list[tuple[str, int]]:
+    """Return the tensors that an index file lists, and the lengths of their records.
+
+    A damaged file has none, unless ``strict``; then it raises.
+    """
+    try:
+        parsed: Any = json.loads(content)
+        return [(str(one["tensorname"]), int(one["length"])) for one in parsed["tensor_payload"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        if strict:
+            raise
+        return []
+
+
 def _read(file: Path, step: int, worker: str) -> SavedStep | None:
     try:
-        content: Any = json.loads(file.read_bytes())
-        meta = content["meta"]
-        lengths = [(str(one["tensorname"]), int(one["length"])) for one in content["tensor_payload"]]
+        data = file.read_bytes()
+        meta: Any = json.loads(data)["meta"]
+        lengths = lengths_in(data, strict=True)
         return SavedStep(step, worker, str(meta["mode"]), int(meta["mode_step"]), lengths, file)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

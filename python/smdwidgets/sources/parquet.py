@@ -124,7 +124,7 @@ class _File:
                 ) from None
 
     def numbers(self, column: Any) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
-        """Return rows and numbers of a column, and how many lists are longer than one number."""
+        """Return rows and numbers of a column, and how many lists are longer."""
         pa, kind = self._arrow, column.type
         rows = np.arange(len(column))
         longer = 0
@@ -227,7 +227,10 @@ class _Files(Source):
         self._problems: dict[str, str] = {}
 
     def refresh(self) -> bool:
-        """Read the files that were written again. What was read before stays if one is damaged."""
+        """Read the files that were written again.
+
+        What was read before stays if one is damaged.
+        """
         changed = False
         for key in self._files:
             version = self._tree.version(key)

@@ -18,7 +18,9 @@ import pytest
 import smdwidgets
 from python.stores.places import Place
 from smdwidgets import cli
+from smdwidgets.exceptions import RunNotFound
 from smdwidgets.numpy import Hook
+from smdwidgets.retention import disk_use
 from smdwidgets.run_table import update_catalog
 from smdwidgets.run_table.catalog_file import CATALOG, CatalogChanged, CatalogFile
 
@@ -129,6 +131,33 @@ def test_programs_that_write_at_the_same_time(s3: Place, environment: dict[str, 
         for done in pool.map(lambda _: update_catalog(address), range(4)):
             assert done.runs == 4
     assert all(row["diagnosed"] for row in rows(s3, s3.endpoint))
+
+
+def test_what_runs_take_in_a_bucket(s3: Place, environment: dict[str, str], tmp_path: Path, log_runs: Path) -> None:
+    fill(s3, 5, tmp_path / "runs", hooks=1)
+    log = min(log_runs.rglob("*tfevents*"), key=lambda path: path.stat().st_size)
+    s3.put("team/tb/events.out.tfevents.1700000000.host", log.read_bytes())
+    local = tmp_path / "copy"
+    for number, (kind, writer) in enumerate(WRITERS.items()):
+        for key, content in writer(number, tmp_path / "again").items():
+            place = local / kind / f"{number:04d}" / key
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+    (local / "tb").mkdir()
+    (local / "tb" / "events.out.tfevents.1700000000.host").write_bytes(log.read_bytes())
+    here = {one.name: one for one in disk_use(local)}
+    there = {one.name: one for one in disk_use(s3.address("team"))}
+    assert here.keys() == there.keys()
+    for name, one in there.items():
+        assert (one.kind, one.path) == (here[name].kind, f"{s3.address('team')}/{name}")
+        if one.kind != "smdebug":  # whose files have times and hosts
+            assert one.size == here[name].size
+    hook = there["hooks/0000"]
+    assert hook.tensors == here["hooks/0000"].tensors
+    assert hook.parts["values"] == here["hooks/0000"].parts["values"]
+    assert hook.size == sum(hook.parts.values())
+    with pytest.raises(RunNotFound, match="no object has this prefix"):
+        disk_use(s3.address("tame"))
 
 
 @pytest.mark.slow

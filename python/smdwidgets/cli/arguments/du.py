@@ -1,11 +1,11 @@
 """Show what runs and their tensors take on disk.
 
-Lists the runs below a directory, the largest first. For one run, lists its tensors.
+Lists the runs below a directory or an address of a store, the largest first. For one run, lists its tensors.
 
 Examples:
   smdwidgets du runs
   smdwidgets du runs/mlp --limit 50
-  smdwidgets du runs --json
+  smdwidgets du s3://bucket/runs --json
 
 Exit codes: 0 success, 2 there is no run
 """
@@ -19,7 +19,7 @@ from smdwidgets.cli.arguments._types import at_least
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("root", metavar="PATH", help="directory of a run, or of several")
+    parser.add_argument("root", metavar="PATH", help="directory or address of a run, or of several")
     parser.add_argument(
         "--limit", type=at_least(1), default=20, metavar="N", help="print N runs and tensors (default 20)"
     )
