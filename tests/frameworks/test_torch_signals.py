@@ -378,3 +378,31 @@ def test_healthy_trainings_give_no_finding(tmp_path, seed):
     train(tmp_path / "run", 80, seed=seed, rate=(1e-3, 3e-3, 6e-3)[seed])
     kinds = {one.kind for one in smdwidgets.diagnose(tmp_path / "run").listed}
     assert not kinds & {"attention_logits_grow", "weights_blow_up", "second_moments_lag"}
+
+
+def test_reading_that_costs_too_much_becomes_rarer(tmp_path):
+    from smdwidgets.signals.torch.session import TorchSignals
+
+    clock = iter(range(10**9))  # every look at the clock takes a second
+    read = []
+    torch.manual_seed(0)
+    model = nn.Linear(16, 16)
+    signals = TorchSignals(
+        lambda lines: read.append(lines.count(b'"values"')),
+        lambda: 0,
+        lambda module: "model",
+        dict,
+        lambda module: False,
+        lambda: False,
+        lambda: float(next(clock)),
+    )
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(256):
+        signals.enters(model)
+        model(torch.ones(2, 16)).sum().backward()
+        signals.leaves(model, None)
+        signals.before_update(optimizer)
+        optimizer.step()
+        signals.after_update(optimizer)
+    signals.close()
+    assert 2 <= sum(read) <= 12

@@ -253,6 +253,7 @@ class TorchSignals:
         if mechanism in self._off or self._busy:
             return
         self._busy = True  # its own softmax is not one of the model
+        inside, begin = bool(self._inside), self._seconds()
         try:
             with torch.no_grad():
                 call(*args)
@@ -260,6 +261,8 @@ class TorchSignals:
             self._fail(mechanism, error)
         finally:
             self._busy = False
+            if inside:  # elsewhere the caller counts the time
+                self._spent += self._seconds() - begin
 
     def _inner(self) -> nn.Module | None:
         """Return the innermost module that is being called in this thread."""
