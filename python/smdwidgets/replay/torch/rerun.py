@@ -52,6 +52,8 @@ class Rerun(Replayed):
             if kind == "p":
                 self._shapes.setdefault(model, {})[key] = tuple(tensor.shape)
         self._first = self._next
+        #: Modules that are no part of the recorded model, by identity; held, so that no other has it.
+        self._strangers: dict[int, nn.Module] = {}
 
     @property
     def gives(self) -> bool:
@@ -64,12 +66,13 @@ class Rerun(Replayed):
     def before(self, module: nn.Module, inputs: Any) -> None:
         """A module is called."""
         if self.world is None:
-            if not self._is_model(module, "m0"):
+            model = self._model_of(module)
+            if model is None:
                 return
             if not torch.is_grad_enabled() or not (module.training or self.trains_in_eval):
                 self._next, self._is_open = self._first, False  # an evaluation has taken batches
                 return
-            self._find(module)
+            self._find(model)
         if any(module is one for one in self._models):
             self.enters(module)
 
@@ -77,6 +80,25 @@ class Rerun(Replayed):
         """A module has returned."""
         if self.world is not None and any(module is one for one in self._models):
             self.leaves()
+
+    def _model_of(self, module: nn.Module) -> nn.Module | None:
+        """Return the recorded model that a called module is, or is a part of.
+
+        Lightning calls only parts of its module: those that ``training_step`` uses.
+        """
+        if self._is_model(module, "m0"):
+            return module
+        if id(module) in self._strangers:
+            return None
+        shapes = set(self._shapes.get("m0", {}).values())
+        own = [tuple(one.shape) for one in module.parameters()]
+        if own and shapes.issuperset(own):
+            models = (one for one in gc.get_objects() if issubclass(type(one), nn.Module) and self._is_model(one, "m0"))
+            for one in models:
+                if any(part is module for part in one.modules()):
+                    return one
+        self._strangers[id(module)] = module
+        return None
 
     _models: Sequence[nn.Module] = ()
 
