@@ -255,7 +255,12 @@ def saturated(data: RunData) -> Iterator[Finding]:
 
 
 def one_class(data: RunData) -> Iterator[Finding]:
-    """Find outputs of which one class is the largest for almost all samples."""
+    """Find outputs of which one class is the largest for almost all samples.
+
+    Outputs of adversaries, such as samples of a generator, are no classes.
+    """
+    if data.of(Kind.UNDIRECTED) and not data.training_losses():
+        return
     for tensor in training(data, "output", having="majority"):
         share = tensor["majority"]
         late = share[len(share) // 2 :]

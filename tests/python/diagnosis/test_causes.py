@@ -151,6 +151,18 @@ def test_an_output_that_is_one_number_is_named(tmp_path, value, word):
     assert word in one.text
 
 
+@pytest.mark.parametrize(("names", "kinds"), [(["loss"], {"one_class"}), (["loss_D", "loss_G"], set())])
+def test_outputs_of_adversaries_are_no_classes(tmp_path, names, kinds):
+    rng = np.random.default_rng(0)
+    with Hook(tmp_path) as hook:
+        for step in range(STEPS):
+            hook.save_tensor("net_output", rng.normal(size=(64, 2)) + [0, 9], "outputs")
+            for name in names:
+                hook.save_scalar(name, float(0.7 + 0.01 * rng.normal()))
+            hook.step()
+    assert {one.kind for one in diagnose(tmp_path)} == kinds
+
+
 def test_units_that_stay_equal_are_a_proof(tmp_path):
     make = moving(np.random.default_rng(0))
     trial = saved(
