@@ -55,7 +55,7 @@ CAUSES: dict[str, Cause] = {
         supports=_UNSTABLE, against=("loss_stays_level",), rivals=("rate_too_high",), sure_with=_UNSTABLE
     ),
     "bad_batch": Cause(supports=(*_UNSTABLE, "spike"), rivals=("rate_too_high",), alone=("batches_without_values",)),
-    "exploding": Cause(supports=_UNSTABLE, rivals=("rate_too_high", "loss_sign")),
+    "exploding": Cause(supports=_UNSTABLE, rivals=("rate_too_high", "loss_sign"), sure_with=_UNSTABLE),
     "decay_too_strong": Cause(needs=("not_learning",), rivals=("rate_too_low",)),
     "rate_rise": Cause(supports=_UNSTABLE, rivals=("bad_batch",)),
     "rate_too_high": Cause(

@@ -257,9 +257,10 @@ def saturated(data: RunData) -> Iterator[Finding]:
 def one_class(data: RunData) -> Iterator[Finding]:
     """Find outputs of which one class is the largest for almost all samples.
 
-    Outputs of adversaries, such as samples of a generator, are no classes.
+    Outputs of adversaries, such as samples of a generator, are no classes; nor are those of a regression.
     """
-    if data.of(Kind.UNDIRECTED) and not data.training_losses():
+    is_regression = any(one.id == "no_better_than_mean" for one in data.checks)
+    if is_regression or (data.of(Kind.UNDIRECTED) and not data.training_losses()):
         return
     for tensor in training(data, "output", having="majority"):
         share = tensor["majority"]

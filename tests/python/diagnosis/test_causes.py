@@ -155,8 +155,8 @@ def test_an_output_that_is_one_number_is_named(tmp_path, value, word):
 def test_outputs_of_adversaries_are_no_classes(tmp_path, names, kinds):
     rng = np.random.default_rng(0)
     with Hook(tmp_path) as hook:
-        for step in range(STEPS):
-            hook.save_tensor("net_output", rng.normal(size=(64, 2)) + [0, 9], "outputs")
+        for _ in range(STEPS):
+            hook.save_tensor("net_output", rng.normal([0, 9], 1, (64, 2)), "outputs")
             for name in names:
                 hook.save_scalar(name, float(0.7 + 0.01 * rng.normal()))
             hook.step()
