@@ -748,28 +748,35 @@ print("not reached")
     assert [one.name for one in place.folder.iterdir()] == ["train.py"]
 
 
-def test_a_recorded_training_prints_the_fault_at_once(place):
-    place.write(
-        "train.py",
-        BEGIN
-        + """
+NOT_RESET = """
 for step in range(20):
     F.cross_entropy(model(x), y).backward()
     optimizer.step()
     print("update", step, file=sys.stderr)
-""",
-    )
+"""
+
+
+def test_a_recorded_training_prints_the_fault_at_once(place):
+    place.write("train.py", BEGIN + NOT_RESET)
     done = place.run("--out", "run", sys.executable, "train.py")
     assert done.code == 0
     lines = done.err.splitlines()
     [said] = [number for number, line in enumerate(lines) if "Gradients are not reset" in line and "problem" in line]
     assert said < lines.index("update 3")
     assert lines[said].endswith("(smdwidgets explain not_reset)")
-    without = place.run("--checks=-not_reset", "--out", "other", sys.executable, "train.py")
-    assert not any("problem" in line for line in without.said)
-    assert create_trial(place.folder / "other").checks().updates
-    place.run("--checks=no", "--out", "none", sys.executable, "train.py")
-    assert not create_trial(place.folder / "none").checks().workers
+
+
+def test_a_check_that_is_off_prints_nothing(place):
+    place.write("train.py", BEGIN + NOT_RESET)
+    done = place.run("--checks=-not_reset", "--out", "run", sys.executable, "train.py")
+    assert not any("problem" in line for line in done.said)
+    assert create_trial(place.folder / "run").checks().updates
+
+
+def test_without_checks_a_run_has_no_records_of_them(place):
+    place.write("train.py", BEGIN + NOT_RESET)
+    assert place.run("--checks=no", "--out", "run", sys.executable, "train.py").code == 0
+    assert not create_trial(place.folder / "run").checks().workers
 
 
 def test_checks_only_of_a_healthy_training_has_the_exit_code_of_the_script(place):

@@ -73,7 +73,6 @@ class Place:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=250,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
