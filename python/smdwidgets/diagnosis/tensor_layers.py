@@ -139,7 +139,7 @@ _OF_MODEL = re.compile(r"([A-Z][A-Za-z0-9]*(?:_\d+)?)_[\w.]*\.\w+")
 def model_of(layer: Layer) -> str:
     """Return the name of the model that has a layer; empty if the name does not tell.
 
-    Gradients of one model say nothing about those of another.
+    Gradients of different models are not compared.
     """
     match = _OF_MODEL.fullmatch(layer.name)
     return match[1] if match is not None else ""

@@ -282,7 +282,10 @@ def _still(layer: Layer) -> bool:
 
 
 def _is_rounded_away(layer: Layer, moving: list[Layer]) -> bool:
-    """Whether updates of a weight are too small to change it, by those of layers that move."""
+    """Whether updates of a weight are too small to change it.
+
+    Layers that move give the size of an update for a gradient.
+    """
     if layer.gradient is None:
         return False
     rates = [

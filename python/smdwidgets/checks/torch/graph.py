@@ -198,14 +198,14 @@ def loss_calls(root: torch.Tensor, output: torch.Tensor | None = None) -> list[L
 
 
 def _own_call(node: Any, top: Any, output: torch.Tensor | None) -> LossCall | None:
-    """Return the loss that a script or a library computes of differences or log-probabilities."""
+    """Return the loss that a script computes of differences or log-probabilities."""
     if _is(node, ("Pow", "Abs")):
         return _error_call(node, node is top, output)
     return _soft_call(node, top) if _is(node, ("Mul",)) else None
 
 
 def _error_call(node: Any, is_root: bool, result: torch.Tensor | None) -> LossCall | None:
-    """Return the error that a script computes itself of an activation's or the model's output.
+    """Return the error that a script computes of the output of a layer or the model.
 
     The difference and the output are saved, and give the targets.
     """
@@ -227,7 +227,7 @@ def _error_call(node: Any, is_root: bool, result: torch.Tensor | None) -> LossCa
 
 
 def _soft_call(node: Any, top: Any) -> LossCall | None:
-    """Return the cross-entropy with a share for each class, which multiplies log-probabilities with targets."""
+    """Return the cross-entropy of log-probabilities with a share for each class."""
     softmax = next((one for one, _ in node.next_functions if one is not None), None)
     target = _saved(node, "_saved_other" if _previous(node) is not None else "_saved_self")
     if softmax is None or not _is(softmax, ("LogSoftmax",)) or not isinstance(target, torch.Tensor):
@@ -349,9 +349,9 @@ def _pair(node: Any, rows: int) -> list[tuple[int, ...]]:
 
 
 def _spread(node: Any, rows: int) -> list[tuple[int, ...]]:
-    """Return the shapes of a product of (N,) and a constant of (N, 1) or (N, N), with N rows.
+    """Return the shapes of a product that makes a matrix of N rows.
 
-    Such as a ratio of probabilities and an advantage.
+    Its factors are (N,) and a constant of (N, 1) or (N, N), such as a ratio of probabilities and an advantage.
     """
     try:
         shape = _shape(node, 0)

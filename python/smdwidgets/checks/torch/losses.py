@@ -196,7 +196,7 @@ class LossChecks:
         context.values.read(judge, target[:_ROWS])
 
     def _level(self, call: LossCall) -> None:
-        """An error that equals the variance of the targets, and targets far from all outputs."""
+        """Note an error that equals the variance of the targets, and distant targets."""
         context, step = self._context, self._context.step
         prediction, target = call.input, call.target
         if prediction.shape[0] < _FEWEST_ROWS or not target.is_floating_point():

@@ -81,7 +81,7 @@ class RecurrenceChecks:
 
 
 def _exchanges_rows(before: torch.Tensor, after: torch.Tensor) -> bool:
-    """Whether a `view` has exchanged the first two dimensions, which leaves the values in their order."""
+    """Whether a `view` has exchanged two dimensions and left the order of the values."""
     return (
         before.ndim == 3
         and is_plain(after)

@@ -100,7 +100,10 @@ def never_below_guessing(data: RunData, series: Series) -> bool:
 
 
 def is_near_guessing(data: RunData, series: Series) -> bool:
-    """Whether a loss stays near that of guessing among the classes of the saved outputs, as an untrained network's."""
+    """Whether a loss stays near that of guessing, as an untrained network's.
+
+    The classes are those of the saved outputs.
+    """
     saved = _saved_classes(data)
     if len(saved) != 1 or not len(series):
         return False
@@ -109,7 +112,7 @@ def is_near_guessing(data: RunData, series: Series) -> bool:
 
 
 def _is_at_mean(data: RunData) -> bool:
-    """Whether the error of a regression was that of the mean of its targets until the end."""
+    """Whether a regression ends with the error of the mean of its targets."""
     begin, end = data.extent
     return any(one.id == "no_better_than_mean" and one.last >= end - LATE * (end - begin) for one in data.checks)
 

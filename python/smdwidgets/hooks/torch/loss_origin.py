@@ -1,4 +1,4 @@
-"""Find what computed a loss, and the constant that it was divided by, before its graph is freed."""
+"""Find what computed a loss, and its constant divisor, before its graph is freed."""
 
 from __future__ import annotations
 
