@@ -1086,6 +1086,23 @@ def histogram(
     [1, 2]
     """
 
+def precision_loss(buffer: _Buffer, format: str, scaled: bool = True) -> dict[str, Any]:
+    """Count what a format of 4 or 8 bits makes of float32 elements.
+
+    `format` is "e4m3", "e5m2", "mxfp8" or "nvfp4". `scaled`: whether e4m3 and e5m2 have a scale for the tensor. Returns
+    "nonzero", "zeros", "not_finite", "flushed", "saturated", and the sums of squares "error" and "power".
+
+    >>> precision_loss(np.array([1.0, 1e-9], np.float32), "e4m3")["flushed"]
+    1
+    """
+
+def precision_cast(buffer: _Buffer, format: str) -> bytes:
+    """Cast float32 elements to "e4m3", "e5m2" or "e2m1", one byte each, as ml_dtypes does.
+
+    >>> precision_cast(np.array([1.0, -448.0], np.float32), "e4m3").hex()
+    '38fe'
+    """
+
 def percentiles(buffer: _Buffer, q: Sequence[float], dtype: str | None = None) -> NDArray[np.float64]:
     """Compute exact percentiles (0 to 100), as numpy.nanpercentile, in bounded memory.
 

@@ -42,6 +42,7 @@ from smdwidgets.trials.divergence import Divergence
 from smdwidgets.trials.extensions import Exported, TensorPlotter, TrialPlotter
 from smdwidgets.trials.incidents import Incidents
 from smdwidgets.trials.names import NameFilter
+from smdwidgets.trials.precision import Precision, precision_of
 from smdwidgets.trials.reader import Reopening, RunReader, StepState
 from smdwidgets.trials.run import SWEEP, Progress, Run, SweepOptions
 from smdwidgets.trials.saved_tensor import SavedTensor
@@ -955,6 +956,35 @@ class Tensor(SavedTensor):
     def passing(self) -> Tensor:
         """Return a tensor that does not cache, for values that are read once."""
         return Tensor(self.name, self.trial, caches=False)
+
+    def precision(
+        self,
+        step: int | None = None,
+        mode: ModeKeys | str = _GLOBAL,
+        worker: str | None = None,
+        *,
+        scaled: bool = True,
+    ) -> Precision:
+        """Return what formats of 8 and 4 bits would make of a value.
+
+        The result has one row for each of E4M3, E5M2, MXFP8 and NVFP4: the share of values that become zero, the share
+        above the largest number, and the relative error, by exact casts.
+
+        Args:
+            step: step of ``mode``; None: the last one.
+            mode: mode of the step.
+            worker: name of a worker; None: the first that has a value.
+            scaled: whether E4M3 and E5M2 have a scale, by which the largest value becomes the largest number. MXFP8 and
+                NVFP4 always have the scales of their blocks.
+
+        >>> trial.tensor("fc1.weight").precision(100)     # doctest: +SKIP
+        format     flushed  saturated   error
+        E4M3         0.02%      0.00%   0.026
+        E5M2         0.00%      0.00%   0.052
+        MXFP8        0.00%      0.00%   0.026
+        NVFP4        4.81%      0.00%   0.095
+        """
+        return precision_of(np.asarray(self.value(... if step is None else step, mode, worker)), scaled=scaled)
 
     def difference(
         self,

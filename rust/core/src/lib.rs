@@ -24,6 +24,7 @@ pub mod log;
 pub mod manifest;
 pub mod picture;
 pub mod pool;
+pub mod precision;
 pub mod proto;
 pub mod record;
 pub mod reduce;

@@ -18,6 +18,7 @@ mod modes;
 mod numpy;
 mod open_files;
 mod picture;
+mod precision;
 mod recent;
 mod records;
 mod reduce;
@@ -66,6 +67,8 @@ mod _core {
 
     #[pymodule_export]
     use super::picture::{difference, encode_png, histogram, percentiles, pooled, sample, window};
+    #[pymodule_export]
+    use super::precision::{precision_cast, precision_loss};
     #[pymodule_export]
     use super::reduce::{norm, reduce, reduction, stats};
     #[pymodule_export]
