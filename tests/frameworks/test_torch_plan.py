@@ -1,4 +1,4 @@
-"""The default plan of the PyTorch hook shows what broke a training."""
+"""The plan of the PyTorch hook shows what broke a training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Poisoned(torch.nn.Linear):
 
 net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), Poisoned(16, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
 criterion, optimizer = torch.nn.MSELoss(), torch.optim.Adam(net.parameters(), 1e-3)
-hook = smd.Hook(sys.argv[1])
+hook = smd.Hook(sys.argv[1], plan={"statistics": 1})  # a slow machine would take less of a long training
 hook.register_module(net)
 hook.register_loss(criterion)
 for step in range(1000):
@@ -93,7 +93,7 @@ def test_statistics_name_the_first_tensor_at_the_exact_step(run):
 def test_script_that_configures_collections_has_no_plan(run, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
-        SCRIPT.replace("(sys.argv[1])", "(sys.argv[1], include_collections=['weights'])").replace("1000", "3")
+        SCRIPT.replace(", plan={\"statistics\": 1}", ", include_collections=['weights']").replace("1000", "3")
     )
     subprocess.run([sys.executable, str(script), str(tmp_path / "run")], check=True)
     with create_trial(tmp_path / "run") as trial:

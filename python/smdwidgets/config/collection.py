@@ -96,6 +96,11 @@ class Collection:
         """Remove one tensor by name."""
         self._tensor_names.discard(tname)
 
+    def state(self) -> tuple[object, ...]:
+        """Return a value that changes with the patterns, the tensors and the settings."""
+        save, reduce = self._save_config, self._reduction_config
+        return len(self.include_regex), len(self._tensor_names), id(save), save, id(reduce), reduce
+
     def to_json_dict(self) -> dict[str, object]:
         """Return the dictionary form used in collection files."""
         return {

@@ -108,6 +108,19 @@ def test_collection_with_a_configuration_is_exempt_from_the_plan(run):
 # arguments
 
 
+def test_what_a_script_sets_during_the_training_counts_from_the_next_step(run):
+    with Hook(run) as hook:
+        train(hook, 3)
+        hook.get_collection("weights").save_config = SaveConfig(save_steps=[4, 7])
+        train(hook, 3, first=3)
+        hook.get_collection("weights").reduction_config = ReductionConfig(reductions=["max"], save_raw_tensor=False)
+        train(hook, 2, first=6)
+    with create_trial(run) as trial:
+        assert trial.tensor("w").steps() == [0, 1, 2, 4, 7]
+        assert trial.tensor("w").value(4).tolist() == [4.0] * 20_000
+        assert trial.tensor("w").reduction_value(7, "max") == 7
+
+
 def test_every_hook_module_offers_the_plan():
     assert smd.CapturePlan is CapturePlan
 

@@ -14,13 +14,11 @@ from smdwidgets.config.capture_plan import AUTO, TENSORS, CapturePlan
 from smdwidgets.config.keys import NON_REDUCTION_COLLECTIONS
 from smdwidgets.hooks.capture.disk_budget import DiskBudget
 from smdwidgets.hooks.capture.save_spec import SaveSpec
-from smdwidgets.hooks.capture.time_budget import TimeBudget
+from smdwidgets.hooks.capture.time_budget import VALUES, TimeBudget
 
 __all__ = ["ACTIVATIONS", "VALUES", "Capture"]
 
 ACTIVATIONS = TENSORS[-1]
-#: The first rung of the ladder: values, whose cost on the training's thread is the time that it waits for the disk.
-VALUES = "values"
 
 
 class Capture:
@@ -43,6 +41,9 @@ class Capture:
         #: Whether the current step saves values, and the kinds whose statistics it saves.
         self.values = False
         self.statistics: frozenset[str] = frozenset()
+        #: Both, to be compared.
+        self.state: tuple[object, ...] = ()
+        self._states: dict[object, tuple[frozenset[str], tuple[object, ...]]] = {}
         self._dense_until = -1
         self._waited = 0.0
 
@@ -63,10 +64,10 @@ class Capture:
             hook_seconds: what the hook has taken on the training's thread, in all.
             waited_seconds: what of that the training has waited for the disk.
         """
-        self.time.spend(VALUES, waited_seconds - self._waited)
-        self._waited = waited_seconds
-        changed = self.time.step(hook_seconds)
-        if changed is not None:
+        if waited_seconds > self._waited:
+            self.time.spend(VALUES, waited_seconds - self._waited)
+            self._waited = waited_seconds
+        for changed in self.time.step(hook_seconds):
             self._changed(changed, step)
 
     def begin(self, step: int, mode_step: int) -> None:
@@ -79,24 +80,31 @@ class Capture:
         dense = step <= self._dense_until
         disk = self.disk
         self.values = dense or disk.values.wants(mode_step)
-        self.statistics = frozenset(
+        rarer = disk.statistics_interval
+        due = [
             kind
-            for kind in self.plan.kinds
-            if (interval := self.time.interval(kind))
-            and (dense or mode_step % (interval * disk.statistics_interval) == 0)
-        )
+            for kind, interval in self.time.intervals.items()
+            if interval and (dense or mode_step % (interval * rarer) == 0)
+        ]
+        key = self.values, *due
+        known = self._states.get(key)
+        if known is None:
+            kinds = frozenset(kind for kind in due if kind != VALUES)
+            known = self._states[key] = kinds, (self.values, kinds)
+        self.statistics, self.state = known
 
     def _changed(self, kind: str, step: int) -> None:
         interval = self.time.interval(kind)
         if kind == VALUES:
             self.disk.values.at_least = max(self.plan.every, 1) * interval
-        share = self.time.measured_share
+        share, floor = self.time.measured_share, self.time.floor_share
         self.log(
             {
                 "step": step,
                 "change": kind,
                 "every": interval,
                 "share": None if share is None else round(share, 5),
+                "floor": None if floor is None else round(floor, 5),
             }
         )
 
@@ -111,11 +119,6 @@ class Capture:
         names = [one.name for one in collections if one.name not in NON_REDUCTION_COLLECTIONS]
         kinds = [self.kinds.get(name) for name in names]
         return frozenset(TENSORS) if None in kinds else frozenset(kind for kind in kinds if kind is not None)
-
-    @property
-    def state(self) -> tuple[object, ...]:
-        """What the current step captures, to be compared."""
-        return (self.values, self.statistics)
 
     def spec(self, spec: SaveSpec, members: Iterable[Collection], kind: str) -> SaveSpec | None:
         """Return what the current step saves of a tensor, or None.

@@ -40,6 +40,10 @@ _OF_MODELS = (CollectionKeys.WEIGHTS, CollectionKeys.GRADIENTS)
 _PROBED = 32
 
 
+#: The collections that are saved at a step, the kinds of tensors, and what is saved of each tensor.
+_Choice = tuple[tuple[Collection, ...], frozenset[str], dict[object, tuple[SaveSpec | None, frozenset[str]]]]
+
+
 class Collections(CollectionManager):
     """The collections of a hook, which are of the framework's collection class."""
 
@@ -113,7 +117,12 @@ class Plan:
         #: What to save of each tensor at this step, and the names of its collections. A tensor of the script has a key
         #: of its name and those of the collections that it names.
         self._now: dict[object, tuple[SaveSpec | None, frozenset[str]]] = {}
-        self._seen: tuple[int, ...] = ()
+        self._seen: list[object] = []
+        #: How often collections were found changed.
+        self.revision = 0
+        #: Whether the capture plan alone decides, so that its decisions are those of every step that it treats alike.
+        self._is_adaptive = False
+        self._choices: dict[object, _Choice] = {}
         #: Collections of which a tensor was saved, and of which one was due, by name.
         self._came: set[str] = set()
         self._due: set[str] = set()
@@ -221,33 +230,45 @@ class Plan:
     def begin(self, mode: ModeKeys, mode_step: int) -> bool:
         """Begin a step; return whether any collection is saved at it."""
         self._at = (mode, mode_step)
-        self.saving = self.at(mode, mode_step)
-        capture = self.capture
-        every = frozenset(TENSORS if self.saving else ())
-        self.kinds = every if capture is None else capture.kinds_of(self.saving)
+        self.look_for_changes()
+        if self._is_adaptive and self.capture is not None:
+            key = mode, self.capture.state
+            choice = self._choices.get(key)
+            if choice is None:
+                choice = self._choices[key] = self._choose(mode, mode_step)
+        else:
+            choice = self._choose(mode, mode_step)
+        self.saving, self.kinds, self._now = choice
         self.saves_activations = ACTIVATIONS in self.kinds
-        if self.saving:
-            self._due.update(collection.name for collection in self.saving)
-            # Scripts may add patterns and tensors to collections during the training; that invalidates cached
-            # decisions.
-            if (seen := self.state()) != self._seen:
-                self._seen = seen
-                self._specs.clear()
-            names = tuple(collection.name for collection in self.saving)
-            key = names, () if self.capture is None else self.capture.state
-            self._now = self._specs.setdefault(key, {})
         return bool(self.saving)
+
+    def look_for_changes(self) -> None:
+        """Forget decisions if a script has added patterns or tensors to collections, or set them up anew."""
+        known = self.collections.get_collections().values()
+        seen: list[object] = [one.state() for one in known]
+        seen.append(len(self.included))
+        if seen != self._seen:
+            self._seen = seen
+            self.revision += 1
+            self._specs.clear()
+            self._choices.clear()
+            self._is_adaptive = self.capture is not None and not any(map(self.is_configured, known))
+
+    def _choose(self, mode: ModeKeys, mode_step: int) -> _Choice:
+        saving = self.at(mode, mode_step)
+        if not saving:
+            return saving, frozenset(), {}
+        capture = self.capture
+        self._due.update(collection.name for collection in saving)
+        names = tuple(collection.name for collection in saving)
+        kinds = frozenset(TENSORS) if capture is None else capture.kinds_of(saving)
+        return saving, kinds, self._specs.setdefault((names, () if capture is None else capture.state), {})
 
     def end(self) -> None:
         """End the step: nothing is saved until the next step begins."""
         self.saving = ()
         self.kinds = frozenset()
         self.saves_activations = False
-
-    def state(self) -> tuple[int, ...]:
-        """Return a value that changes when a collection gains a pattern or a tensor."""
-        collections = self.collections.get_collections().values()
-        return tuple(len(one.include_regex) << 32 | len(one.tensor_names) for one in collections)
 
     def spec(self, name: str) -> SaveSpec | None:
         """Return what to save of a tensor at this step, or None."""

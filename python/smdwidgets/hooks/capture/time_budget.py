@@ -1,76 +1,70 @@
 """The time budget of a hook: how often tensors are captured.
 
-Every window of a second or more gives one measurement: the seconds that the hook took on the training's thread, by kind
-of tensor, and the seconds that the training took without it. If the share is too large in three windows, the interval
-of one kind doubles: of the first in the ladder that costs enough to matter. If the share would be small enough with the
-last doubling undone, for ten windows, it is undone. The gap between both limits stops the intervals from alternating.
+The seconds that the hook takes on the training's thread are measured step by step. A step at which nothing is captured
+shows the floor: what a step costs whatever is captured. What other steps cost above it is that of the kinds of tensors
+which they captured. A capture of a kind that costs ``c`` seconds at every ``n``-th step costs ``c / n`` a step; the
+intervals are the least powers of two with which all kinds together fit.
 
-A part of the cost, the floor, is that of every step, whatever is captured. No interval changes it. The tensors get what
-the floor leaves of the share, but at least as much as the floor: to capture less would save less than half of the cost.
+They fit if they take what the floor leaves of the share, or half of the floor, if that is more: giving up more captures
+would save less than it loses. Intervals are settled anew if the cost is too large, or if it would be small with shorter
+ones for some time. The gap between both limits stops them from alternating.
 
->>> budget = TimeBudget(0.01, ["activations", "weights"], free_seconds=0.0, warm_up=0)
->>> def second(activations, weights):
-...     budget.spend("activations", activations)
-...     budget.spend("weights", weights)
-...     return budget.window(activations + weights, 1.0)
->>> [second(0.03, 0.03) for _ in range(3)]
-[None, None, 'activations']
->>> budget.interval("activations"), budget.interval("weights")
-(2, 1)
+>>> clock = iter(range(1000))
+>>> budget = TimeBudget(0.01, ["activations", "weights"], free_seconds=2.0, clock=lambda: next(clock))
+>>> taken = 0.0
+>>> for step in range(12):
+...     changed = budget.step(taken)
+...     if changed:
+...         print(step, {kind: budget.interval(kind) for kind in changed})
+...     budget.spend("activations", 0.02)
+...     budget.spend("weights", 0.002)
+...     taken += 0.022
+6 {'activations': 4}
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 
-__all__ = ["LARGEST_INTERVAL", "TimeBudget"]
+__all__ = ["LARGEST_INTERVAL", "VALUES", "TimeBudget"]
 
 LARGEST_INTERVAL = 1024
+#: The kind whose cost is the time that the training waits for the disk, at any step.
+VALUES = "values"
 
-#: Seconds of a window at least.
-_WINDOW = 1.0
-#: Weight of a new measurement in the smoothed logarithm of the share.
-_SMOOTHING = 0.2
-#: Above this multiple of the share for so many windows, an interval doubles.
-_TOO_MUCH, _WINDOWS_TOO_MUCH = 1.25, 3
-#: Below this multiple for so many windows, the last doubling is undone.
-_LITTLE, _WINDOWS_LITTLE = 0.8, 10
-#: Share of the cost from which a kind is worth doubling.
+#: Steps that are not measured in any case, and those that are not while the training has run for less than some time:
+#: compilers and allocators are busy then.
+_COLD, _WARM_UP, _WARM_UP_SECONDS = 3, 20, 1.0
+#: Seconds of training between two looks at the cost.
+_WINDOW = 0.25
+#: Above this multiple of what fits, intervals are settled anew; below the other one for so many windows, too.
+_TOO_MUCH, _LITTLE, _WINDOWS_LITTLE = 1.25, 0.8, 10
+#: What the kinds may take of the floor, if it leaves less of the share.
+_OF_FLOOR = 0.5
+#: Share of the cost from which a kind is worth a longer interval.
 _WORTH = 0.2
-#: A tensor's share of what the hook took besides is at most this multiple of the seconds that were measured for it.
-_BESIDES = 4
-#: Weight of a new window in the estimate of that multiple, and the part by which what is captured must vary for one.
-_LEARNING, _VARIES = 0.1, 0.1
+#: Seconds that a capture of a tensor costs beside what is measured for it, by which the rest of a step is divided.
+_BESIDES = 10e-6
+#: Weight of a new measurement, and the multiple of what is known at which it is cut: the thread was interrupted.
+_LEARNING, _OUTLIER = 0.1, 4.0
 _LEAST = 1e-9
 
 
-class _Floor:
-    """Divides the cost of a window into that of tensors and that of every step.
+class _Mean:
+    """A mean of measurements, in which the last ones count most and outliers little."""
 
-    The cost of tensors is a multiple of what was measured for them. It is the slope by which the cost follows what was
-    measured; until that varies, all is taken for the cost of tensors, up to a bound.
-    """
+    __slots__ = ("count", "value")
 
     def __init__(self) -> None:
-        self._windows = 0
-        self._slope = float(1 + _BESIDES)
-        self._measured = self._cost = self._variance = self._covariance = 0.0
+        self.count = 0
+        self.value = 0.0
 
-    def divide(self, measured: float, cost: float) -> float:
-        """Return the multiple for a window with these seconds a step."""
-        self._windows += 1
-        weight = max(_LEARNING, 1 / self._windows)
-        off, off_cost = measured - self._measured, cost - self._cost
-        self._measured += weight * off
-        self._cost += weight * off_cost
-        self._variance = (1 - weight) * (self._variance + weight * off * off)
-        self._covariance = (1 - weight) * (self._covariance + weight * off * off_cost)
-        most = min(cost / max(measured, _LEAST), 1 + _BESIDES)
-        if self._variance > (_VARIES * self._measured) ** 2:
-            self._slope = self._covariance / self._variance
-        return max(min(self._slope, most), 1.0)
+    def add(self, measured: float) -> None:
+        self.count += 1
+        if self.count > 2 and measured > _OUTLIER * self.value:
+            measured = _OUTLIER * max(self.value, _LEAST)
+        self.value += max(_LEARNING, 1 / self.count) * (measured - self.value)
 
 
 class TimeBudget:
@@ -80,9 +74,7 @@ class TimeBudget:
         share: the hook's time by the time that the training takes without it.
         ladder: the kinds; the first becomes rarer first.
         fixed: an interval that is not adapted.
-        warm_up: number of first steps that are not measured, because compilers and allocators are busy then.
-        free_seconds: as long as the hook has taken less than this in all, nothing is adapted: a short training is
-            captured whole.
+        free_seconds: until the training has run for so long, nothing is adapted: a short one is captured whole.
         clock: returns seconds.
     """
 
@@ -91,122 +83,151 @@ class TimeBudget:
         share: float,
         ladder: Sequence[str],
         fixed: int | None = None,
-        warm_up: int = 20,
-        free_seconds: float = 20.0,
+        free_seconds: float = 2.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.share = share
-        self._ladder = tuple(ladder)
-        self._intervals = dict.fromkeys(self._ladder, 1 if fixed is None else fixed)
+        #: Number of steps between two captures, by kind; 0: never.
+        self.intervals = dict.fromkeys(ladder, 1 if fixed is None else fixed)
         self._fixed = fixed is not None
-        self._warm_up = warm_up
         self._free_seconds = free_seconds
         self._clock = clock
-        self._doubled: list[str] = []
-        #: Seconds by kind in this window, and smoothed seconds per window.
-        self._spent = dict.fromkeys(self._ladder, 0.0)
-        self._costs = dict.fromkeys(self._ladder, 0.0)
-        self._count = dict.fromkeys(self._ladder, 0)
-        self._log_share: float | None = None
-        self._floor = _Floor()
-        self._too_much = self._little = 0
-        self._total = 0.0
+        #: Seconds that were measured for each kind in this step, and how many tensors these were.
+        self._spent: dict[str, float] = {}
+        self._tensors: dict[str, int] = {}
+        self._floor, self._training = _Mean(), _Mean()
+        self._costs = {kind: _Mean() for kind in ladder}
+        self._waited = 0.0
         self._steps = 0
-        #: When this window began: clock, seconds of the hook, number of steps.
-        self._began: tuple[float, float, int] | None = None
+        #: Seconds of training that were measured, and those of this window.
+        self._trained = self._window = 0.0
+        self._steps_of_window = 0
+        self._little = 0
+        self._knew_floor = False
+        #: When this step began: clock, and seconds of the hook.
+        self._began: tuple[float, float] | None = None
 
     def interval(self, kind: str) -> int:
         """Number of steps between two captures of this kind; 0: never."""
-        return self._intervals.get(kind, 1)
+        return self.intervals.get(kind, 1)
 
     @property
     def measured_share(self) -> float | None:
-        """The smoothed share of the time, if it was measured."""
-        return None if self._log_share is None else math.exp(self._log_share)
+        """The share of the time that the hook takes, if it was measured."""
+        if not self._training.count:
+            return None
+        return (self._floor.value + self._cost_with(self.intervals)) / max(self._training.value, _LEAST)
+
+    @property
+    def floor_share(self) -> float | None:
+        """The share that a step takes at which nothing is captured, if there was one."""
+        return self._floor.value / max(self._training.value, _LEAST) if self._floor.count else None
 
     def spend(self, kind: str, seconds: float) -> None:
-        """The hook took so long for tensors of this kind."""
-        if kind in self._spent:
-            self._spent[kind] += seconds
-            self._count[kind] += 1
+        """The hook took so long for a tensor of this kind."""
+        if kind in self.intervals:
+            self._spent[kind] = self._spent.get(kind, 0.0) + seconds
+            self._tensors[kind] = self._tensors.get(kind, 0) + 1
 
-    def step(self, hook_seconds: float) -> str | None:
-        """A step begins; return the kind whose interval changed, or None.
+    def step(self, hook_seconds: float) -> tuple[str, ...]:
+        """A step begins; return the kinds whose intervals changed.
 
         ``hook_seconds``: what the hook has taken on the training's thread, in all.
         """
-        self._steps += 1
         now = self._clock()
-        if self._steps <= self._warm_up + 1 or self._began is None:
-            self._began = now, hook_seconds, self._steps
-            self._spent = dict.fromkeys(self._ladder, 0.0)
-            self._count = dict.fromkeys(self._ladder, 0)
-            return None
-        since, before, first = self._began
-        wall = now - since
-        # A window without a capture, or with one too many, would mislead.
-        if 0 <= wall < _WINDOW or self._steps - first < max(self._intervals.values(), default=1):
-            return None
-        self._began = now, hook_seconds, self._steps
-        if wall < 0:  # a clock that was set back
-            return None
-        cost = hook_seconds - before
-        return self.window(cost, wall - cost)
+        began, self._began = self._began, (now, hook_seconds)
+        spent, tensors = self._spent, self._tensors
+        if spent:
+            self._spent, self._tensors = {}, {}
+        if began is None:
+            return ()
+        cost = hook_seconds - began[1]
+        other = now - began[0] - cost
+        if other < 0 or cost < 0:  # a clock that was set back
+            return ()
+        self._steps += 1
+        if self._steps <= _COLD:
+            return ()
+        self._trained += other
+        if self._steps <= _WARM_UP and self._trained < _WARM_UP_SECONDS:
+            return ()
+        self._measure(cost, other, spent, tensors)
+        self._window += other
+        if self._window < _WINDOW:
+            return ()
+        return self._end_window()
 
-    def window(self, hook_seconds: float, other_seconds: float) -> str | None:
-        """A window has ended; return the kind whose interval changed, or None."""
-        other = max(other_seconds, _LEAST)
-        spent = self._take_spent(hook_seconds, other)
-        self._total += hook_seconds
-        measured = math.log(max(hook_seconds / other, _LEAST))
-        first = self._log_share is None
-        weight = 1.0 if first else _SMOOTHING
-        self._log_share = measured if first else (1 - weight) * (self._log_share or 0.0) + weight * measured
-        for kind, seconds in spent.items():
-            self._costs[kind] += weight * (seconds / other - self._costs[kind])
-        if self._fixed:
-            return None
-        adaptable = sum(self._costs.values())
-        floor = max(math.exp(self._log_share) - adaptable, 0.0)
-        limit = max(self.share - floor, floor)
-        self._too_much = self._too_much + 1 if adaptable > _TOO_MUCH * limit else 0
-        last = self._doubled[-1] if self._doubled else None
-        undone = adaptable + (self._costs[last] if last is not None else 0.0)
-        self._little = self._little + 1 if last is not None and undone < _LITTLE * limit else 0
-        if self._too_much >= _WINDOWS_TOO_MUCH and self._total >= self._free_seconds:
-            return self._change(self._worth_doubling(), 2.0)
-        if self._little >= _WINDOWS_LITTLE and last is not None:
-            self._doubled.pop()
-            return self._change(last, 0.5, undo=True)
-        return None
+    def _measure(self, cost: float, other: float, spent: dict[str, float], tensors: dict[str, int]) -> None:
+        self._training.add(other)
+        self._steps_of_window += 1
+        waited = spent.pop(VALUES, 0.0)
+        self._waited += waited
+        cost = max(cost - waited, 0.0)
+        if not spent:
+            self._floor.add(cost)
+            return
+        above = max(cost - self._floor.value, sum(spent.values()))
+        weights = {kind: seconds + _BESIDES * tensors[kind] for kind, seconds in spent.items()}
+        whole = sum(weights.values())
+        for kind, weight in weights.items():
+            self._costs[kind].add(above * weight / whole)
 
-    def _take_spent(self, hook_seconds: float, other_seconds: float) -> dict[str, float]:
-        """Return the seconds by kind in this window.
+    def _end_window(self) -> tuple[str, ...]:
+        if VALUES in self._costs:
+            self._costs[VALUES].add(self._waited / self._steps_of_window * self.intervals[VALUES])
+        self._window = self._waited = 0.0
+        self._steps_of_window = 0
+        if self._fixed or self._trained < self._free_seconds:
+            return ()
+        floor = self._floor.value
+        # Until the floor is known, it counts as that of captures.
+        fits = max(self.share * self._training.value - floor, _OF_FLOOR * floor)
+        if not self._knew_floor and self._floor.count > _COLD:
+            self._knew_floor = True
+            self._take_off(floor)
+            return self._set(self._fitting(fits))
+        if self._cost_with(self.intervals) > _TOO_MUCH * fits:
+            return self._set(self._fitting(fits))
+        shorter = self._fitting(_LITTLE * fits)
+        is_little = _captures(shorter) > _captures(self.intervals)
+        self._little = self._little + 1 if is_little else 0
+        return self._set(shorter) if self._little >= _WINDOWS_LITTLE else ()
 
-        What the hook took besides for tensors, such as calls of its callbacks, is divided among them by their number.
-        """
-        spent, self._spent = self._spent, dict.fromkeys(self._ladder, 0.0)
-        count, self._count = self._count, dict.fromkeys(self._ladder, 0)
-        measured = sum(spent.values())
-        multiple = self._floor.divide(measured / other_seconds, hook_seconds / other_seconds)
-        besides = (multiple - 1) * measured / max(sum(count.values()), 1)
-        return {kind: seconds + min(besides * count[kind], _BESIDES * seconds) for kind, seconds in spent.items()}
+    def _take_off(self, floor: float) -> None:
+        """Take the floor off what captures cost that were measured before it was known."""
+        costs = [cost for kind, cost in self._costs.items() if kind != VALUES]
+        whole = sum(cost.value for cost in costs)
+        for cost in costs:
+            cost.value *= max(whole - floor, _LEAST) / max(whole, _LEAST)
 
-    def _worth_doubling(self) -> str | None:
-        """The first kind of the ladder that costs a notable part, or None."""
-        costs = {kind: self._costs[kind] for kind in self._ladder if 0 < self._intervals[kind] < LARGEST_INTERVAL}
-        total = sum(costs.values())
-        return next((kind for kind, cost in costs.items() if cost > _LEAST and cost >= _WORTH * total), None)
+    def _cost_with(self, intervals: dict[str, int]) -> float:
+        """Return the seconds a step that all kinds cost with these intervals."""
+        return sum(self._costs[kind].value / interval for kind, interval in intervals.items() if interval)
 
-    def _change(self, kind: str | None, factor: float, undo: bool = False) -> str | None:
-        self._too_much = self._little = 0
-        if kind is None:
-            return None
-        if not undo:
-            self._doubled.append(kind)
-        self._intervals[kind] = int(self._intervals[kind] * factor)
-        # The next windows measure the new interval; until then, expect what it should cost.
-        cost, share = self._costs[kind], math.exp(self._log_share or 0.0)
-        self._costs[kind] = cost / factor
-        self._log_share = math.log(max(share + cost / factor - cost, share / 2, _LEAST))
-        return kind
+    def _fitting(self, limit: float) -> dict[str, int]:
+        """Return the least intervals with which all kinds cost no more than a limit."""
+        intervals = dict.fromkeys(self.intervals, 1)
+        while (total := self._cost_with(intervals)) > max(limit, _LEAST):
+            kind = next(
+                (
+                    kind
+                    for kind, interval in intervals.items()
+                    if interval < LARGEST_INTERVAL and self._costs[kind].value / interval >= _WORTH * total
+                ),
+                None,
+            )
+            if kind is None:
+                break
+            intervals[kind] *= 2
+        return intervals
+
+    def _set(self, intervals: dict[str, int]) -> tuple[str, ...]:
+        changed = tuple(kind for kind, each in intervals.items() if each != self.intervals[kind])
+        self.intervals.update(intervals)
+        self._little = 0
+        return changed
+
+
+def _captures(intervals: dict[str, int]) -> float:
+    """Return the number of captures a step."""
+    return sum(1 / interval for interval in intervals.values() if interval)

@@ -74,6 +74,11 @@ class Gate:
         self._since = 0.0
         self.seconds = 0.0
 
+    @property
+    def elapsed(self) -> float:
+        """The time that the training has spent inside, with what has passed since it is inside now."""
+        return self.seconds + (time.perf_counter() - self._since if self._depth else 0.0)
+
     def __enter__(self) -> None:
         global _inside
         self._lock.acquire()

@@ -162,8 +162,13 @@ class Recorder:
 
     def export(self, last: bool = False) -> None:
         """Write the collection file if collections have changed."""
+        self._plan.look_for_changes()
+        self.export_known(last)
+
+    def export_known(self, last: bool = False) -> None:
+        """Write the collection file if collections were found changed, or more tensors were saved."""
         collections, failures = self._plan.collections, self._guard.failures
-        state = (*self._plan.state(), len(self.queue.names), collections.num_modules, *self.notes, *failures)
+        state = (self._plan.revision, len(self.queue.names), collections.num_modules, *self.notes, *failures)
         if self.queue.writes and (last or state != self._exported):
             self._exported = state
             collections.set_num_workers(self.run_dir.num_workers)

@@ -109,13 +109,13 @@ class Steps:
         self.is_open = True
         mode_step = self.mode_step
         if (capture := plan.capture) is not None:
-            capture.measure(self.step, self._guard.gate.seconds, self._queue.waited_seconds)
+            capture.measure(self.step, self._guard.gate.elapsed, self._queue.waited_seconds)
             capture.begin(self.step, mode_step)
         saves = plan.begin(self.mode, mode_step)
         self._queue.begin((self.step, self.mode, mode_step))
         if saves:
             self.last_saved = self.step
-            self._recorder.export()
+            self._recorder.export_known()
         self._queue_pending()
         return saves
 
@@ -129,7 +129,7 @@ class Steps:
         if self.ended == _STEPS_BEFORE_REPORT:
             self._report()
         if not self._queue.empty:
-            self._recorder.export()
+            self._recorder.export_known()
             self._queue.end()
 
     def suspend(self) -> None:
