@@ -618,6 +618,36 @@ for step in range(3):
     assert not trial.tensor_names(collection="weights")
 
 
+@pytest.mark.parametrize("every", [1, 4])
+def test_norms_of_steps_at_which_no_gradient_is_captured(train, every):
+    trial, _ = train(
+        f"""
+model = Net()
+optimizer = torch.optim.AdamW(model.body.parameters(), lr=0.1)
+hook = smd.Hook(sys.argv[1], plan={{"statistics": {every}, "every": {every}}})
+hook.register_module(model)
+for step in range(12):
+    if step == 2:
+        optimizer.add_param_group({{"params": list(model.head.parameters())}})
+    if step == 5:
+        model.head = nn.Linear(*reversed(model.head.weight.shape))
+    if step == 7:  # the optimizer forgets the head that is no more
+        optimizer.param_groups[1]["params"] = list(model.head.parameters())
+    for parameter in model.body.parameters():
+        parameter.requires_grad_(step < 9)
+    optimizer.zero_grad()
+    x, y = batch()
+    F.cross_entropy(model(x), y).backward()
+    used = [p.grad.flatten().double() for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    note(step, **{{"optimizer/AdamW/gradient_norm": torch.linalg.vector_norm(torch.cat(used)).float()}})
+    optimizer.step()
+""",
+        values=False,
+    )
+    assert trial.tensor("optimizer/AdamW/gradient_norm").steps() == list(range(12))
+    assert trial.tensor("loss_output_0").steps() == list(range(12))
+
+
 def test_gradients_before_clipping(train):
     train("""
 model = Net()

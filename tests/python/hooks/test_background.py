@@ -83,6 +83,27 @@ def test_stuck_writer_blocks_only_at_the_byte_limit(monkeypatch, caplog):
     assert background.waiting_bytes == 0
 
 
+@pytest.mark.parametrize("calls", [1, 3, 10])
+def test_calls_that_do_not_wake_the_thread_are_executed_in_order(calls):
+    last, done = threading.Event(), []
+    with Background(limit=10, seconds=0.1) as background:
+        for number in range(calls):
+            background.put(done.append, number, nbytes=1, wakes=False)
+        background.put(last.set, wakes=False)
+        assert last.wait(60)  # although nothing follows
+    assert done == list(range(calls))
+
+
+def test_waiting_and_closing_execute_calls_that_do_not_wake_the_thread():
+    done = []
+    with Background(limit=10) as background:
+        background.put(done.append, 1, wakes=False)
+        background.wait()
+        assert done == [1]
+        background.put(done.append, 2, wakes=False)
+    assert done == [1, 2]
+
+
 def test_idle_is_called_while_the_queue_is_empty():
     called = threading.Event()
     with Background(limit=10, seconds=0.01, idle=called.set) as background:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
 
-__all__ = ["norm_of"]
+__all__ = ["norm_of", "norm_of_array"]
 
 _FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
 
@@ -39,6 +40,17 @@ def norm_of(copies: Sequence[TensorCopy | None], staging: Staging) -> TensorCopy
             _release(found, staging)
 
     return TensorCopy(array, array.dtype.name, (), pending=compute)
+
+
+def norm_of_array(array: NDArray[np.float32]) -> TensorCopy:
+    """Return the l2 norm of an array that nobody changes. It is computed when it is completed."""
+    norm = np.zeros((), np.float32)
+
+    def compute() -> None:
+        with np.errstate(over="ignore"):
+            norm[...] = _core.norm(array, "float32")
+
+    return TensorCopy(norm, "float32", (), pending=compute)
 
 
 def _is_partial(copy: TensorCopy) -> bool:

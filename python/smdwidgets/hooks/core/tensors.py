@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
+
 from smdwidgets.config import Collection, CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.capture.arrays import TensorCopy, copy_tensor
@@ -73,6 +75,19 @@ class TensorCapture:
             self._queue.staging.retain(copy.slab)
         self._queue.tensor(name, copy, spec)
         return copy
+
+    def number(self, name: str, value: Any) -> None:
+        """Capture a number of the training, such as a learning rate, if a collection selects it."""
+        spec = self.spec(name)
+        if spec is None or not self._queue.writes:
+            return
+        if type(value) is float:
+            value = TensorCopy(np.array([value]), "float64", (1,))
+        if type(value) is TensorCopy and spec.needs_value:
+            self._plan.mark_captured(name)
+            self._queue.tensor(name, value, spec)
+        else:
+            self.capture(name, value)
 
     def queue_script_tensor(
         self,

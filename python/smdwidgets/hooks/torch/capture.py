@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from smdwidgets._text import shown
 from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.capture.capture import ACTIVATIONS
+from smdwidgets.hooks.capture.lazy_norm import norm_of_array
 from smdwidgets.hooks.capture.plan import Plan
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.core.guard import Guard
@@ -20,13 +22,17 @@ from smdwidgets.hooks.torch.copying import copy_from_torch
 from smdwidgets.hooks.torch.device import DeviceCopies
 from smdwidgets.hooks.torch.optimizers import gradient_norm
 from smdwidgets.hooks.torch.reduce import can_reduce, reduce
-from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.registered import NormBy, RegisteredModels, Updated
 from smdwidgets.hooks.torch.shards import LocalShard, ShardFinder
 from smdwidgets.hooks.writing.write_queue import WriteQueue
 
 __all__ = ["GRADIENTS", "WEIGHTS", "NamedGradient", "TorchCapture"]
 
 WEIGHTS, GRADIENTS, _ = TENSORS
+#: Types of losses whose value a Python number holds.
+_NUMBERS = {torch.float32: "float32", torch.float64: "float64", torch.float16: "float16"}
+#: Gradients are copied to compute their norm if they have so many elements at most, on average and in all.
+_SMALL, _MOST_GATHERED = 1024, 1 << 22
 #: A parameter's name, the parameter, and its gradient or this worker's part of it.
 NamedGradient = tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]
 
@@ -63,6 +69,14 @@ class TorchCapture(TensorCapture):
                 'that saves is saved (include_workers="all": of every worker); read it with value(step, worker=...)',
             )
         return copy
+
+    def copy_number(self, name: str, value: Any) -> TensorCopy:
+        """Copy a loss. A number needs no room in the memory of the copies."""
+        if type(value) is torch.Tensor and value.ndim == 0 and not self.devices.has(value):
+            dtype = _NUMBERS.get(value.dtype)
+            if dtype is not None:
+                return TensorCopy(np.array(value.item(), dtype), dtype, ())
+        return self.copy(name, value)
 
     def copy_for(self, spec: SaveSpec, name: str, value: Any) -> TensorCopy:
         """Copy a tensor, or its reductions.
@@ -123,6 +137,35 @@ class TorchCapture(TensorCapture):
         if any(self.shards.has(name, parameter) for name, parameter, _ in gradients):
             return self.shards.norm(gradients)
         return gradient_norm([gradient for _, _, gradient in gradients if isinstance(gradient, torch.Tensor)])
+
+    def norm_of_parameters(self, known: Updated, parameters: Sequence[torch.Tensor]) -> object:
+        """Return the l2 norm of the gradients of parameters, of which nothing else is captured at this step.
+
+        Many small gradients are copied to one place, and the writer's thread computes the norm: operators of PyTorch
+        would take longer for each than copying it.
+        """
+        with torch.no_grad():
+            if known.norm_by is None:
+                known.norm_by = self._norm_by(known.names, parameters)
+            if known.norm_by is NormBy.SHARDS:
+                return self.norm([(name, one, one.grad) for name, one in zip(known.names, parameters, strict=True)])
+            gradients = [gradient for one in parameters if (gradient := one.grad) is not None]
+            if known.norm_by is NormBy.GATHERING and gradients and not self.devices.has(gradients[0]):
+                try:
+                    together = torch._C._nn.flatten_dense_tensors(gradients)
+                    if together.dtype is torch.float32:
+                        return norm_of_array(together.numpy())
+                except (RuntimeError, TypeError, AttributeError):  # sparse gradients, or on other devices
+                    pass
+                known.norm_by = NormBy.OPERATORS
+            return gradient_norm(gradients)
+
+    def _norm_by(self, names: Sequence[str], parameters: Sequence[torch.Tensor]) -> NormBy:
+        if any(self.shards.has(name, one) for name, one in zip(names, parameters, strict=True)):
+            return NormBy.SHARDS
+        are_plain = all(type(one) is nn.Parameter and one.is_cpu and one.dtype is torch.float32 for one in parameters)
+        is_small = sum(one.numel() for one in parameters) <= min(_SMALL * len(parameters), _MOST_GATHERED)
+        return NormBy.GATHERING if are_plain and is_small else NormBy.OPERATORS
 
     def find_shards(self, models: RegisteredModels) -> list[str]:
         """Find sharded parameters; return the names of their shards and gradients."""

@@ -94,14 +94,16 @@ class ModuleCalls:
         becomes_tapped = not is_tapped and self._taps.active and module in self._input_taps
         if becomes_tapped and not torch_graph.is_compiled_in_place(module):  # its callback comes too late for this call
             self._before_call(module, inputs, named_inputs)
-        root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
-        if "input" in wanted:
-            self._before_call(root(), inputs, named_inputs)
+        if self.plan.saves_activations:  # looking up a weak key takes longer than all else at most steps
+            root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
+            if "input" in wanted:
+                self._before_call(root(), inputs, named_inputs)
 
     def _after_forward(self, module: nn.Module, inputs: object, outputs: object) -> None:
-        root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
-        if "output" in wanted:
-            self._after_call(root(), inputs, outputs)
+        if self.plan.saves_activations:
+            root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
+            if "output" in wanted:
+                self._after_call(root(), inputs, outputs)
         for observer in self.observers:
             observer.leaves(module, outputs)
         self._loop.leave(module)

@@ -63,14 +63,11 @@ class ModelRecording:
         """Begin a step: save the parameters, and register the callbacks that it needs."""
         if not self._knows_shards:
             self._find_shards()
-        self._models.step_begins()
-        have_changed = self._named_at != self._models.changes
-        if have_changed:
-            self._named_at = self._models.changes
-            self._name_weights()
+        if not self._named_at:
+            self._look_for_changes()
         self._parts.steps.begin()
-        if have_changed and self._models.name_new():
-            self.modules.is_complete = False
+        if self._plan.kinds:  # at the other steps, nothing of the models is looked at
+            self._look_for_changes()
         if not self.modules.is_complete:
             self.modules.tap_modules()
         self.modules.follow_modules()
@@ -87,6 +84,15 @@ class ModelRecording:
                         self._tensors.capture(name, buffer)
         if not watches:
             self._gradients.stop()
+
+    def _look_for_changes(self) -> None:
+        """Name parameters and modules that the models have gained."""
+        self._models.step_begins()
+        if self._named_at != self._models.changes:
+            self._named_at = self._models.changes
+            self._name_weights()
+            if self._models.name_new():
+                self.modules.is_complete = False
 
     def resume_recording(self) -> None:
         """Listen again, because a suspended step continues."""

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.hooks.torch.modules import NamedModule, persistent_buffers
 from smdwidgets.hooks.torch.names import class_name, plain_name, unwrapped_module
 
-__all__ = ["RegisteredModels"]
+__all__ = ["NormBy", "RegisteredModels", "Updated"]
+
+
+class NormBy(Enum):
+    """How the norm of several gradients is computed."""
+
+    GATHERING = auto()  # on the writer's thread, of a copy
+    OPERATORS = auto()  # by operators of PyTorch
+    SHARDS = auto()  # some are sharded
+
+
+@dataclass(slots=True)
+class Updated:
+    """The parameters of the models that an optimizer updates.
+
+    Attributes:
+        ids: ids of all parameters of the optimizer.
+        changes: number of changes of the models when they were found.
+        names: names of the parameters, in the order of the models.
+        places: their places among all parameters of the optimizer.
+        norm_by: how the norm of their gradients is computed; None: not decided yet.
+    """
+
+    ids: list[int]
+    changes: int
+    names: list[str]
+    places: list[int]
+    norm_by: NormBy | None = None
 
 
 class RegisteredModels:
@@ -37,6 +67,8 @@ class RegisteredModels:
         self._listed: list[int] | None = None
         #: How often parameters were added, removed or replaced.
         self.changes = 0
+        #: What each optimizer updates, by its id.
+        self._updated: dict[int, Updated] = {}
         #: Whether the models may have changed since the list was compared.
         self._may_have_changed = True
 
@@ -121,6 +153,23 @@ class RegisteredModels:
         if self._may_have_changed or not self._ids.issuperset(needed):
             self._list_parameters()
         yield from ((name, parameter) for name, one in self._parameters if (parameter := one()) is not None)
+
+    def updated_by(self, optimizer: Optimizer) -> tuple[Updated, list[torch.Tensor]]:
+        """Return what is known of the parameters of the models that an optimizer updates, and the parameters."""
+        held = [one for group in optimizer.param_groups for one in group["params"]]
+        ids = list(map(id, held))
+        known = self._updated.get(id(optimizer))
+        if known is None or known.changes != self.changes or known.ids != ids:
+            place = {each: index for index, each in enumerate(ids)}
+            found = [(name, place[id(one)]) for name, one in self.parameters(ids) if id(one) in place]
+            known = Updated(ids, self.changes, [name for name, _ in found], [index for _, index in found])
+            self._updated[id(optimizer)] = known
+        return known, [held[index] for index in known.places]
+
+    def forget_optimizer(self, key: Hashable) -> None:
+        """An optimizer with this id was deleted."""
+        if isinstance(key, int):
+            self._updated.pop(key, None)
 
     def step_begins(self) -> None:
         """Look for changes of the models."""

@@ -6,6 +6,7 @@ to.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets._text import shown
-from smdwidgets.config import CollectionKeys
+from smdwidgets.config import Collection, CollectionKeys
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.capture.lazy_norm import norm_of
@@ -38,7 +39,7 @@ from smdwidgets.hooks.torch.optimizers import (
     state_of,
     takes_closure,
 )
-from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.registered import RegisteredModels, Updated
 from smdwidgets.hooks.torch.shards import LocalShard
 from smdwidgets.hooks.torch.steps import Steps
 from smdwidgets.modes import ModeKeys
@@ -181,9 +182,13 @@ class TrainingLoop:
         self._begun_by_update = False
         #: Modules that were outermost in a pass, and the number of updates when submodules were followed.
         self._outermost: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._last_outermost: weakref.ref[nn.Module] | None = None
         self._passes = 0
         self._followed_at: int | None = None
         self._can_follow = True
+        #: The collections of the last step that were asked for the optimizer's state, and the answer.
+        self._judged: tuple[Collection, ...] | None = None
+        self._saves_state = False
 
     # ------------------------------------------------------------------------------------------------------ recording
 
@@ -274,7 +279,9 @@ class TrainingLoop:
         self._calls.append(module)
         if len(self._calls) > 1:
             return
-        self._outermost[module] = True
+        if self._last_outermost is None or self._last_outermost() is not module:
+            self._outermost[module] = True
+            self._last_outermost = weakref.ref(module)
         gradients = torch.is_grad_enabled()
         if self.mode_is_set:
             training = self._run_steps.mode not in EVALUATIONS
@@ -356,7 +363,7 @@ class TrainingLoop:
         if not self._saves_losses:
             return
         try:
-            copy = self._tensors.copy(name, value)
+            copy = self._tensors.copy_number(name, value)
         except Exception as error:
             self._guard.warn_once(f"loss {name}", "loss not saved: %s: %s", name, error)
             return
@@ -372,6 +379,7 @@ class TrainingLoop:
             array = copy.array
             if copy.dtype == "bfloat16":
                 array = (array.astype(np.uint32) << _BFLOAT16_BITS).view(np.float32)
+            self._queue.attend(float(array.reshape(())))
             if averages:
                 self._now.losses.add(name, array, divisor)
         self._tensors.queue_script_tensor(full, copy, None, None, collections)
@@ -400,7 +408,7 @@ class TrainingLoop:
 
     def _observe(self, value: torch.Tensor, origin: str, divisor: float) -> None:
         if self._saves_losses:
-            self._now.observed.append((self._tensors.copy("loss", value), origin, divisor))
+            self._now.observed.append((self._tensors.copy_number("loss", value), origin, divisor))
 
     def scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
         """A GradScaler has multiplied a loss."""
@@ -505,6 +513,7 @@ class TrainingLoop:
     def _counts(self, optimizer: Optimizer) -> bool:
         for key in self._optimizers.deleted():
             self.steps.forget(key)
+            self._models.forget_optimizer(key)
         return self._optimizers.updates(optimizer, self._models.parameters(), len(self._models))
 
     def before_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -568,8 +577,8 @@ class TrainingLoop:
         self._tensors.capture(f"{PREFIX}{self._optimizers.label(optimizer)}/skipped", 1.0)
 
     def _names_of(self, optimizer: Optimizer) -> dict[int, str]:
-        ids = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        return {id(parameter): name for name, parameter in self._models.parameters(ids) if id(parameter) in ids}
+        known, parameters = self._models.updated_by(optimizer)
+        return {id(parameter): name for name, parameter in zip(known.names, parameters, strict=True)}
 
     def _save_gradients(self, optimizer: Optimizer) -> None:
         """Save the gradients that the optimizer uses, and their norms."""
@@ -578,17 +587,23 @@ class TrainingLoop:
         if isinstance(found_inf, torch.Tensor) and bool(found_inf.item()):
             self._mark_skipped(optimizer)
             return
-        updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         label = f"{PREFIX}{self._optimizers.label(optimizer)}/"
         norm_name = f"{label}gradient_norm"
         wants_norm = self._plan.spec(norm_name) is not None and self._queue.writes
         saves = GRADIENTS in self._plan.kinds
+        if not (saves or wants_norm or scale is not None):
+            return
+        known, parameters = self._models.updated_by(optimizer)
+        if not saves and scale is None:
+            norm = self._tensors.norm_of_parameters(known, parameters)
+            if norm is not None:
+                self._tensors.number(norm_name, norm)
+            self._save_norms_before_clipping(norm_name, known)
+            return
         gradients: list[NamedGradient] = []
         copies: list[TensorCopy | None] = []
         with torch.no_grad():
-            for name, parameter in self._models.parameters(updated):
-                if id(parameter) not in updated:
-                    continue
+            for name, parameter in zip(known.names, parameters, strict=True):
                 gradient: torch.Tensor | LocalShard | None = parameter.grad
                 if gradient is not None and (saves or scale is not None):
                     full = f"gradient/{name}"
@@ -609,9 +624,12 @@ class TrainingLoop:
                 norm = norm_of(copies, self._queue.staging) or self._tensors.norm(gradients)
                 if norm is not None:
                     self._tensors.capture(norm_name, norm)
-                for ids, before in self._now.norms:
-                    if not ids.isdisjoint(updated):
-                        self._tensors.capture(f"{norm_name}_before_clipping", before)
+                self._save_norms_before_clipping(norm_name, known)
+
+    def _save_norms_before_clipping(self, norm_name: str, known: Updated) -> None:
+        for ids, before in self._now.norms:
+            if not ids.isdisjoint(known.ids):
+                self._tensors.capture(f"{norm_name}_before_clipping", before)
 
     def _divided(self, name: str, gradient: Any, scale: torch.Tensor) -> torch.Tensor | LocalShard:
         """Return a gradient divided by the scale of a GradScaler."""
@@ -624,7 +642,7 @@ class TrainingLoop:
         """Save the learning rates, and the optimizer's state if it is wanted."""
         label = self._optimizers.label(optimizer)
         for name, value in learning_rates(optimizer, label):
-            self._tensors.capture(name, value)
+            self._tensors.number(name, value)
         if self._saves_optimizer_state():
             for name, value in state_of(optimizer, label, self._names_of(optimizer)):
                 self._tensors.capture(name, value)
@@ -634,12 +652,16 @@ class TrainingLoop:
 
         A pattern such as ``fc1`` does not.
         """
-        return any(
-            collection.name in (CollectionKeys.ALL, CollectionKeys.OPTIMIZER_STATE)
-            or any("optim" in pattern for pattern in collection.include_regex)
-            for collection in self._plan.saving
-            if collection.name != CollectionKeys.UPDATES
-        )
+        saving = self._plan.saving
+        if saving is not self._judged:
+            self._judged = saving
+            self._saves_state = any(
+                collection.name in (CollectionKeys.ALL, CollectionKeys.OPTIMIZER_STATE)
+                or any("optim" in pattern for pattern in collection.include_regex)
+                for collection in saving
+                if collection.name != CollectionKeys.UPDATES
+            )
+        return self._saves_state
 
 
 def _tensors(parameters: Any) -> Iterable[torch.Tensor]:

@@ -29,6 +29,8 @@ logger = logging.getLogger("smdwidgets.hooks")
 #: Seconds after which a writer that has finished no call counts as stuck (for example on an unreachable network disk).
 #: The training then continues until the queue is full.
 _STUCK_AFTER = 10.0
+#: So many calls that do not wake the thread are executed together, and after so many seconds at most.
+_TOGETHER, _PATIENCE = 4, 0.25
 
 
 class _Item(NamedTuple):
@@ -61,6 +63,8 @@ class Background:
         self._limit = limit
         self._seconds = seconds
         self._idle = idle
+        #: Longest time in seconds until a call is executed that does not wake the thread.
+        self._patience = _PATIENCE if seconds is None else min(_PATIENCE, seconds / 4)
         self._name = name
         #: The first item is the one in progress.
         self._waiting: deque[_Item] = deque()
@@ -78,11 +82,12 @@ class Background:
         """Number of queued bytes, including those of the call in progress."""
         return self._bytes
 
-    def put(self, call: Callable[..., object], *args: Any, nbytes: int = 0) -> None:
+    def put(self, call: Callable[..., object], *args: Any, nbytes: int = 0, wakes: bool = True) -> None:
         """Queue ``call(*args)``.
 
         Waits until the queue has room if ``nbytes`` is not 0. A call larger than the limit is queued when the queue is
-        empty.
+        empty. One that does not wake the thread is executed with the next that does, or after a few of its kind, or
+        after a part of ``seconds``.
         """
         with self._changed:
             if self._closed:
@@ -97,7 +102,8 @@ class Background:
                 self._progress = now
             self._bytes += nbytes
             self._waiting.append(_Item(call, args, nbytes, now))
-            self._changed.notify_all()
+            if wakes or len(self._waiting) >= _TOGETHER or now - self._waiting[0].since >= self._patience:
+                self._changed.notify_all()
         if self._thread is None:
             self._run_inline()
 
@@ -111,6 +117,7 @@ class Background:
     def wait(self) -> None:
         """Wait until all queued calls have finished."""
         with self._changed:
+            self._changed.notify_all()
             while self._waiting:
                 self._changed.wait()
 
@@ -135,6 +142,7 @@ class Background:
         The age is ignored while the writer is stuck.
         """
         while self._bytes:
+            self._changed.notify_all()
             now = time.monotonic()
             if self._bytes + nbytes > self._limit:
                 self._changed.wait()
@@ -165,18 +173,21 @@ class Background:
             self._do(self._waiting[0])
 
     def _run(self) -> None:
+        quiet_since = time.monotonic()
         while True:
             with self._changed:
                 idle = False
                 while not self._waiting and not idle:
                     if self._closed:
                         return
-                    idle = not self._changed.wait(self._seconds if self._idle is not None else None)
+                    self._changed.wait(self._patience)
+                    idle = self._idle is not None and time.monotonic() - quiet_since >= (self._seconds or 0)
                 item = self._waiting[0] if self._waiting else None
             if item is not None:
                 self._do(item)
             elif self._idle is not None:
                 self._guarded(self._idle)
+            quiet_since = time.monotonic()
             del item
 
     def _do(self, item: _Item) -> None:

@@ -94,6 +94,8 @@ class RunDirectory:
         self.ended_run = False
         #: Content of the claim, which is unique. The inode is not: a new file may reuse that of a deleted one.
         self._content = ""
+        #: What identifies the claim that was found to be this process's.
+        self._verified: tuple[int, ...] | None = None
         self._touched = 0.0
         self._note = self.path / f"ended_{worker}.smd"
 
@@ -208,7 +210,7 @@ class RunDirectory:
             else:
                 self._claimed = True
                 self._touched = time.monotonic()
-                self._content = me
+                self._content, self._verified = me, None
                 return
         raise DirectoryInUse(f"{self.path}: other processes keep creating and deleting {self._claim.name}")
 
@@ -228,7 +230,13 @@ class RunDirectory:
         A directory that was removed is created and claimed again, so that recording continues; the result is
         ``"removed"``.
         """
-        if not self._claimed or _read(self._claim) == self._content:
+        if not self._claimed:
+            return None
+        known = _identity(self._claim)  # which takes a tenth of reading it
+        if known is not None and known == self._verified:
+            return None
+        if _read(self._claim) == self._content:
+            self._verified = known
             return None
         self._claimed = False
         try:
@@ -551,6 +559,15 @@ def _read(path: Path) -> str | None:
         return path.read_text("utf-8")
     except (OSError, ValueError):
         return None
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is written or replaced; None without a file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _read_claim(path: Path) -> dict[str, object]:

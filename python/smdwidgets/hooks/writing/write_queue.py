@@ -5,6 +5,7 @@ Tensors are queued in batches, because waking the writer for each tensor would c
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,10 @@ __all__ = ["SuspendedStep", "WriteQueue"]
 
 #: Bytes of copied tensors in a batch. A smaller batch is queued at the end of the step.
 _BATCH_BYTES = 8 << 20
+#: A step has numbers only if its copies take so many bytes at most.
+_FEW_BYTES = 64 << 10
+#: A loss is unusual from this multiple of the last ones on, of which the last has this weight.
+_ODD, _LEARNING = 2.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class WriteQueue:
         self._batch: list[Captured] = []
         self._bytes = 0
         self._begun = False
+        self._is_odd, self._usual = False, 0.0
         self._settled = False
         self._published = True
         self._last_put = 0.0
@@ -156,6 +162,15 @@ class WriteQueue:
                 if self._bytes > _BATCH_BYTES:
                     self._queue_batch()
 
+    def attend(self, number: float) -> None:
+        """Have the writer look at a step at once if a loss of it is unusual."""
+        size = abs(number)
+        if size <= _ODD * self._usual:
+            self._usual += _LEARNING * (size - self._usual)
+        else:  # also NaN
+            self._is_odd = True
+            self._usual = size if size < math.inf else self._usual
+
     def settle(self) -> None:
         """Mark the step as probably complete.
 
@@ -174,8 +189,22 @@ class WriteQueue:
         """End the step. The writer makes its files visible after it has written them."""
         if self._files is not None and not self.empty:
             with self._lock:
-                self._queue_batch()
-            self._background.put(self._files.finish, self._key)
+                batch, nbytes = self._batch, self._bytes
+                self._batch, self._bytes = [], 0
+            # A step of a few numbers waits for others: waking the writer takes longer than queueing them.
+            self._background.put(
+                self._finish,
+                self._key,
+                batch,
+                nbytes=nbytes if batch else 0,
+                wakes=self._is_odd or self._begun or nbytes > _FEW_BYTES,
+            )
+            self._is_odd = False
+
+    def _finish(self, key: StepKey, batch: list[Captured]) -> None:
+        if batch:
+            self.files.write(key, batch)
+        self.files.finish(key)
 
     def publish(self) -> None:
         """Make the current step visible to readers, although more tensors may follow."""

@@ -385,6 +385,8 @@ class ReplayRecorder:
 
     def _match(self, now: StepRecord, inputs: Any) -> None:
         """Find the deliveries that a forward pass received."""
+        if not self._deliveries:
+            return
         tensors: list[torch.Tensor] = []
         mapped(inputs, lambda one: tensors.append(one) if isinstance(one, torch.Tensor) else None)
         with self._lock:
