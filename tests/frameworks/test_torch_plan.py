@@ -93,7 +93,7 @@ def test_statistics_name_the_first_tensor_at_the_exact_step(run):
 def test_script_that_configures_collections_has_no_plan(run, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
-        SCRIPT.replace(", plan={\"statistics\": 1}", ", include_collections=['weights']").replace("1000", "3")
+        SCRIPT.replace(', plan={"statistics": 1}', ", include_collections=['weights']").replace("1000", "3")
     )
     subprocess.run([sys.executable, str(script), str(tmp_path / "run")], check=True)
     with create_trial(tmp_path / "run") as trial:

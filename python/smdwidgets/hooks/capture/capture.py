@@ -87,11 +87,11 @@ class Capture:
             if interval and (dense or mode_step % (interval * rarer) == 0)
         ]
         key = self.values, *due
-        known = self._states.get(key)
-        if known is None:
+        state = self._states.get(key)
+        if state is None:
             kinds = frozenset(kind for kind in due if kind != VALUES)
-            known = self._states[key] = kinds, (self.values, kinds)
-        self.statistics, self.state = known
+            state = self._states[key] = kinds, (self.values, kinds)
+        self.statistics, self.state = state
 
     def _changed(self, kind: str, step: int) -> None:
         interval = self.time.interval(kind)

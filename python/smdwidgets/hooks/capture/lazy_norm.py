@@ -43,7 +43,7 @@ def norm_of(copies: Sequence[TensorCopy | None], staging: Staging) -> TensorCopy
 
 
 def norm_of_array(array: NDArray[np.float32]) -> TensorCopy:
-    """Return the l2 norm of an array that nobody changes. It is computed when it is completed."""
+    """Return the l2 norm of an array that nobody changes, computed when completed."""
     norm = np.zeros((), np.float32)
 
     def compute() -> None:

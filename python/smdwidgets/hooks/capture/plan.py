@@ -243,16 +243,16 @@ class Plan:
         return bool(self.saving)
 
     def look_for_changes(self) -> None:
-        """Forget decisions if a script has added patterns or tensors to collections, or set them up anew."""
-        known = self.collections.get_collections().values()
-        seen: list[object] = [one.state() for one in known]
+        """Forget decisions if a script has changed collections."""
+        collections = self.collections.get_collections().values()
+        seen: list[object] = [one.state() for one in collections]
         seen.append(len(self.included))
         if seen != self._seen:
             self._seen = seen
             self.revision += 1
             self._specs.clear()
             self._choices.clear()
-            self._is_adaptive = self.capture is not None and not any(map(self.is_configured, known))
+            self._is_adaptive = self.capture is not None and not any(map(self.is_configured, collections))
 
     def _choose(self, mode: ModeKeys, mode_step: int) -> _Choice:
         saving = self.at(mode, mode_step)

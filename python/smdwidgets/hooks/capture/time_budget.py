@@ -6,8 +6,8 @@ which they captured. A capture of a kind that costs ``c`` seconds at every ``n``
 intervals are the least powers of two with which all kinds together fit.
 
 They fit if they take what the floor leaves of the share, or half of the floor, if that is more: giving up more captures
-would save less than it loses. Intervals are settled anew if the cost is too large, or if it would be small with shorter
-ones for some time. The gap between both limits stops them from alternating.
+would save less than it loses. Intervals are settled again if the cost is too large, or if it would be small with
+shorter ones for some time. The gap between both limits stops them from alternating.
 
 >>> clock = iter(range(1000))
 >>> budget = TimeBudget(0.01, ["activations", "weights"], free_seconds=2.0, clock=lambda: next(clock))
@@ -38,7 +38,7 @@ VALUES = "values"
 _COLD, _WARM_UP, _WARM_UP_SECONDS = 3, 20, 1.0
 #: Seconds of training between two looks at the cost.
 _WINDOW = 0.25
-#: Above this multiple of what fits, intervals are settled anew; below the other one for so many windows, too.
+#: Above this multiple of what fits, intervals are settled again; below the other one for so many windows, too.
 _TOO_MUCH, _LITTLE, _WINDOWS_LITTLE = 1.25, 0.8, 10
 #: What the kinds may take of the floor, if it leaves less of the share.
 _OF_FLOOR = 0.5

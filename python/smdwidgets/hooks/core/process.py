@@ -76,7 +76,7 @@ class Gate:
 
     @property
     def elapsed(self) -> float:
-        """The time that the training has spent inside, with what has passed since it is inside now."""
+        """The time that the training has spent inside, up to now."""
         return self.seconds + (time.perf_counter() - self._since if self._depth else 0.0)
 
     def __enter__(self) -> None:

@@ -166,7 +166,7 @@ class Recorder:
         self.export_known(last)
 
     def export_known(self, last: bool = False) -> None:
-        """Write the collection file if collections were found changed, or more tensors were saved."""
+        """Write the collection file if changes of collections are known."""
         collections, failures = self._plan.collections, self._guard.failures
         state = (self._plan.revision, len(self.queue.names), collections.num_modules, *self.notes, *failures)
         if self.queue.writes and (last or state != self._exported):

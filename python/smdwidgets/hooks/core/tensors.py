@@ -77,7 +77,7 @@ class TensorCapture:
         return copy
 
     def number(self, name: str, value: Any) -> None:
-        """Capture a number of the training, such as a learning rate, if a collection selects it."""
+        """Capture a number, such as a learning rate, if a collection selects it."""
         spec = self.spec(name)
         if spec is None or not self._queue.writes:
             return

@@ -138,26 +138,26 @@ class TorchCapture(TensorCapture):
             return self.shards.norm(gradients)
         return gradient_norm([gradient for _, _, gradient in gradients if isinstance(gradient, torch.Tensor)])
 
-    def norm_of_parameters(self, known: Updated, parameters: Sequence[torch.Tensor]) -> object:
-        """Return the l2 norm of the gradients of parameters, of which nothing else is captured at this step.
+    def norm_of_parameters(self, updated: Updated, parameters: Sequence[torch.Tensor]) -> object:
+        """Return the l2 norm of gradients that are not captured at this step.
 
         Many small gradients are copied to one place, and the writer's thread computes the norm: operators of PyTorch
         would take longer for each than copying it.
         """
         with torch.no_grad():
-            if known.norm_by is None:
-                known.norm_by = self._norm_by(known.names, parameters)
-            if known.norm_by is NormBy.SHARDS:
-                return self.norm([(name, one, one.grad) for name, one in zip(known.names, parameters, strict=True)])
+            if updated.norm_by is None:
+                updated.norm_by = self._norm_by(updated.names, parameters)
+            if updated.norm_by is NormBy.SHARDS:
+                return self.norm([(name, one, one.grad) for name, one in zip(updated.names, parameters, strict=True)])
             gradients = [gradient for one in parameters if (gradient := one.grad) is not None]
-            if known.norm_by is NormBy.GATHERING and gradients and not self.devices.has(gradients[0]):
+            if updated.norm_by is NormBy.GATHERING and gradients and not self.devices.has(gradients[0]):
                 try:
                     together = torch._C._nn.flatten_dense_tensors(gradients)
                     if together.dtype is torch.float32:
                         return norm_of_array(together.numpy())
                 except (RuntimeError, TypeError, AttributeError):  # sparse gradients, or on other devices
                     pass
-                known.norm_by = NormBy.OPERATORS
+                updated.norm_by = NormBy.OPERATORS
             return gradient_norm(gradients)
 
     def _norm_by(self, names: Sequence[str], parameters: Sequence[torch.Tensor]) -> NormBy:

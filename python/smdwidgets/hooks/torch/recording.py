@@ -66,7 +66,7 @@ class ModelRecording:
         if not self._named_at:
             self._look_for_changes()
         self._parts.steps.begin()
-        if self._plan.kinds:  # at the other steps, nothing of the models is looked at
+        if self._plan.kinds:  # other steps do not look at the models
             self._look_for_changes()
         if not self.modules.is_complete:
             self.modules.tap_modules()

@@ -155,16 +155,16 @@ class RegisteredModels:
         yield from ((name, parameter) for name, one in self._parameters if (parameter := one()) is not None)
 
     def updated_by(self, optimizer: Optimizer) -> tuple[Updated, list[torch.Tensor]]:
-        """Return what is known of the parameters of the models that an optimizer updates, and the parameters."""
+        """Return the parameters of the models that an optimizer updates, and their record."""
         held = [one for group in optimizer.param_groups for one in group["params"]]
         ids = list(map(id, held))
-        known = self._updated.get(id(optimizer))
-        if known is None or known.changes != self.changes or known.ids != ids:
+        record = self._updated.get(id(optimizer))
+        if record is None or record.changes != self.changes or record.ids != ids:
             place = {each: index for index, each in enumerate(ids)}
-            found = [(name, place[id(one)]) for name, one in self.parameters(ids) if id(one) in place]
-            known = Updated(ids, self.changes, [name for name, _ in found], [index for _, index in found])
-            self._updated[id(optimizer)] = known
-        return known, [held[index] for index in known.places]
+            named = [(name, place[id(one)]) for name, one in self.parameters(ids) if id(one) in place]
+            record = Updated(ids, self.changes, [name for name, _ in named], [index for _, index in named])
+            self._updated[id(optimizer)] = record
+        return record, [held[index] for index in record.places]
 
     def forget_optimizer(self, key: Hashable) -> None:
         """An optimizer with this id was deleted."""

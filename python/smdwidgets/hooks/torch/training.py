@@ -577,8 +577,8 @@ class TrainingLoop:
         self._tensors.capture(f"{PREFIX}{self._optimizers.label(optimizer)}/skipped", 1.0)
 
     def _names_of(self, optimizer: Optimizer) -> dict[int, str]:
-        known, parameters = self._models.updated_by(optimizer)
-        return {id(parameter): name for name, parameter in zip(known.names, parameters, strict=True)}
+        record, parameters = self._models.updated_by(optimizer)
+        return {id(parameter): name for name, parameter in zip(record.names, parameters, strict=True)}
 
     def _save_gradients(self, optimizer: Optimizer) -> None:
         """Save the gradients that the optimizer uses, and their norms."""
@@ -593,17 +593,17 @@ class TrainingLoop:
         saves = GRADIENTS in self._plan.kinds
         if not (saves or wants_norm or scale is not None):
             return
-        known, parameters = self._models.updated_by(optimizer)
+        record, parameters = self._models.updated_by(optimizer)
         if not saves and scale is None:
-            norm = self._tensors.norm_of_parameters(known, parameters)
+            norm = self._tensors.norm_of_parameters(record, parameters)
             if norm is not None:
                 self._tensors.number(norm_name, norm)
-            self._save_norms_before_clipping(norm_name, known)
+            self._save_norms_before_clipping(norm_name, record)
             return
         gradients: list[NamedGradient] = []
         copies: list[TensorCopy | None] = []
         with torch.no_grad():
-            for name, parameter in zip(known.names, parameters, strict=True):
+            for name, parameter in zip(record.names, parameters, strict=True):
                 gradient: torch.Tensor | LocalShard | None = parameter.grad
                 if gradient is not None and (saves or scale is not None):
                     full = f"gradient/{name}"
@@ -624,11 +624,11 @@ class TrainingLoop:
                 norm = norm_of(copies, self._queue.staging) or self._tensors.norm(gradients)
                 if norm is not None:
                     self._tensors.capture(norm_name, norm)
-                self._save_norms_before_clipping(norm_name, known)
+                self._save_norms_before_clipping(norm_name, record)
 
-    def _save_norms_before_clipping(self, norm_name: str, known: Updated) -> None:
+    def _save_norms_before_clipping(self, norm_name: str, updated: Updated) -> None:
         for ids, before in self._now.norms:
-            if not ids.isdisjoint(known.ids):
+            if not ids.isdisjoint(updated.ids):
                 self._tensors.capture(f"{norm_name}_before_clipping", before)
 
     def _divided(self, name: str, gradient: Any, scale: torch.Tensor) -> torch.Tensor | LocalShard:

@@ -232,11 +232,11 @@ class RunDirectory:
         """
         if not self._claimed:
             return None
-        known = _identity(self._claim)  # which takes a tenth of reading it
-        if known is not None and known == self._verified:
+        identity = _identity(self._claim)  # which takes a tenth of reading it
+        if identity is not None and identity == self._verified:
             return None
         if _read(self._claim) == self._content:
-            self._verified = known
+            self._verified = identity
             return None
         self._claimed = False
         try:
@@ -564,10 +564,10 @@ def _read(path: Path) -> str | None:
 def _identity(path: Path) -> tuple[int, ...] | None:
     """Return what changes when a file is written or replaced; None without a file."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _read_claim(path: Path) -> dict[str, object]:

@@ -1,0 +1,215 @@
+"""Measure what the capture plan costs, by length of step and number of tensors.
+
+Usage: `make bench-hooks`, or `PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_plan.py`. It writes the
+section in RESULTS.md, in about four minutes.
+
+The model is a chain of small linear layers; a step is filled up with products of matrices to its length. A chain of 150
+layers takes more than a millisecond, and one of 1,500 more than 30, so these rows are missing. Each row is a separate
+process, in which a bare training and one with a hook alternate at every step. All times are CPU time: that of the
+training's thread, and that of the process, in which the writer's thread has its part.
+
+* Nothing due: the plan captures tensors at every 1,024th step. The result is the least time of a step with the hook
+  less the least of one without: other processes only ever add to both. That of the process is the median difference.
+* Default plan: `smd.record(model, directory)`. After three seconds of training, the sum over all steps is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from report import table, write_section
+
+HERE = Path(__file__).resolve()
+TITLE = "Cost of the capture plan"
+#: Tensors, and milliseconds of a step.
+ROWS = ((6, 1), (6, 30), (6, 300), (300, 30), (300, 300), (3000, 300))
+#: Seconds of training before the share is measured, and while it is.
+BEFORE, WHILE = 3.0, 2.0
+#: Seconds of steps that follow each other, where shares are measured.
+BLOCK = 0.5
+#: What the plan promises: microseconds of a step and of a tensor, and the share of a step.
+STEP_US, TENSOR_US, SHARE = 50.0, 0.5, 0.01
+SEED, RATE = 0, 1e-4
+
+
+def training(tensors: int, milliseconds: int) -> tuple[Callable[[], None], object]:
+    """Return a function that trains for one step, and the model."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(SEED)
+    layers = [nn.Linear(16, 16) for _ in range(tensors // 2)]
+    model = nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(model.parameters(), RATE, foreach=True)
+    x, matrix = torch.randn(8, 16), torch.randn(64, 64)
+    products = 0
+
+    def step() -> None:
+        optimizer.zero_grad()
+        for _ in range(products):
+            torch.mm(matrix, matrix)
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    def timed(count: int) -> float:
+        began = time.thread_time()
+        for _ in range(count):
+            step()
+        return (time.thread_time() - began) / count
+
+    timed(3)
+    bare = min(timed(5) for _ in range(3))
+    products = 200
+    of_product = max(min(timed(3) for _ in range(3)) - bare, 1e-6) / products
+    products = max(round((milliseconds / 1e3 - bare) / of_product), 0)
+    return step, model
+
+
+def pairs(bare: Callable[[], None], hooked: Callable[[], None], seconds: float, together: int = 1) -> list[list[float]]:
+    """Train both in turn for some seconds.
+
+    Returns thread and process seconds of the bare steps and of the others, of so many steps together. For the hook, a
+    bare training in between is a pause: a long one changes less than many short ones.
+    """
+    taken = []
+    ends = time.thread_time() + 2 * seconds
+    while time.thread_time() < ends or len(taken) < 8:
+        row: list[float] = []
+        for step in (bare, hooked):
+            began = time.thread_time(), time.process_time()
+            for _ in range(together):
+                step()
+            row += [(time.thread_time() - began[0]) / together, (time.process_time() - began[1]) / together]
+        taken.append(row)
+    return taken
+
+
+def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
+    """Return the figures of one row."""
+    logging.disable(logging.CRITICAL)
+    import torch
+
+    import smdwidgets.pytorch as smd
+    from smdwidgets import CapturePlan
+
+    torch.set_num_threads(1)
+    bare, _ = training(tensors, milliseconds)
+    hooked, model = training(tensors, milliseconds)
+    hook = smd.record(model, root / "idle", plan=CapturePlan(statistics=1024, every=1024))
+    pairs(bare, hooked, 0.3)
+    idle = pairs(bare, hooked, 1.0)
+    hook.close()
+
+    hook = smd.record(model, root / "default")
+    together = max(round(BLOCK / milliseconds * 1e3), 1)
+    for _ in range(round(BEFORE / milliseconds * 1e3)):
+        hooked()
+    planned = pairs(bare, hooked, WHILE, together)
+    steps = hook.global_step + 1
+    intervals = hook.parts.plan.capture.time.intervals
+    measured = hook.parts.plan.capture.time.measured_share or 0.0
+    hook.close()
+    files = [file for file in (root / "default").rglob("*") if file.is_file()]
+    totals = [sum(column) for column in zip(*planned, strict=True)]
+    return {
+        "bare": min(row[0] for row in idle),
+        "idle": min(row[2] for row in idle) - min(row[0] for row in idle),
+        "idle_process": statistics.median(row[3] - row[1] for row in idle),
+        "share": totals[2] / totals[0] - 1,
+        "share_process": totals[3] / totals[1] - 1,
+        "measured": measured,
+        "longest": max(intervals.values()),
+        "steps": steps,
+        "files": len(files),
+        "bytes": sum(file.stat().st_size for file in files),
+    }
+
+
+def apart(*arguments: object) -> dict[str, float]:
+    """Measure a row in a separate process."""
+    root = tempfile.mkdtemp()
+    try:
+        command = [sys.executable, str(HERE), "--apart", *map(str, arguments), root]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+        if done.returncode:
+            sys.exit(done.stderr)
+        result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+        return result
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def main() -> None:
+    """Write the section."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, nargs="*", help="numbers of rows to measure; all by default")
+    parser.add_argument("--print", action="store_true", help="do not write the section")
+    parser.add_argument("--apart", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.apart:
+        tensors, milliseconds, root = arguments.apart
+        print(json.dumps(measure(int(tensors), int(milliseconds), Path(root))))
+        return
+    rows = []
+    for number, (tensors, milliseconds) in enumerate(ROWS):
+        if arguments.rows and number not in arguments.rows:
+            continue
+        one = apart(tensors, milliseconds)
+        target = STEP_US + TENSOR_US * tensors
+        cells = (
+            f"{tensors:,}",
+            f"{one['bare'] * 1e3:.1f} ms",
+            f"{one['idle'] * 1e6:,.0f} µs",
+            f"{target:,.0f} µs",
+            "yes" if one["idle"] * 1e6 <= target else "**no**",
+            f"{one['idle_process'] * 1e6:,.0f} µs",
+            f"{one['share']:.1%}",
+            "yes" if one["share"] <= SHARE else "**no**",
+            f"{one['share_process']:.1%}",
+            f"{one['measured']:.1%}",
+            f"{one['longest']:.0f}",
+            f"{one['files']:,.0f} of {one['steps']:,.0f}",
+        )
+        rows.append(cells)
+        print(cells, flush=True)
+    load = f"; load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    body = (
+        f"`make bench-hooks`. CPU time that the hook adds to a step{load}. Nothing due: of the training's thread, beside the "
+        f"target of {STEP_US:.0f} µs and {TENSOR_US} µs a tensor, and of the process. Default plan, after "
+        f"{BEFORE:.0f} s of training: the share of the step that is added, beside the target of {SHARE:.0%}; by the hook's own "
+        "clock, which the plan follows; the longest interval that the plan has chosen; files of the run and its steps.\n\n"
+        + table(
+            (
+                "tensors",
+                "step",
+                "nothing due: thread",
+                "target",
+                "met",
+                "nothing due: process",
+                "default plan: thread",
+                f"<= {SHARE:.0%}",
+                "default plan: process",
+                "by the hook's clock",
+                "longest interval",
+                "files of steps",
+            ),
+            rows,
+        )
+    )
+    if not arguments.print:
+        write_section(TITLE, body)
+
+
+if __name__ == "__main__":
+    main()
