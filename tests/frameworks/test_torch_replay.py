@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import random
+import sys
 import weakref
 
 import numpy as np
@@ -29,6 +30,7 @@ from smdwidgets import create_trial, diagnose
 from smdwidgets.exceptions import CannotReplay
 from smdwidgets.hooks.core.process import open_hooks
 from smdwidgets.replay.protocol import StepObserver, sentence
+from smdwidgets.replay.torch.loop import Place
 
 
 @pytest.fixture(autouse=True)
@@ -321,6 +323,21 @@ def test_observers_change_batches_and_see_steps(tmp_path):
     assert any(one.equal is False for one in results)
     assert len(replay.run(last=replay.steps[2])) == 3
     assert torch.isnan(names["model"][0].weight).any()
+
+
+class Word(str):
+    """A text that is made of two arguments, so that it cannot be copied."""
+
+    def __new__(cls, text, offset):
+        return super().__new__(cls, text)
+
+
+def test_value_that_cannot_be_copied_is_left_out():
+    word, count = Word("a", 3), [2]
+    place = Place.of(sys._getframe())
+    assert place.values["count"] == count
+    assert "word" not in place.values
+    assert place.names["word"]() is word
 
 
 def test_a_failing_recorder_never_reaches_the_training(tmp_path, monkeypatch, caplog):

@@ -14,7 +14,7 @@ import hashlib
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Final, TypeGuard
@@ -80,20 +80,28 @@ class Place:
             if name.startswith("__"):
                 continue
             place.names[name] = Keep(value)
-            if small(value):
-                place.values[name] = copy.deepcopy(value)
+        place.values = _copies({name: keep() for name, keep in place.names.items()})
         if not place.is_module:
-            place.globals_values = {
-                name: copy.deepcopy(value)
-                for name, value in list(frame.f_globals.items())
-                if not name.startswith("__") and small(value)
-            }
+            place.globals_values = _copies(frame.f_globals)
         return place
 
     def hold(self) -> None:
         """Keep what the names refer to alive."""
         for keep in self.names.values():
             keep.hold()
+
+
+def _copies(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of small values, without those that cannot be copied.
+
+    A subclass of ``str`` may need more arguments.
+    """
+    copies = {}
+    for name, value in list(variables.items()):
+        if not name.startswith("__") and small(value):
+            with suppress(Exception):  # a class of the user
+                copies[name] = copy.deepcopy(value)
+    return copies
 
 
 def places(names: bool = True) -> list[Place]:

@@ -519,7 +519,9 @@ def _copied(value: Any) -> Any:
             return one.detach().clone()
         return one.copy() if isinstance(one, np.ndarray) else one
 
-    return copy.copy(mapped(value, leaf))
+    new = mapped(value, leaf)
+    # A subclass of a number or text cannot change, and its class may need more arguments for a copy.
+    return new if isinstance(new, _PLAIN) else copy.copy(new)
 
 
 def _own_values(part: nn.Module) -> dict[str, Any]:
