@@ -239,7 +239,8 @@ def test_every_display_has_the_same_list(kind, tmp_path, capsys):
 
     # The run table counts the same findings.
     if kind != "rule":
-        assert findings_of(trial) == [one.title for one in diagnosis.findings]
+        of_run = [(one["id"], one["title"], one["first"]) for one in findings_of(trial)]
+        assert of_run == [(one.id, one.title, one.first) for one in diagnosis.findings]
 
         # The terminal and its JSON.
         main(["diagnose", str(run), "--json"])
