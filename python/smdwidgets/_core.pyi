@@ -1097,7 +1097,9 @@ def precision_loss(buffer: _Buffer, format: str, scaled: bool = True) -> dict[st
     """
 
 def precision_cast(buffer: _Buffer, format: str) -> bytes:
-    """Cast float32 elements to "e4m3", "e5m2" or "e2m1", one byte each, as ml_dtypes does.
+    """Cast float32 elements to a format of 8 or 4 bits, as ml_dtypes does.
+
+    The format is "e4m3", "e5m2" or "e2m1"; an element takes one byte.
 
     >>> precision_cast(np.array([1.0, -448.0], np.float32), "e4m3").hex()
     '38fe'
