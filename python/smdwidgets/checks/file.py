@@ -20,7 +20,7 @@ class CheckFile:
     Args:
         root: directory of the run.
         worker: name of the worker.
-        send: uploads a finished file, given by its key.
+        send: uploads the file, given by its key, and keeps it.
     """
 
     def __init__(self, root: Path, worker: str, send: Callable[[str], object] | None = None) -> None:

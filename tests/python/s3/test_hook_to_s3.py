@@ -16,7 +16,9 @@ import pytest
 
 import smdwidgets
 from servers import FaultyProxy
+from smdwidgets.checks.file import CheckFile
 from smdwidgets.exceptions import SMDebugError
+from smdwidgets.hooks.writing.bucket import Bucket
 from smdwidgets.numpy import Hook
 
 
@@ -42,6 +44,19 @@ def test_run_written_to_a_bucket_is_readable(bucket: str, tmp_path: Path) -> Non
         for step in near.steps():
             np.testing.assert_array_equal(far.tensor("w").value(step), near.tensor("w").value(step))
     assert [path.name for path in tmp_path.iterdir()] == ["local"], "nothing is left behind on this machine"
+
+
+def test_all_checks_of_a_run_in_a_bucket_are_kept_until_it_is_overwritten(bucket: str, raw: Any) -> None:
+    """Each upload once deleted the file, so that only the last check remained."""
+    place = Bucket(f"s3://{bucket}/run")
+    file = CheckFile(place.folder, "worker_0", place.copy)
+    for line in (b"one\n", b"two\n"):
+        file.append(line)
+    place.close(None)
+    key = "run/checks/worker_0.jsonl"
+    assert raw.get_object(Bucket=bucket, Key=key)["Body"].read() == b"one\ntwo\n"
+    train(f"s3://{bucket}/run", overwrite=True)
+    assert key not in [found["Key"] for found in raw.list_objects_v2(Bucket=bucket)["Contents"]]
 
 
 def test_events_are_uploaded_before_their_index(

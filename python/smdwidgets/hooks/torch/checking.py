@@ -61,7 +61,7 @@ class Checking:
         if self._write is None:
             run_dir = self._recorder.run_dir  # which is another one for a worker that saves shards only
             bucket = run_dir.bucket
-            send = None if bucket is None else bucket.send
+            send = None if bucket is None else bucket.copy
             self._write = CheckFile(run_dir.path, self._recorder.worker, send).append
         self._write(lines)
 

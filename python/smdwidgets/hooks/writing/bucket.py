@@ -14,10 +14,12 @@ from pathlib import Path
 
 from smdwidgets import _core
 from smdwidgets._text import shown
+from smdwidgets.checks.record import CHECKS_PREFIX
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE, RunEnd
+from smdwidgets.signals.record import SIGNALS_PREFIX
 from smdwidgets.storage.address import WRITABLE_FORMS, parse
 from smdwidgets.storage.connection import Connection
 from smdwidgets.storage.protocol import OWN_PREFIX
@@ -45,16 +47,21 @@ class Bucket:
                 self._storage.put(key, path)
                 path.unlink()
 
+    def copy(self, key: str) -> None:
+        """Upload a file of the folder that grows, and keep it."""
+        self._storage.put(key, self.folder / key)
+
     def keys_of(self, worker: str | None) -> list[str]:
         """Return the keys of an earlier run, of one worker or of all workers."""
         found: list[str] = []
-        for prefix in (COLLECTIONS_PREFIX + "/", "events/", f"{INCIDENTS_PREFIX}/", "index/"):
-            keys = self._storage.list(prefix)
+        for prefix in (COLLECTIONS_PREFIX, "events", INCIDENTS_PREFIX, "index", CHECKS_PREFIX, SIGNALS_PREFIX):
+            keys = self._storage.list(f"{prefix}/")
             if worker is None:
                 found += keys
             else:
-                ends = (f"_{worker}.json", f"_{worker}.tfevents", f"/{worker}_collections.json")
-                mine = f"{INCIDENTS_PREFIX}/{_core.worker_file_name(worker)}/"
+                name = _core.worker_file_name(worker)
+                ends = (f"_{worker}.json", f"_{worker}.tfevents", f"/{worker}_collections.json", f"/{name}.jsonl")
+                mine = f"{INCIDENTS_PREFIX}/{name}/"
                 found += [key for key in keys if key.endswith(ends) or key.startswith(mine)]
         return found
 
