@@ -120,8 +120,7 @@ def _runnable(document: Document, block: Block) -> Iterable[Region]:
 
 
 def _json(example: Example) -> None:
-    """It is well-formed, and the next block may read it."""
-    example.namespace["the_json"] = json.loads(example.parsed)
+    json.loads(example.parsed)
 
 
 def _toml(example: Example) -> None:

@@ -47,16 +47,6 @@ class Prepare:
             runs.step(root, step, values, mode=mode, mode_step=step // 10)
         runs.end(root)
 
-    def vanishing(self, directory: str) -> None:
-        """Write thirty steps with vanishing gradients and a falling loss."""
-        from smdwidgets.numpy import Hook
-
-        with Hook(directory) as hook:
-            for step in range(30):
-                hook.save_tensor("gradient/fc1.weight", np.full((4, 3), 0.4**step, np.float32), "gradients")
-                hook.save_tensor("loss", np.float32(0.8**step), "losses")
-                hook.step()
-
     def log(self, directory: str, tag: str = "loss/train") -> None:
         """Write an event file of TensorBoard."""
         from tensorboardX import SummaryWriter

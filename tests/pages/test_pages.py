@@ -36,7 +36,21 @@ FIRST = ("README.md", "docs/index.md", "docs/tutorial.md")
 #: Pages that work as printed, typed from top to bottom: they have no block that only their source shows.
 AS_PRINTED = (
     *FIRST,
-    *(f"docs/{name}.md" for name in ("comparison", "guide", "help", "plots", "query", "sharing", "widgets")),
+    *(
+        f"docs/{name}.md"
+        for name in (
+            "commands",
+            "comparison",
+            "diagnosis",
+            "guide",
+            "help",
+            "plots",
+            "query",
+            "sharing",
+            "using-rules",
+            "widgets",
+        )
+    ),
 )
 MARKED = [page if name_of(page) in FIRST else pytest.param(page, marks=pytest.mark.slow) for page in PAGES]
 
