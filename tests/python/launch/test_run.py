@@ -277,7 +277,7 @@ def test_a_capture_plan_and_a_hook_configuration_are_read(place):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--evry", "5", "train.py"], "unrecognized arguments: --evry"),
+        (["--evry", "5", "train.py"], "unknown option '--evry'. Did you mean '--every'?"),
         (["--every", "often", "train.py"], "invalid --every 'often'; give a number of steps such as 100"),
         (
             ["--what", "weights,tears", "train.py"],

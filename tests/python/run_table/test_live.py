@@ -189,7 +189,9 @@ def test_the_first_run_of_an_empty_directory_is_added(tmp_path: Path) -> None:
 
 
 def test_findings_when_asked(table: LiveTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "findings_of", lambda trial: ["The loss is bad."] if trial.name.endswith("0") else [])
+    monkeypatch.setattr(
+        live, "findings_of", lambda trial: [{"title": "The loss is bad."}] if trial.name.endswith("0") else []
+    )
     packets = RunsPackets(table)
     read(table)
     packets.all()

@@ -11,7 +11,7 @@ import pytest
 import smdwidgets
 from python.logs.logs import scalars, writer
 from smdwidgets import modes
-from smdwidgets.exceptions import RunNotFound, SeveralRuns, SMDebugNotImplementedError
+from smdwidgets.exceptions import SeveralRuns
 from smdwidgets.trials import TensorBoardTrial
 
 
@@ -55,20 +55,6 @@ def test_runs_below_a_prefix_and_the_cache(
             assert (trial.reader.run.log.cached_bytes() > 0) == (expected > 0)
         for trial in trials.values():
             trial.close()
-
-
-@pytest.mark.parametrize("file", ["run/metrics.csv", "run/checkpoint-5/model.safetensors"])
-def test_other_formats_in_a_bucket_are_named(
-    tmp_path: Path, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], endpoint: str, file: str
-) -> None:
-    (tmp_path / file).parent.mkdir(parents=True)
-    (tmp_path / file).write_text("step,loss\n0,1\n")
-    upload(tmp_path, bucket, "others")
-    for call in (smdwidgets.create_trial, smdwidgets.create_trials):
-        with pytest.raises(SMDebugNotImplementedError, match=f"{file}.*local directory"):
-            call(f"s3://{bucket}/others", endpoint_url=endpoint)
-    with pytest.raises(RunNotFound):
-        smdwidgets.create_trial(f"s3://{bucket}/nothing", endpoint_url=endpoint)
 
 
 def test_mode_that_appears_later_in_a_bucket(

@@ -68,7 +68,7 @@ def _after_best(series: Series) -> _Rise | None:
     near = np.flatnonzero(blocks <= trend.best + max(3 * noise, rise / 4))
     # A loss whose targets move, as in Q-learning, may rise slowly to where it began.
     next_ones = blocks[near[-1] + 1 :][:ABRUPT]
-    jumps = float(np.median(next_ones)) > trend.best + MOST_OF_IT * rise
+    jumps = len(next_ones) > 0 and float(np.median(next_ones)) > trend.best + MOST_OF_IT * rise
     exceeds = trend.end > EXCEEDS * abs(trend.start)
     confidence: Confidence = "high" if rise > 0.6 * learned and (jumps or exceeds) else "medium"
     return _Rise(step_of_block(series, int(near[-1])), trend.best, trend.end, confidence)
