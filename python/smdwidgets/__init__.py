@@ -143,6 +143,7 @@ _SUBMODULES = frozenset(
         "rules",
         "run_end",
         "run_table",
+        "signals",
         "sources",
         "stop",
         "storage",

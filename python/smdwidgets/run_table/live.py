@@ -40,7 +40,7 @@ class _Row:
     version: int = 0
     #: Whether the findings were asked for.
     asked: bool = False
-    titles: list[str] | None = None
+    findings: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class LiveTable:
         given = self._hparams.get(row.found.name)
         if given is not None:
             summary = {**summary, "hparams": {**summary["hparams"], **given}}
-        if row.titles is not None:
-            summary = {**summary, "findings": row.titles}
+        if row.findings is not None:
+            summary = {**summary, "findings": row.findings}
         return Run(row.found, summary)
 
     # --------------------------------------------------------------------------------------------------------- commands
@@ -166,7 +166,7 @@ class LiveTable:
         """
         with self._lock:
             for row in self._state.rows:
-                row.asked = row.titles is not None
+                row.asked = row.findings is not None
             self._paused = any(row.summary is None for row in self._state.rows)
             self._report("stopped" if self._paused else "")
             self._stop.set()
@@ -271,15 +271,15 @@ class LiveTable:
 
     def _diagnose(self) -> None:
         with self._lock:
-            asked = [row for row in self._state.rows if row.asked and row.titles is None]
+            asked = [row for row in self._state.rows if row.asked and row.findings is None]
         for done, row in enumerate(asked):
             if self._stop.is_set():
                 return
             with self._lock:
                 self._report("diagnosing", done, len(asked))
-            titles = _diagnosed(row.found)
+            findings = _diagnosed(row.found)
             with self._lock:
-                row.titles = titles
+                row.findings = findings
                 self._changed(row)
         if asked:
             with self._lock:
@@ -294,20 +294,20 @@ class LiveTable:
 
 
 def _is_missing(row: _Row) -> bool:
-    return row.summary is None or row.signature != row.found.signature or (row.asked and row.titles is None)
+    return row.summary is None or row.signature != row.found.signature or (row.asked and row.findings is None)
 
 
-def _diagnosed(found: FoundRun) -> list[str]:
+def _diagnosed(found: FoundRun) -> list[dict[str, Any]]:
     try:
         trial = found.open()
         try:
-            return [finding["title"] for finding in findings_of(trial)]
+            return findings_of(trial)
         finally:
             if not found.shared:
                 trial.close()
     except Exception as error:  # the row shows why there is no diagnosis
         logger.debug("cannot diagnose %s", found.path, exc_info=True)
-        return [f"Not diagnosed: {type(error).__name__}: {error}"[:300]]
+        return [{"title": f"Not diagnosed: {type(error).__name__}: {error}"[:300]}]
 
 
 def given_runs(given: Sequence[Any], *, look: bool = True) -> list[FoundRun]:
