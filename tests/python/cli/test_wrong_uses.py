@@ -100,8 +100,8 @@ WRONG = {
     "check run DeadRelu": "one argument too many: 'DeadRelu'",
     "check run --timeout soon": "invalid value 'soon'; must be a number above 0",
     "report run --limit-mb -1": "invalid value '-1'; must be a number above 0",
-    "demo --seconds abc": "invalid value 'abc'; must be a number above 0",
-    "demo --port 99999": "invalid value '99999'; must be an integer from 0 to 65535",
+    "demo --seconds abc": "invalid value 'abc'; must be a number of at least 0",
+    "demo --port 99999": "invalid value '99999'; must be an integer from 1 to 65535",
     "replay run --incident 0": "invalid value '0'; must be an integer of at least 1",
 }
 

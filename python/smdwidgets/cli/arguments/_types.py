@@ -65,12 +65,21 @@ def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
 
 def positive(text: str) -> float:
     """Parse a number above zero."""
+    return _number(text, lambda number: number > 0, "above 0")
+
+
+def not_negative(text: str) -> float:
+    """Parse a number of at least zero."""
+    return _number(text, lambda number: number >= 0, "of at least 0")
+
+
+def _number(text: str, is_valid: Callable[[float], bool], limit: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = 0.0
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}; must be a number above 0")
+        number = math.nan
+    if not math.isfinite(number) or not is_valid(number):
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}; must be a number {limit}")
     return number
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 
-from smdwidgets.cli.arguments._types import at_least, positive
+from smdwidgets.cli.arguments._types import at_least, not_negative
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--port",
-        type=at_least(0, 65_535),
+        type=at_least(1, 65_535),
         metavar="N",
         help="JupyterLab port (default: 8888, or a free port if 8888 is in use)",
     )
-    parser.add_argument("--seconds", type=positive, metavar="S", help="duration of the training (default: 120)")
+    parser.add_argument("--seconds", type=not_negative, metavar="S", help="duration of the training (default: 120)")
     parser.add_argument("--no-browser", action="store_true", help="print the URL and do not open a browser")
     parser.add_argument(
         "--headless-check",
