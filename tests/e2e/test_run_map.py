@@ -128,7 +128,7 @@ def test_nan_is_violet_at_its_step_and_a_look_around_sends_nothing(lab, run):
     until(one_step_a_cell, line.inner_text)
 
     def at_the_step() -> bool:
-        """Move towards the step by less than the distance; what is read may be that of an earlier place."""
+        """Move towards the step by less than the distance: the line may lag behind."""
         nonlocal at
         page.mouse.move(at, height)
         seen.drawn()
