@@ -143,7 +143,7 @@ class TorchSignals:
 
     def enters(self, model: nn.Module) -> None:
         """A registered model is called."""
-        if threading.get_ident() != self._thread or self._is_passive() or suspended():
+        if torch.compiler.is_compiling() or threading.get_ident() != self._thread or self._is_passive() or suspended():
             return
         self._calls.append(model)
         if len(self._calls) > 1:
@@ -176,7 +176,12 @@ class TorchSignals:
 
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
-        if threading.get_ident() != self._thread or not self._calls or self._calls[-1] is not model:
+        if (
+            torch.compiler.is_compiling()
+            or threading.get_ident() != self._thread
+            or not self._calls
+            or self._calls[-1] is not model
+        ):
             return
         self._calls.pop()
         if self._calls or not self._handles:
@@ -218,11 +223,11 @@ class TorchSignals:
     # ------------------------------------------------------------------------------------------------ inside of a pass
 
     def _module_begins(self, module: nn.Module, inputs: Any) -> None:
-        if threading.get_ident() == self._thread:
+        if not torch.compiler.is_compiling() and threading.get_ident() == self._thread:
             self._inside.append(module)
 
     def _module_ends(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if threading.get_ident() != self._thread or not self._inside:
+        if torch.compiler.is_compiling() or threading.get_ident() != self._thread or not self._inside:
             return
         while self._inside and self._inside.pop() is not module:
             pass  # a module below it raised
