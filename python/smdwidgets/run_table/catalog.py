@@ -20,11 +20,12 @@ from typing import Any, Final, NamedTuple
 from smdwidgets._text import listed, natural, shown
 from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.rules.progress import Progress
-from smdwidgets.run_table.catalog_file import CATALOG, CatalogChanged, CatalogFile, files_from_json, row_of, schema
+from smdwidgets.run_table.catalog_file import CatalogChanged, CatalogFile, files_from_json, row_of, schema
 from smdwidgets.run_table.discovery import FoundRun, find_remote_runs, find_runs, opener
 from smdwidgets.run_table.summary import Summary, summarize
 from smdwidgets.run_table.table import state_of
 from smdwidgets.sources.arrow import MissingPyarrow, arrow_and_parquet
+from smdwidgets.sources.parquet import CATALOG
 from smdwidgets.sources.recognition import why_no_run
 from smdwidgets.storage.address import is_address, parse
 from smdwidgets.storage.local import local_path

@@ -22,6 +22,7 @@ from smdwidgets.naming.scalars import describe
 from smdwidgets.run_table.discovery import FoundRun
 from smdwidgets.run_table.summary import VERSION, Summary
 from smdwidgets.sources.arrow import arrow_and_parquet
+from smdwidgets.sources.parquet import CATALOG
 from smdwidgets.storage.address import is_address
 from smdwidgets.storage.errors import ObjectChanged
 from smdwidgets.trials.discovery import RunFiles
@@ -30,8 +31,6 @@ from smdwidgets.trials.tensorboard.layout import Directory
 if TYPE_CHECKING:
     import pyarrow
 
-#: Name of the file, directly below the prefix.
-CATALOG: Final = "smdwidgets-catalog.parquet"
 #: Key of the metadata with the version of the columns that this package alone reads.
 _VERSION_KEY: Final = b"smdwidgets.summaries"
 #: Names of hyperparameters that say who made a run, or from which commit, by the last part of the name.

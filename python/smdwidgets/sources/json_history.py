@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from smdwidgets._text import visible
-from smdwidgets.exceptions import RunIOError
 from smdwidgets.naming.scalars import Kind, describe
-from smdwidgets.sources.columns import Curves, curves_of, rows_of_objects
+from smdwidgets.sources.columns import curves_of, rows_of_objects
 from smdwidgets.sources.layout import flat, json_fault, step_column
-from smdwidgets.sources.source import Scalars, Source
-from smdwidgets.sources.tree import Tree
+from smdwidgets.sources.source import Source
+from smdwidgets.sources.tree import Tree, Version
+from smdwidgets.sources.whole_files import CurveFiles
 
 #: Largest file that is read.
 _LARGEST: Final = 32 << 20
@@ -30,7 +29,6 @@ _LIKELY: Final = re.compile(
 )
 #: What a series of a training measures; a JSON file with other lists is other data.
 _OF_TRAININGS: Final = frozenset([Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE])
-_NONE: Final = Curves({}, [], [])
 
 
 class JsonHistories:
@@ -86,54 +84,15 @@ def rows_of(content: Any) -> list[dict[str, Any]]:
     return rows if any(describe(name).kind in _OF_TRAININGS for name in numbers) else []
 
 
-class JsonHistorySource(Source):
+class JsonHistorySource(CurveFiles):
     """The histories of one run."""
 
     def __init__(self, tree: Tree, files: Sequence[str]) -> None:
-        self.name = files[0] if len(files) == 1 else files[0].rpartition("/")[0] or "histories"
-        self._tree = tree
-        self._files = list(files)
-        self._versions: dict[str, object] = {}
-        self._curves: dict[str, Curves] = {}
-        self._problems: dict[str, str] = {}
+        super().__init__(tree, files[0] if len(files) == 1 else files[0].rpartition("/")[0] or "histories", files)
 
-    def refresh(self) -> bool:
-        """Read the files that were written again."""
-        changed = False
-        for key in self._files:
-            version = self._tree.version(key)
-            if version is None or version == self._versions.get(key):
-                continue
-            self._versions[key] = version
-            self._problems.pop(key, None)
-            changed = True
-            try:
-                data = self._tree.read(key, 0, min(version[0], _LARGEST))
-                self._curves[key] = curves_of(rows_of_objects(rows_of(json.loads(data))))
-            except RunIOError as error:
-                self._problems[key] = str(error)
-            except (ValueError, RecursionError) as error:  # what was read before is kept
-                self._problems[key] = f"{self._tree.path(key)}: {json_fault(error, data)}"
-        return changed
-
-    def scalars(self) -> Mapping[str, Scalars]:
-        """Return the curves of all files, with the file if two share a name."""
-        joined: dict[str, Scalars] = {}
-        for key in self._files:
-            for name, scalars in self._curves.get(key, _NONE).scalars.items():
-                own = visible(name, 400)
-                joined[own if own not in joined else f"{own} ({key.rpartition('/')[2]})"] = scalars
-        return joined
-
-    def age(self) -> float | None:
-        """Return the seconds since the last write."""
-        return self._tree.age(self._files)
-
-    def problems(self) -> Sequence[tuple[str, str]]:
-        """Return what could not be read."""
-        rows = [(key, one) for key, curves in self._curves.items() for one in curves.problems]
-        return [*self._problems.items(), *((key, f"{self._tree.path(key)}: {one}") for key, one in rows)]
-
-    def unsupported(self) -> Sequence[tuple[str, str]]:
-        """Return what is read in part."""
-        return [(key, f"{self._tree.path(key)}: {one}") for key, curves in self._curves.items() for one in curves.notes]
+    def _read(self, key: str, version: Version) -> None:
+        data = self._tree.read(key, 0, min(version[0], _LARGEST))
+        try:
+            self._curves[key] = curves_of(rows_of_objects(rows_of(json.loads(data))))
+        except (ValueError, RecursionError) as error:
+            self._problems[key] = f"{self._tree.path(key)}: {json_fault(error, data)}"

@@ -15,7 +15,8 @@ from smdwidgets.sources.columns import LARGEST_STEP, invalid_steps, last_of_step
 from smdwidgets.sources.settings import plain_value, read_settings
 from smdwidgets.sources.source import Refusal, Scalars, Source
 from smdwidgets.sources.sqlite import databases, is_database, query, tables_of
-from smdwidgets.sources.tree import Tree
+from smdwidgets.sources.tree import Tree, Version
+from smdwidgets.sources.whole_files import WholeFiles
 
 #: States in which a run has ended, as MLflow's files and database write them.
 _ENDED: Final = frozenset({"3", "4", "5", "FINISHED", "FAILED", "KILLED"})
@@ -64,7 +65,7 @@ def _above(key: str) -> Iterator[str]:
         yield key
 
 
-class MlflowFileSource(Source):
+class MlflowFileSource(WholeFiles):
     """The text files of one run.
 
     A line of a metric has the time in milliseconds, the value and the step.
@@ -72,40 +73,28 @@ class MlflowFileSource(Source):
 
     def __init__(self, tree: Tree, run: str, files: Sequence[str]) -> None:
         base = run + "/" if run else ""
-        self._tree = tree
         self._meta = base + "meta.yaml"
-        self._metrics = {key[len(base + "metrics/") :]: key for key in files if key.startswith(base + "metrics/")}
+        self._metrics = {key: key[len(base + "metrics/") :] for key in files if key.startswith(base + "metrics/")}
         self._settings = {
             kind: {key[len(base + kind) + 1 :]: key for key in files if key.startswith(f"{base}{kind}/")}
             for kind in ("params", "tags")
         }
-        self._versions: dict[str, object] = {}
         self._scalars: dict[str, Scalars] = {}
-        self._problems: dict[str, str] = {}
         self._about: dict[str, Any] = {}
-        self.name = run if run else "meta.yaml"
+        super().__init__(tree, run or "meta.yaml", [self._meta, *self._metrics])
 
     def refresh(self) -> bool:
         """Read the files that changed."""
-        changed = False
-        self._tree.read_heads([self._meta, *self._metrics.values()])
-        for name, key in [("", self._meta), *self._metrics.items()]:
-            version = self._tree.version(key)
-            if version is None or version == self._versions.get(key):
-                continue
-            self._versions[key] = version
-            changed = True
-            if key == self._meta:
-                self._about = read_settings(self._tree.head(key).decode("utf-8", "replace")).values
-                continue
-            try:
-                self._scalars[name] = self._read(key, version[0])
-            except RunIOError as error:
-                self._problems[key] = str(error)
-        return changed
+        self._tree.read_heads(self._files)
+        return super().refresh()
 
-    def _read(self, key: str, size: int) -> Scalars:
-        self._problems.pop(key, None)
+    def _read(self, key: str, version: Version) -> None:
+        if key == self._meta:
+            self._about = read_settings(self._tree.head(key).decode("utf-8", "replace")).values
+        else:
+            self._scalars[self._metrics[key]] = self._metric(key, version[0])
+
+    def _metric(self, key: str, size: int) -> Scalars:
         rows, bad = [], 0
         at, rest = 0, b""
         while at < size:
@@ -150,14 +139,6 @@ class MlflowFileSource(Source):
     def ended(self) -> bool | None:
         """Return whether MLflow's status is that of an ended run."""
         return str(self._about.get("status")) in _ENDED or None
-
-    def age(self) -> float | None:
-        """Return the seconds since the last write."""
-        return self._tree.age([self._meta, *self._metrics.values()])
-
-    def problems(self) -> Sequence[tuple[str, str]]:
-        """Return the metrics with lines that cannot be read."""
-        return list(self._problems.items())
 
 
 def _row(line: bytes) -> tuple[float, float, int] | None:

@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from smdwidgets._text import byte_size, listed, shown, visible
 from smdwidgets.exceptions import CorruptDataError, DataError, RunIOError, SMDebugError
 from smdwidgets.sources.arrow import MissingPyarrow, arrow_and_parquet
-from smdwidgets.sources.columns import LARGEST_STEP, Curves, GrowingColumns, Rows, curves_of, last_of_step
+from smdwidgets.sources.columns import LARGEST_STEP, GrowingColumns, Rows, curves_of, last_of_step
 from smdwidgets.sources.layout import step_column
 from smdwidgets.sources.long_tables import Texts
 from smdwidgets.sources.source import Refusal, Scalars, Source
-from smdwidgets.sources.tree import Tree
+from smdwidgets.sources.tree import Tree, Version
+from smdwidgets.sources.whole_files import CurveFiles, WholeFiles
 
 _MAGIC: Final = b"PAR1"
 _SUFFIXES: Final = (".parquet", ".pq")
-#: The catalog of runs, which is no run.
-_CATALOG: Final = "smdwidgets-catalog.parquet"
+#: Name of the catalog of runs, directly below their prefix. It is no run.
+CATALOG: Final = "smdwidgets-catalog.parquet"
 #: Bytes of a file's metadata beyond which it is refused.
 _LARGEST_FOOTER: Final = 64 << 20
 #: Bytes of one column in one group of rows, after decompression, beyond which a file is refused.
@@ -155,7 +156,7 @@ def _present(rows: NDArray[np.int64], column: Any) -> tuple[NDArray[np.int64], N
 
 def _opened(tree: Tree, key: str) -> _File | None:
     """Return a file; None if it is no readable Parquet file."""
-    if key.rpartition("/")[2] == _CATALOG or tree.head(key, len(_MAGIC)) != _MAGIC:
+    if key.rpartition("/")[2] == CATALOG or tree.head(key, len(_MAGIC)) != _MAGIC:
         return None
     try:
         return _File(tree, key)
@@ -180,7 +181,7 @@ def _why_not(tree: Tree, key: str) -> Refusal | None:
     """Return why a Parquet file is not read."""
     if not key.lower().endswith(_SUFFIXES) or tree.head(key, len(_MAGIC)) != _MAGIC:
         return None
-    if key.rpartition("/")[2] == _CATALOG:
+    if key.rpartition("/")[2] == CATALOG:
         return Refusal("a catalog of runs")
     try:
         file = _File(tree, key)
@@ -192,6 +193,10 @@ def _why_not(tree: Tree, key: str) -> Refusal | None:
     return Refusal(
         f"no table of a training: none of its columns of numbers is named step, epoch or iteration: {columns}"
     )
+
+
+def _name(run: str, files: Sequence[str]) -> str:
+    return files[0] if len(files) == 1 else run or files[0]
 
 
 class ParquetTables:
@@ -216,56 +221,13 @@ class ParquetTables:
         return _why_not(tree, key)
 
 
-class _Files(Source):
-    """Files that are read whole when they change."""
-
-    def __init__(self, tree: Tree, run: str, files: Sequence[str]) -> None:
-        self.name = files[0] if len(files) == 1 else run or files[0]
-        self._tree = tree
-        self._files = list(files)
-        self._versions: dict[str, object] = {}
-        self._problems: dict[str, str] = {}
-
-    def refresh(self) -> bool:
-        """Read the files that were written again.
-
-        What was read before stays if one is damaged.
-        """
-        changed = False
-        for key in self._files:
-            version = self._tree.version(key)
-            if version is None or version == self._versions.get(key):
-                continue
-            self._versions[key] = version
-            self._problems.pop(key, None)
-            changed = True
-            try:
-                self._read(key)
-            except (DataError, RunIOError) as error:
-                self._problems[key] = str(error)
-        return changed
-
-    def _read(self, key: str) -> None:
-        raise NotImplementedError
-
-    def age(self) -> float | None:
-        """Return the seconds since the last write."""
-        return self._tree.age(self._files)
-
-    def problems(self) -> Sequence[tuple[str, str]]:
-        """Return what could not be read."""
-        return list(self._problems.items())
-
-
-class ParquetSource(_Files):
+class ParquetSource(CurveFiles):
     """The tables of one run."""
 
     def __init__(self, tree: Tree, run: str, files: Sequence[str]) -> None:
-        super().__init__(tree, run, files)
-        self._curves: dict[str, Curves] = {}
-        self._notes: dict[str, list[str]] = {}
+        super().__init__(tree, _name(run, files), files)
 
-    def _read(self, key: str) -> None:
+    def _read(self, key: str, version: Version) -> None:
         file = _File(self._tree, key)
         names = file.schema.names
         # The shape of a tensor that `smdwidgets export` wrote is no curve.
@@ -292,29 +254,8 @@ class ParquetSource(_Files):
             notes.append(
                 f"the first {columns.rows:,} of {file.rows:,} rows are read; the limit is {_MOST_NUMBERS:,} numbers"
             )
-        self._curves[key] = curves_of(columns.joined())
-        self._notes[key] = notes
-
-    def scalars(self) -> Mapping[str, Scalars]:
-        """Return the curves of all files, with the file if two share a name."""
-        joined: dict[str, Scalars] = {}
-        for key, curves in self._curves.items():
-            for name, scalars in curves.scalars.items():
-                own = visible(name, 400)
-                joined[own if own not in joined else f"{own} ({key.rpartition('/')[2]})"] = scalars
-        return joined
-
-    def problems(self) -> Sequence[tuple[str, str]]:
-        """Return what could not be read."""
-        rows = [
-            (key, f"{self._tree.path(key)}: {one}") for key, curves in self._curves.items() for one in curves.problems
-        ]
-        return [*super().problems(), *rows]
-
-    def unsupported(self) -> Sequence[tuple[str, str]]:
-        """Return what is read in part."""
-        notes = [(key, [*self._notes[key], *curves.notes]) for key, curves in self._curves.items()]
-        return [(key, f"{self._tree.path(key)}: {one}") for key, of_file in notes for one in of_file]
+        curves = curves_of(columns.joined())
+        self._curves[key] = curves._replace(notes=[*notes, *curves.notes])
 
 
 class NeptuneExports:
@@ -348,17 +289,17 @@ class NeptuneExports:
         return NeptuneSource(tree, run, files)
 
 
-class NeptuneSource(_Files):
+class NeptuneSource(WholeFiles):
     """The rows of one run in the files of an export."""
 
     def __init__(self, tree: Tree, run: str, files: Sequence[str]) -> None:
-        super().__init__(tree, run, files)
+        super().__init__(tree, _name(run, files), files)
         self._run = run.rpartition("/")[2]
         self._series: dict[str, dict[str, list[tuple[NDArray[np.float64], ...]]]] = {}
         self._settings: dict[str, dict[str, Any]] = {}
         self._left_out: dict[str, set[str]] = {}
 
-    def _read(self, key: str) -> None:
+    def _read(self, key: str, version: Version) -> None:
         file = _File(self._tree, key)
         pa, _ = arrow_and_parquet("Neptune's export")
         names = ["run_id", "attribute_path", "attribute_type", "step", "timestamp", *_SETTINGS.values()]

@@ -19,7 +19,8 @@ from smdwidgets._text import shown
 from smdwidgets.exceptions import CorruptDataError, DataError, RunIOError
 from smdwidgets.sources.checkpoints import is_of_weights, place_of, with_steps
 from smdwidgets.sources.source import Refusal, Source, StoredTensor
-from smdwidgets.sources.tree import Tree
+from smdwidgets.sources.tree import Tree, Version
+from smdwidgets.sources.whole_files import WholeFiles
 
 #: Largest header, as in the library.
 LARGEST_HEADER: Final = 100_000_000
@@ -180,44 +181,30 @@ def _are_sizes(given: Any) -> TypeGuard[list[int]]:
     )
 
 
-class CheckpointSource(Source):
+class CheckpointSource(WholeFiles):
     """The safetensors files of one run."""
 
     def __init__(self, tree: Tree, run: str, files: Sequence[str]) -> None:
-        self.name = run or Path(tree.root).name
-        self._tree = tree
-        self._indexes = [key for key in files if key.endswith(_INDEX)]
         self._keys = [key for key in files if not key.endswith(_INDEX)]
-        self._versions: dict[str, object] = {}
-        self._read: dict[str, list[StoredTensor]] = {}
-        self._problems: dict[str, str] = {}
-        steps, without = with_steps(self._keys, Path(tree.root).name)
-        self._steps = steps
         #: A copy of the last checkpoint, as a training saves it at its end, has no step in its path.
-        self._without = without
+        self._steps, self._without = with_steps(self._keys, Path(tree.root).name)
+        super().__init__(tree, run or Path(tree.root).name, list(self._steps))
+        self._indexes = [key for key in files if key.endswith(_INDEX)]
+        self._tensors: dict[str, list[StoredTensor]] = {}
 
     def refresh(self) -> bool:
         """Read the headers of files that changed."""
-        changed = False
-        for key, step in self._steps.items():
-            version = self._tree.version(key)
-            if version is None or version == self._versions.get(key):
-                continue  # what was read of a deleted file stays known, and its values are missing
-            self._versions[key] = version
-            changed = True
-            self._problems.pop(key, None)
-            try:
-                entries = read_header(self._tree, key)
-            except (DataError, RunIOError) as error:
-                self._problems[key] = str(error)
-                continue
-            below = place_of(key)[2]
-            written = version[1] / 1e9
-            self._read[key] = [
-                StoredTensor(below + one.name, step, one.dtype, one.shape, key, one.offset, one.length, written)
-                for one in entries
-            ]
+        changed = super().refresh()
         return self._check_shards() or changed
+
+    def _read(self, key: str, version: Version) -> None:
+        below = place_of(key)[2]
+        self._tensors[key] = [
+            StoredTensor(
+                below + one.name, self._steps[key], one.dtype, one.shape, key, one.offset, one.length, version[1] / 1e9
+            )
+            for one in read_header(self._tree, key)
+        ]
 
     def _check_shards(self) -> bool:
         """Note the shards that an index names and that do not exist."""
@@ -242,7 +229,7 @@ class CheckpointSource(Source):
     def tensors(self) -> Sequence[StoredTensor]:
         """Return the tensors of all checkpoints, each once for a step."""
         found: dict[tuple[int, str], StoredTensor] = {}
-        for tensors in self._read.values():
+        for tensors in self._tensors.values():
             for tensor in tensors:
                 found.setdefault((tensor.step, tensor.name), tensor)
         return list(found.values())
@@ -250,7 +237,3 @@ class CheckpointSource(Source):
     def age(self) -> float | None:
         """Return the seconds since the last write."""
         return self._tree.age(self._keys)
-
-    def problems(self) -> Sequence[tuple[str, str]]:
-        """Return the files that cannot be read."""
-        return list(self._problems.items())

@@ -12,7 +12,7 @@ from typing import Final
 
 from smdwidgets._text import byte_size, shown
 from smdwidgets.exceptions import RunFileMissing, RunIOError, TruncatedDataError
-from smdwidgets.sources.tree import HEAD, Tree
+from smdwidgets.sources.tree import HEAD, Tree, Version
 from smdwidgets.storage.protocol import LARGEST_WHOLE, Range
 from smdwidgets.storage.remote import Listed, RemoteStorage
 
@@ -95,7 +95,7 @@ class StoreTree(Tree):
         about = self._about(key)
         return None if about is None else about.size
 
-    def version(self, key: str) -> tuple[int, int, int] | None:
+    def version(self, key: str) -> Version | None:
         """Return size, time and a hash of the ETag; None if it is not listed."""
         about = self._about(key)
         if about is None or about.size is None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from smdwidgets._text import listed, shown, visible
-from smdwidgets.exceptions import CorruptDataError, DataError, RunIOError, UnsupportedDataError
+from smdwidgets.exceptions import CorruptDataError, DataError, UnsupportedDataError
 from smdwidgets.sources.archive import LOCAL_HEADER, ZIP, Archive
 from smdwidgets.sources.checkpoints import is_of_weights, place_of, with_steps
 from smdwidgets.sources.source import Refusal, Source, StoredTensor, Verified
 from smdwidgets.sources.tensor_pickle import Opaque, PickledTensor, read_pickle, tensors_of
-from smdwidgets.sources.tree import Tree
+from smdwidgets.sources.tree import Tree, Version
+from smdwidgets.sources.whole_files import WholeFiles
 
 _SUFFIXES: Final = (".pt", ".pth", ".ckpt", ".bin")
 #: The first bytes of the format before PyTorch 1.6: a pickle of its magic number.
@@ -231,63 +232,44 @@ def _located(archive: Archive, key: str, name: str, tensor: PickledTensor) -> St
     )
 
 
-class TorchCheckpointSource(Source):
+class TorchCheckpointSource(WholeFiles):
     """The checkpoints of one run."""
 
     def __init__(self, tree: Tree, run: str, files: Sequence[str]) -> None:
-        self.name = run or Path(tree.root).name
-        self._tree = tree
-        self._keys = list(files)
-        self._versions: dict[str, object] = {}
-        self._read: dict[str, Checkpoint] = {}
-        self._problems: dict[str, str] = {}
+        super().__init__(tree, run or Path(tree.root).name, files)
+        self._checkpoints: dict[str, Checkpoint] = {}
         self._refused: dict[str, str] = {}
 
-    def refresh(self) -> bool:
-        """Read the checkpoints that changed."""
-        changed = False
-        for key in self._keys:
-            version = self._tree.version(key)
-            if version is None or version == self._versions.get(key):
-                continue
-            self._versions[key] = version
-            self._problems.pop(key, None)
-            self._refused.pop(key, None)
-            changed = True
-            try:
-                checkpoint = read_checkpoint(self._tree, key)
-            except UnsupportedDataError as error:
-                self._refused[key] = str(error)
-                continue
-            except (DataError, RunIOError) as error:
-                self._problems[key] = str(error)
-                continue
-            self._read[key] = checkpoint._replace(
-                tensors=[one._replace(wall_time=version[1] / 1e9) for one in checkpoint.tensors]
-            )
-        return changed
+    def _read(self, key: str, version: Version) -> None:
+        self._refused.pop(key, None)
+        try:
+            checkpoint = read_checkpoint(self._tree, key)
+        except UnsupportedDataError as error:
+            self._refused[key] = str(error)
+            return
+        self._checkpoints[key] = checkpoint._replace(
+            tensors=[one._replace(wall_time=version[1] / 1e9) for one in checkpoint.tensors]
+        )
 
     def tensors(self) -> Sequence[StoredTensor]:
         """Return the tensors at the step in their path, else at that in their file."""
-        named, without = with_steps([key for key in self._keys if key in self._read], Path(self._tree.root).name)
-        steps = {key: step for key in without if (step := self._read[key].step) is not None} | named
+        named, without = with_steps(
+            [key for key in self._files if key in self._checkpoints], Path(self._tree.root).name
+        )
+        steps = {key: step for key in without if (step := self._checkpoints[key].step) is not None} | named
         for key, step in named.items():
             if place_of(key)[1] is None:
-                steps[key] = self._read[key].step or step
-        return [tensor._replace(step=step) for key, step in sorted(steps.items()) for tensor in self._read[key].tensors]
-
-    def age(self) -> float | None:
-        """Return the seconds since the last write."""
-        return self._tree.age(self._keys)
-
-    def problems(self) -> Sequence[tuple[str, str]]:
-        """Return the checkpoints that are damaged or incomplete."""
-        return list(self._problems.items())
+                steps[key] = self._checkpoints[key].step or step
+        return [
+            tensor._replace(step=step)
+            for key, step in sorted(steps.items())
+            for tensor in self._checkpoints[key].tensors
+        ]
 
     def unsupported(self) -> Sequence[tuple[str, str]]:
         """Return the checkpoints that were refused, and what was left out of others."""
         notes: dict[str, list[str]] = {}
-        for key, one in self._read.items():
+        for key, one in self._checkpoints.items():
             if one.left_out and key not in self._refused:
                 notes.setdefault(_described(one.left_out), []).append(key)
         return [
@@ -298,7 +280,7 @@ class TorchCheckpointSource(Source):
     def verify(self) -> Verified:
         """Compare the checksums of all records."""
         checked, faults = 0, []
-        for key in self._keys:
+        for key in self._files:
             try:
                 archive = Archive(self._tree, key)
                 faults += [(key, fault) for fault in archive.faults()]

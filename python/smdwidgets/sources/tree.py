@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from smdwidgets.exceptions import RunFileMissing, RunIOError, TruncatedDataError
 from smdwidgets.run_end import END_FILE
@@ -70,6 +70,10 @@ def _is_of_hook(entries: Iterable[os.DirEntry[str]]) -> bool:
                 if holds_steps(one.name for one in below):
                     return True
     return False
+
+
+#: Size, time and identity of a file.
+Version: TypeAlias = tuple[int, int, int]
 
 
 class Tree:
@@ -184,7 +188,7 @@ class Tree:
             return None
         return about.st_size if stat.S_ISREG(about.st_mode) else None
 
-    def version(self, key: str) -> tuple[int, int, int] | None:
+    def version(self, key: str) -> Version | None:
         """Return size, time and identity of a file; None if it does not exist."""
         try:
             about = os.stat(self.path(key))

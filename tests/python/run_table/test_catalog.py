@@ -16,8 +16,9 @@ import smdwidgets
 from smdwidgets import cli
 from smdwidgets.exceptions import CorruptDataError, RunNotFound, SMDebugValueError
 from smdwidgets.run_table import catalog, runs, update_catalog
-from smdwidgets.run_table.catalog_file import CATALOG, CatalogChanged, CatalogFile
+from smdwidgets.run_table.catalog_file import CatalogChanged, CatalogFile
 from smdwidgets.sources.arrow import MissingPyarrow
+from smdwidgets.sources.parquet import CATALOG
 
 
 def table(folder: Path, losses: list[float], **settings: object) -> None:

@@ -22,7 +22,8 @@ from smdwidgets.exceptions import RunNotFound
 from smdwidgets.numpy import Hook
 from smdwidgets.retention import disk_use
 from smdwidgets.run_table import update_catalog
-from smdwidgets.run_table.catalog_file import CATALOG, CatalogChanged, CatalogFile
+from smdwidgets.run_table.catalog_file import CatalogChanged, CatalogFile
+from smdwidgets.sources.parquet import CATALOG
 
 STEPS = 12
 
