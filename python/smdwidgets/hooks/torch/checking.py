@@ -50,7 +50,7 @@ class Checking:
                 models.roots,
                 models.with_wrappers,
                 lambda: parts.steps.step,
-                lambda model: torch_graph.has_compiled() or bool(torch_graph.inside_compiled([model])),
+                torch_graph.is_compiled,
                 is_passive,
                 self._updated,
             )

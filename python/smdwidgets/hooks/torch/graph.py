@@ -29,7 +29,9 @@ __all__ = [
     "forget_compiled_code",
     "has_compiled",
     "inside_compiled",
+    "is_compiled",
     "is_compiled_in_place",
+    "is_wrapped",
     "number_of",
 ]
 
@@ -223,6 +225,24 @@ def _codes_of(parts: Iterable[nn.Module]) -> list[CodeType]:
             collected[id(code)] = code
             pending += resume_execution.ContinueExecutionCache.cache.get(code, {}).values()
     return list(collected.values())
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Return whether torch.compile has compiled anything, or was called with a part of a model."""
+    return has_compiled() or bool(inside_compiled([model]))
+
+
+def is_wrapped(model: nn.Module) -> bool:
+    """Return whether the script may call a model, or a part of it, through a wrapper of torch.compile.
+
+    Nothing needs to be compiled yet. The wrapper is looked for among all objects, which takes some time.
+    """
+    if "torch._dynamo.eval_frame" not in sys.modules:
+        return False
+    try:
+        return bool(_compiled_parts([model]))
+    except AttributeError:  # the class of the wrappers is private, so it may be missing
+        return False
 
 
 def has_compiled() -> bool:

@@ -32,6 +32,7 @@ class Signalling:
     def __init__(self, parts: Parts, models: RegisteredModels, options: TorchOptions) -> None:
         self._guard, self._recorder, self._models = parts.guard, parts.recorder, models
         self._file: SignalFile | None = None
+        self._is_first = True
         records = options.capture_plan is not None if options.signals is None else options.signals
         #: The signals, or None if none are recorded.
         self.signals: TorchSignals | None = None
@@ -41,17 +42,22 @@ class Signalling:
                 lambda: parts.steps.step,
                 lambda module: models.names.get(module) or type(module).__name__,
                 self._parameters,
-                lambda model: torch_graph.has_compiled() or bool(torch_graph.inside_compiled([model])),
+                self._is_compiled,
                 is_passive,
             )
 
     def _append(self, lines: bytes) -> None:
         if self._file is None:
-            run_dir = self._recorder.run_dir
-            bucket = run_dir.bucket
-            send = None if bucket is None else bucket.send
-            self._file = SignalFile(run_dir.path, self._recorder.worker, send)
+            self._file = SignalFile(self._recorder.run_dir.path, self._recorder.worker)
         self._file.append(lines)
+
+    def _is_compiled(self, model: nn.Module) -> bool:
+        """Return whether torch.compile has made a graph, or makes one in the first call.
+
+        Callbacks that are registered while it traces would have it compile the graph a second time.
+        """
+        first, self._is_first = self._is_first, False
+        return torch_graph.is_compiled(model) or (first and torch_graph.is_wrapped(model))
 
     def _parameters(self) -> Mapping[int, str]:
         return {id(parameter): name for name, parameter in self._models.parameters()}
@@ -87,5 +93,3 @@ class Signalling:
         """Write what is known at the end."""
         if self.signals is not None:
             self.signals.close()
-        if self._file is not None:
-            self._file.close()

@@ -139,11 +139,15 @@ class TorchSignals:
         for kind in _MECHANISMS[mechanism]:
             self._writer.off(kind, f"reading it failed: {type(error).__name__}: {error}")
 
+    def _is_elsewhere(self) -> bool:
+        """Return whether this is another thread, or torch.compile traces the call, which cannot ask for the thread."""
+        return torch.compiler.is_compiling() or threading.get_ident() != self._thread
+
     # --------------------------------------------------------------------------------------------------------- passes
 
     def enters(self, model: nn.Module) -> None:
         """A registered model is called."""
-        if torch.compiler.is_compiling() or threading.get_ident() != self._thread or self._is_passive() or suspended():
+        if self._is_elsewhere() or self._is_passive() or suspended():
             return
         self._calls.append(model)
         if len(self._calls) > 1:
@@ -176,12 +180,7 @@ class TorchSignals:
 
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
-        if (
-            torch.compiler.is_compiling()
-            or threading.get_ident() != self._thread
-            or not self._calls
-            or self._calls[-1] is not model
-        ):
+        if self._is_elsewhere() or not self._calls or self._calls[-1] is not model:
             return
         self._calls.pop()
         if self._calls or not self._handles:
@@ -223,11 +222,11 @@ class TorchSignals:
     # ------------------------------------------------------------------------------------------------ inside of a pass
 
     def _module_begins(self, module: nn.Module, inputs: Any) -> None:
-        if not torch.compiler.is_compiling() and threading.get_ident() == self._thread:
+        if not self._is_elsewhere():
             self._inside.append(module)
 
     def _module_ends(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if torch.compiler.is_compiling() or threading.get_ident() != self._thread or not self._inside:
+        if self._is_elsewhere() or not self._inside:
             return
         while self._inside and self._inside.pop() is not module:
             pass  # a module below it raised
@@ -271,7 +270,7 @@ class TorchSignals:
 
     def _inner(self) -> nn.Module | None:
         """Return the innermost module that is being called in this thread."""
-        return self._inside[-1] if self._inside and threading.get_ident() == self._thread else None
+        return self._inside[-1] if self._inside and not self._is_elsewhere() else None
 
     def _sees_attention(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         module = self._inner()
@@ -314,7 +313,7 @@ class TorchSignals:
 
     def before_update(self, optimizer: Optimizer) -> None:
         """``optimizer.step()`` is called."""
-        if threading.get_ident() != self._thread or suspended():
+        if self._is_elsewhere() or suspended():
             return
         if id(optimizer) not in self._health and len(self._health) > 16:  # optimizers are created again and again
             self._health.clear()
@@ -326,7 +325,7 @@ class TorchSignals:
 
     def after_update(self, optimizer: Optimizer) -> None:
         """``optimizer.step()`` has returned."""
-        if threading.get_ident() != self._thread or suspended():
+        if self._is_elsewhere() or suspended():
             return
         health = self._health.get(id(optimizer))
         if health is not None and health.begun:
