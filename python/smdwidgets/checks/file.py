@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from smdwidgets._core import worker_file_name
+from smdwidgets._lines import WorkerLines
 from smdwidgets.checks.record import CHECKS_PREFIX
 
 __all__ = ["CheckFile"]
 
-logger = logging.getLogger("smdwidgets.hooks")
 
-
-class CheckFile:
-    """Appends lines; a failure is logged once, and ends the writing.
+class CheckFile(WorkerLines):
+    """The lines of the checks.
 
     Args:
         root: directory of the run.
@@ -24,21 +21,4 @@ class CheckFile:
     """
 
     def __init__(self, root: Path, worker: str, send: Callable[[str], object] | None = None) -> None:
-        self._path = root / CHECKS_PREFIX / f"{worker_file_name(worker)}.jsonl"
-        self._key = f"{CHECKS_PREFIX}/{self._path.name}"
-        self._send = send
-        self._failed = False
-
-    def append(self, lines: bytes) -> None:
-        """Append lines; the first ones create the file."""
-        if self._failed:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("ab") as file:
-                file.write(lines)
-            if self._send is not None:
-                self._send(self._key)
-        except OSError as error:
-            self._failed = True
-            logger.warning("cannot write %s: %s; checks are printed only", self._path, error)
+        super().__init__(root, CHECKS_PREFIX, worker, "checks are printed only", send)

@@ -2,59 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from smdwidgets._core import worker_file_name
+from smdwidgets._lines import WorkerLines
 from smdwidgets.signals.record import LARGEST_SIGNALS, SIGNALS_PREFIX, plain_values, written_line
 
 __all__ = ["SignalFile", "SignalWriter"]
 
-logger = logging.getLogger("smdwidgets.hooks")
 
-
-class SignalFile:
-    """Appends lines to the file of a worker.
-
-    A failure is logged once, and ends the writing.
+class SignalFile(WorkerLines):
+    """The lines of the signals, up to a limit.
 
     Args:
         root: directory of the run.
         worker: name of the worker.
-        send: uploads a finished file, given by its key.
     """
 
-    def __init__(self, root: Path, worker: str, send: Callable[[str], object] | None = None) -> None:
-        self._path = root / SIGNALS_PREFIX / f"{worker_file_name(worker)}.jsonl"
-        self._key = f"{SIGNALS_PREFIX}/{self._path.name}"
-        self._send = send
-        self._failed = False
-        self.size = 0
+    def __init__(self, root: Path, worker: str) -> None:
+        super().__init__(root, SIGNALS_PREFIX, worker, "signals are not recorded")
 
     def append(self, lines: bytes) -> None:
-        """Append lines; the first ones create the file."""
-        if self._failed or self.size + len(lines) > LARGEST_SIGNALS:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # A line that a killed process has left incomplete must not run into the next one.
-            with self._path.open("a+b") as file:
-                end = file.seek(0, 2)
-                if end and not self.size:
-                    file.seek(end - 1)
-                    lines = lines if file.read(1) == b"\n" else b"\n" + lines
-                file.write(lines)
-                self.size = end + len(lines)
-        except OSError as error:
-            self._failed = True
-            logger.warning("cannot write %s: %s; signals are not recorded", self._path, error)
-
-    def close(self) -> None:
-        """Upload the file, if the run is in a bucket."""
-        if self._send is not None and self.size and not self._failed:
-            self._send(self._key)
+        """Append lines; those beyond the limit are left out."""
+        if self.size + len(lines) <= LARGEST_SIGNALS:
+            super().append(lines)
 
 
 class SignalWriter:

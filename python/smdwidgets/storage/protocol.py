@@ -57,12 +57,12 @@ class Storage(Protocol):
         """Close connections and files."""
 
 
-def beginning(storage: Storage, key: str, length: int) -> bytes:
-    """Return up to so many bytes from the beginning of a file."""
+def beginning(storage: Storage, key: str, length: int, offset: int = 0) -> bytes:
+    """Return up to so many bytes from the beginning of a file, or from an offset."""
     try:
-        [content] = storage.read_ranges([Range(key, 0, length)])
+        [content] = storage.read_ranges([Range(key, offset, length)])
     except TruncatedDataError:  # a bucket refuses a range beyond the end of an object
-        return storage.read(key)[:length]
+        return storage.read(key)[offset : offset + length]
     return bytes(content)
 
 

@@ -6,9 +6,9 @@ import re
 from functools import partial
 
 from smdwidgets._text import shown
-from smdwidgets.exceptions import RunIOError, TruncatedDataError
+from smdwidgets.exceptions import RunIOError
 from smdwidgets.signals.record import LARGEST_SIGNALS, SIGNALS_PREFIX, SignalLog, Signals
-from smdwidgets.storage.protocol import Range, Storage
+from smdwidgets.storage.protocol import Storage, beginning
 
 __all__ = ["SignalFiles"]
 
@@ -55,10 +55,4 @@ class SignalFiles:
 
     def _read(self, key: str, offset: int, length: int) -> bytes:
         length = min(length, LARGEST_SIGNALS - offset)
-        if length <= 0:
-            return b""
-        try:
-            [content] = self._storage.read_ranges([Range(key, offset, length)])
-        except TruncatedDataError:  # a bucket refuses a range beyond the end of an object
-            return self._storage.read(key)[offset : offset + length]
-        return bytes(content)
+        return beginning(self._storage, key, length, offset) if length > 0 else b""

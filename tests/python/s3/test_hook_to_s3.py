@@ -20,6 +20,7 @@ from smdwidgets.checks.file import CheckFile
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.hooks.writing.bucket import Bucket
 from smdwidgets.numpy import Hook
+from smdwidgets.signals.file import SignalFile
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,9 @@ def test_all_checks_of_a_run_in_a_bucket_are_kept_until_it_is_overwritten(bucket
     file = CheckFile(place.folder, "worker_0", place.copy)
     for line in (b"one\n", b"two\n"):
         file.append(line)
+    SignalFile(place.folder, "worker_0").append(b"three\n")
     place.close(None)
+    assert raw.get_object(Bucket=bucket, Key="run/signals/worker_0.jsonl")["Body"].read() == b"three\n"
     key = "run/checks/worker_0.jsonl"
     assert raw.get_object(Bucket=bucket, Key=key)["Body"].read() == b"one\ntwo\n"
     train(f"s3://{bucket}/run", overwrite=True)
