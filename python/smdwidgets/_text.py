@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -95,6 +96,15 @@ def capitalized(text: str) -> str:
     'Skip this batch; keep `lr`'
     """
     return text[:1].upper() + text[1:]
+
+
+def json_number(value: float) -> float | str:
+    """Return a number as JSON has it; NaN and infinities are strings.
+
+    >>> json_number(0.5), json_number(float("nan"))
+    (0.5, 'nan')
+    """
+    return value if math.isfinite(value) else str(value)
 
 
 def shown(name: object, limit: int = _SHOWN) -> str:

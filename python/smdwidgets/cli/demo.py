@@ -25,8 +25,8 @@ CHECK_SECONDS = 15.0
 
 def run(args: argparse.Namespace) -> int:
     """Start the training and JupyterLab, and stop them on exit."""
-    if args.seconds is not None and not 0 <= args.seconds < 1e6:
-        raise SMDebugValueError(f"invalid --seconds {args.seconds}; must be at least 0 and less than 1000000")
+    if args.seconds is not None and args.seconds >= 1e6:
+        raise SMDebugValueError(f"invalid --seconds {args.seconds}; must be less than 1000000")
     port = free_port(args.port)
     # Clean up on SIGTERM as on Ctrl-C.
     before = signal.signal(signal.SIGTERM, _as_interrupt)

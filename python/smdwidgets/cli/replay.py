@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from smdwidgets._text import byte_size, listed, shown
+from smdwidgets._text import byte_size, json_number, listed, shown
 from smdwidgets.cli._run import open_run, plain, table
 from smdwidgets.cli.arguments._types import CommandParser
 from smdwidgets.cli.arguments.replay import arguments
@@ -80,7 +79,7 @@ def _facts(incident: Incident, replay: IncidentReplay) -> dict[str, Any]:
             {
                 "step": one.step,
                 "rows": recording.row_ids(one.step),
-                "losses": [loss if math.isfinite(loss) else str(loss) for loss in one.losses],
+                "losses": list(map(json_number, one.losses)),
                 "by_order": one.by_order,
             }
             for one in recording.recorded
@@ -143,7 +142,7 @@ def _execute(run: str, replay: IncidentReplay, command: Sequence[str]) -> list[S
 
 
 def _result(one: StepResult) -> dict[str, Any]:
-    losses = [loss if math.isfinite(loss) else str(loss) for loss in one.losses]
+    losses = list(map(json_number, one.losses))
     return {"step": one.step, "losses": losses, "equal": one.equal, "detail": one.detail}
 
 

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from smdwidgets._text import ShownAsText, shown
+from smdwidgets._text import ShownAsText, json_number, shown
 from smdwidgets.replay.places import Place
 
 __all__ = ["Explanation", "Operand"]
@@ -161,9 +161,9 @@ class Explanation(ShownAsText):
                     "name": one.name,
                     "shape": list(one.shape),
                     "dtype": one.dtype,
-                    "low": _number(one.low),
-                    "high": _number(one.high),
-                    "element": None if one.element is None else _number(one.element),
+                    "low": json_number(one.low),
+                    "high": json_number(one.high),
+                    "element": None if one.element is None else json_number(one.element),
                     "not_finite": one.not_finite,
                 }
                 for one in self.operands
@@ -173,9 +173,9 @@ class Explanation(ShownAsText):
             "shape": list(self.shape),
             "first": list(self.first),
             "node": self.node,
-            "factor": _number(self.factor),
-            "before": _number(self.before),
-            "after": _number(self.after),
+            "factor": json_number(self.factor),
+            "before": json_number(self.before),
+            "after": json_number(self.after),
             "error": self.error,
             "notes": list(self.notes),
             "verified": self.verified,
@@ -186,7 +186,3 @@ class Explanation(ShownAsText):
 
 def _place(place: Place | None) -> dict[str, Any] | None:
     return None if place is None else {"file": place.file, "line": place.line, "text": place.text}
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)

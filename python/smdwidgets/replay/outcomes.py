@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from smdwidgets._text import ShownAsText
+from smdwidgets._text import ShownAsText, json_number
 from smdwidgets.replay.protocol import StepResult
 
 __all__ = ["FACTOR", "Change", "Course", "WhatIf", "WhatIfTable"]
@@ -162,12 +162,9 @@ def _outcome(course: Course, since: int) -> str:
 
 
 def _course_json(course: Course) -> Mapping[str, Any]:
-    def number(value: float) -> float | str:
-        return value if math.isfinite(value) else str(value)
-
     return {
         "steps": list(course.steps),
-        "losses": [number(one) for one in course.losses],
-        "gradient_norms": [number(one) for one in course.norms],
+        "losses": list(map(json_number, course.losses)),
+        "gradient_norms": list(map(json_number, course.norms)),
         "problems": [{"step": step, "text": text} for step, text in course.problems],
     }

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from smdwidgets._text import ShownAsText
+from smdwidgets._text import ShownAsText, json_number
 
 __all__ = ["RowRanking", "RowScore"]
 
@@ -72,17 +72,13 @@ class RowRanking(ShownAsText):
 
     def to_json(self) -> dict[str, Any]:
         """Return the ranking as JSON values. Numbers that JSON does not have are strings."""
-
-        def number(value: float) -> float | str:
-            return value if math.isfinite(value) else str(value)
-
         rows = [
             {
                 "row": one.row,
-                "loss": number(one.loss),
-                "gradient_norm": number(one.gradient_norm),
-                "input_norm": number(one.input_norm),
-                "score": number(one.score),
+                "loss": json_number(one.loss),
+                "gradient_norm": json_number(one.gradient_norm),
+                "input_norm": json_number(one.input_norm),
+                "score": json_number(one.score),
                 "identity": one.identity if isinstance(one.identity, int | str | None) else str(one.identity),
             }
             for one in self.rows

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets._text import json_number
 from smdwidgets.diagnosis import diagnose
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.naming.tensors import SCALAR_COLLECTIONS
@@ -152,7 +153,11 @@ def _curves(trial: Trial) -> Iterator[tuple[str, NDArray[np.int64], Floats, Floa
 
 def _statistics(steps: NDArray[np.int64], values: Floats) -> dict[str, Any]:
     """Return the statistics of a curve. Extremes are those of finite values."""
-    found: dict[str, Any] = {"count": len(values), "first": _plain(values[0]), "last": _plain(values[-1])}
+    found: dict[str, Any] = {
+        "count": len(values),
+        "first": json_number(float(values[0])),
+        "last": json_number(float(values[-1])),
+    }
     finite = np.flatnonzero(np.isfinite(values))
     if len(finite) < len(values):
         found["not_finite"] = int(steps[np.flatnonzero(~np.isfinite(values))[0]])
@@ -198,15 +203,10 @@ def flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping) and before.count(".") < _DEEPEST:
             found |= flat(value, f"{before}{key}.")
         elif value is None or isinstance(value, bool | str | int | float):
-            found[f"{before}{key}"] = _plain(value) if isinstance(value, float) else value
+            found[f"{before}{key}"] = json_number(value) if isinstance(value, float) else value
         else:
             found[f"{before}{key}"] = str(value)
     return found
-
-
-def _plain(value: float) -> float | str:
-    """Return a number as JSON has it; NaN and infinities are strings."""
-    return float(value) if math.isfinite(value) else str(float(value))
 
 
 def _times_of_files(trial: Trial, found: FoundRun) -> tuple[float, float]:

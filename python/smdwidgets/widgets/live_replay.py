@@ -231,7 +231,7 @@ class LiveReplay:
     def _answer(self, answer: _Answer) -> None:
         """Explain the incident; where it names rows, leave them out."""
         replay, step = answer.replay, answer.incident.step
-        before = max(1, step - replay.steps[0] + 1)
+        before = _steps_to(replay, step)
         self._begin(answer, "looking for the operator", before)
         explanation: Explanation = replay.explain(step)
         with self._lock:
@@ -249,11 +249,11 @@ class LiveReplay:
 
     def _try(self, answer: _Answer, change: _Change) -> None:
         replay = answer.replay
+        if not change.arguments:
+            self._rank(answer)
+            return
         explanation = answer.explanation
         step = answer.incident.step if explanation is None else explanation.step
-        if not change.arguments:
-            self._rank(answer, step)
-            return
         arguments = dict(change.arguments)
         since = arguments.pop("step", step)
         recorded = next((one.recorded for one in answer.outcomes.values() if one.since == since), None)
@@ -263,14 +263,14 @@ class LiveReplay:
             answer.outcomes = {**answer.outcomes, change.id: outcome}
             answer.version += 1
 
-    def _rank(self, answer: _Answer, step: int) -> None:
+    def _rank(self, answer: _Answer) -> None:
         """Rank the rows of the batch of the incident.
 
         The first one is left out if it stands out.
         """
         replay, step = answer.replay, answer.incident.step
-        before = max(1, step - replay.steps[0] + 1)
-        self._begin(answer, "executing the step with each row alone", _count(replay, step) * before)
+        rows = _count(replay, step)
+        self._begin(answer, "executing the step with each row alone", rows * _steps_to(replay, step))
         ranking: RowRanking = replay.rank_rows(step)
         bad = _without(step, [(one.row, one.identity) for one in ranking.rows if not one.is_finite])
         alone = [_without(step, [(one.row, one.identity)])[0] for one in ranking.top(_SUSPECTS)]
@@ -331,6 +331,11 @@ class LiveReplay:
 
 def _identity(explanation: Explanation, number: int) -> Any:
     return explanation.dataset_rows[number] if number < len(explanation.dataset_rows) else None
+
+
+def _steps_to(replay: Any, step: int) -> int:
+    """Return how many steps are executed until the end of a step."""
+    return max(1, step - int(replay.steps[0]) + 1)
 
 
 def _count(replay: Any, step: int) -> int:

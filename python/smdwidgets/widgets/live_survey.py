@@ -316,15 +316,15 @@ class LiveSurvey:
                 run.changed = changed if run.changed is None else min(changed, run.changed)
         packets = [] if run.reading == run.survey.reading else [self._reading(number, run)]
         is_reading = run.survey.reading.state == "reading"
-        if run.changed is not None:
-            packets += self._poster(number, run, sent, run.changed)
-            run.stale = run.changed if run.stale is None else min(run.changed, run.stale)
+        since, run.changed = run.changed, None
+        if since is not None:
+            packets += self._poster(number, run, sent, since)
+            run.stale = since if run.stale is None else min(since, run.stale)
         # Reading may end after its last values were sent, and nothing changes then.
         if run.stale is not None and not is_reading:
             packets += self._detail(number, run, run.stale)
             run.stale = None
-        if run.changed is not None:
-            run.changed = None
+        if since is not None:
             packets += self._findings(number, run, sent)
             took = time.monotonic() - now
             pause = max(_PICTURES, SHARE * took)

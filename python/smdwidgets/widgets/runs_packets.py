@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from smdwidgets._text import visible
+from smdwidgets._text import json_number, visible
 from smdwidgets.pictures.packet import pack
 from smdwidgets.run_table.curves import BINS, unpack_curve
 from smdwidgets.run_table.discovery import FoundRun
@@ -127,7 +127,7 @@ def _rounded(value: Any) -> float | str | None:
     """Return a number with few digits; NaN and infinities are strings."""
     if value is None or isinstance(value, str):
         return value
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else str(float(value))
+    return json_number(float(f"{value:.{_DIGITS}g}"))
 
 
 def _state(run: Run) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import math
 import runpy
 import sys
 import traceback
@@ -23,6 +22,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from smdwidgets._suspend import hooks_suspended
+from smdwidgets._text import json_number
 from smdwidgets.exceptions import CannotReplay
 from smdwidgets.replay.files import Recording
 from smdwidgets.replay.protocol import StepObserver, StepResult
@@ -203,7 +203,7 @@ def main(argv: Sequence[str]) -> int:
             "steps": [
                 {
                     "step": one.step,
-                    "losses": [loss if math.isfinite(loss) else str(loss) for loss in one.losses],
+                    "losses": list(map(json_number, one.losses)),
                     "equal": one.equal,
                     "detail": one.detail,
                 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import sys
 import zlib
@@ -14,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from smdwidgets._text import shown
+from smdwidgets._text import json_number, shown
 from smdwidgets.replay.files import RECORDING, Stored, write_recording, write_tensors
 from smdwidgets.replay.torch.loop import Loop, NoLoop, loop_of
 from smdwidgets.replay.torch.recording import Delivery, Frame, ReplayRecorder, Snapshot, StepRecord
@@ -249,7 +248,7 @@ class IncidentRecording:
             "first": one.first - self._first,
             "end": end - self._first,
             "batches": [each - self._first for each in one.batches if self._first <= each < self._next],
-            "losses": [each if math.isfinite(each) else str(each) for each in losses],
+            "losses": list(map(json_number, losses)),
             "updates": list(one.updates),
             "digest": one.digest,
             "forwards": [encode(each, forwards.keep) for each in one.forwards],

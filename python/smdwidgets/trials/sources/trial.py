@@ -9,10 +9,9 @@ from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.storage.local import local_path
 from smdwidgets.storage.remote import RemoteStorage
 from smdwidgets.trials.discovery import find_runs, runs_in
-from smdwidgets.trials.reader import checked_range
 from smdwidgets.trials.remote_discovery import one_object, store_tree
 from smdwidgets.trials.sources.run import LocalSourceRun, SourceRun, StoredSourceRun
-from smdwidgets.trials.tensorboard.trial import TensorBoardTrial, cache_directory
+from smdwidgets.trials.tensorboard.trial import TensorBoardTrial, reading_options
 
 
 class SourceTrial(TensorBoardTrial):
@@ -70,15 +69,7 @@ class SourceTrial(TensorBoardTrial):
             "hold": hold,
             "lazy": lazy,
         }
-        first, end = checked_range(range_steps)
-        options: dict[str, Any] = {
-            "first_step": first,
-            "end_step": end,
-            "keep_orphans": keep_orphans,
-            "live": live,
-            "cache": cache_directory(cache),
-            "hold": hold,
-        }
+        options = reading_options(range_steps, keep_orphans, live, cache, hold)
         if storage is None:
             opened: SourceRun = LocalSourceRun(root, run, **options)
         else:

@@ -98,19 +98,11 @@ class TensorBoardTrial(Trial):
             "segment": segment,
             "layout": layout,
         }
-        first, end = checked_range(range_steps)
         if layout is None:
             run, layout = chosen_run(root, runs_in(root if storage is None else storage), run)
         self.run = run = run or ""
-        options: dict[str, Any] = {
-            "first_step": first,
-            "end_step": end,
-            "keep_orphans": keep_orphans,
-            "live": live,
-            "cache": cache_directory(cache),
-            "hold": hold,
-            "files": None if segment is None else _files_of(storage or LocalStorage(root), run, layout, segment),
-        }
+        options = reading_options(range_steps, keep_orphans, live, cache, hold)
+        options["files"] = None if segment is None else _files_of(storage or LocalStorage(root), run, layout, segment)
         opened = (
             LocalTensorBoardRun(root, layout, run=run, **options)
             if storage is None
@@ -393,6 +385,25 @@ def runs_in(place: str | Storage) -> dict[str, list[Directory]]:
     # Ignore pipes and devices, since reading them could block.
     keys = (key for key in storage.list("") if not is_event_file(key) or Path(place, key).is_file())
     return runs_of(keys, FirstTags(storage))
+
+
+def reading_options(
+    range_steps: tuple[int | None, int | None] | None,
+    keep_orphans: bool,
+    live: bool | None,
+    cache: bool | str | os.PathLike[str] | None,
+    hold: bool,
+) -> dict[str, Any]:
+    """Return arguments of a trial as a run takes them."""
+    first, end = checked_range(range_steps)
+    return {
+        "first_step": first,
+        "end_step": end,
+        "keep_orphans": keep_orphans,
+        "live": live,
+        "cache": cache_directory(cache),
+        "hold": hold,
+    }
 
 
 def cache_directory(given: bool | str | os.PathLike[str] | None) -> str | None:
