@@ -228,14 +228,15 @@ def _codes_of(parts: Iterable[nn.Module]) -> list[CodeType]:
 
 
 def is_compiled(model: nn.Module) -> bool:
-    """Return whether torch.compile has compiled anything, or was called with a part of a model."""
+    """Return whether torch.compile has compiled anything, or wraps a part."""
     return has_compiled() or bool(inside_compiled([model]))
 
 
 def is_wrapped(model: nn.Module) -> bool:
-    """Return whether the script may call a model, or a part of it, through a wrapper of torch.compile.
+    """Return whether torch.compile wraps a model, or a part of it.
 
-    Nothing needs to be compiled yet. The wrapper is looked for among all objects, which takes some time.
+    Nothing needs to be compiled yet. The wrapper is looked for among all
+    objects, which takes some time.
     """
     if "torch._dynamo.eval_frame" not in sys.modules:
         return False

@@ -140,7 +140,10 @@ class TorchSignals:
             self._writer.off(kind, f"reading it failed: {type(error).__name__}: {error}")
 
     def _is_elsewhere(self) -> bool:
-        """Return whether this is another thread, or torch.compile traces the call, which cannot ask for the thread."""
+        """Return whether this is another thread, or torch.compile traces the call.
+
+        A traced call cannot ask for its thread.
+        """
         return torch.compiler.is_compiling() or threading.get_ident() != self._thread
 
     # --------------------------------------------------------------------------------------------------------- passes
