@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, str]] = {
     "explain": "Explain a kind of finding: meaning, healthy range, what to try.",
     "check": "Judge a run in a terminal or as a CI gate: by its diagnosis, or by rules.",
     "report": "Write a self-contained HTML report with a diagnosis, curves and rule findings.",
+    "schema": "Print the JSON schema of what a command prints with --json.",
     "mcp": "Serve questions about runs to agents.",
     "export": "Export a run's tensors to NumPy npz, Parquet, CSV or TensorBoard.",
     "compact": "Write a compacted index of a run, so that a run of many steps opens faster.",
