@@ -69,9 +69,9 @@ def test_scripted_copy_is_not_recorded_and_the_model_is(run, caplog):
         model.register_forward_hook(lambda *_: seen.append(1))
         model(torch.ones(2, 4)).sum().backward()
         assert seen == [1]
-    assert steps_of(run) == [0, 1, 2]
+    assert steps_of(run) == [0, 1]  # passes that share a backward pass share a step
     with create_trial(run) as trial:
-        assert "0_output_0" in trial.tensor_names(step=2)
+        assert {"0_output_0", "0_output_1"} <= set(trial.tensor_names(step=1))
 
 
 def test_traced_copy_is_not_recorded_and_the_model_is(run):
