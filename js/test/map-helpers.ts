@@ -3,7 +3,7 @@
 import { ThemeWatch } from "../src/draw/theme";
 import { KeyCapture } from "../src/lib/key-capture";
 import { encode } from "../src/protocol/packet";
-import type { MapFinding, Traits } from "../src/protocol/types";
+import type { CatalogHead, MapFinding, Traits } from "../src/protocol/types";
 import type { Client } from "../src/session/client";
 import type { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
@@ -117,7 +117,10 @@ export function madeRun(fault = true, layers = 24, count = 500): MadeRun {
   };
 }
 
-export function catalogPacket(run: Pick<MadeRun, "names" | "collections" | "steps">): ArrayBuffer {
+export function catalogPacket(
+  run: Pick<MadeRun, "names" | "collections" | "steps">,
+  head: Partial<CatalogHead> = {},
+): ArrayBuffer {
   const n = run.steps.length;
   return encode(
     {
@@ -134,6 +137,7 @@ export function catalogPacket(run: Pick<MadeRun, "names" | "collections" | "step
       append: false,
       tensors: run.names,
       collections: run.collections,
+      ...head,
     },
     {
       step: ["f8", [n], run.steps],

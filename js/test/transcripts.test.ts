@@ -45,6 +45,8 @@ interface ViewExchange extends Exchange {
     difference?: number[];
     /** by step, the values of cells [0, 0] and [2, 3] */
     life?: Record<string, number[]>;
+    /** where two runs part */
+    parting?: { step: number | null; tensor: string; text: string };
     error?: string;
   };
 }
@@ -172,6 +174,7 @@ test("the page shows the run as NumPy computes it, after every message", async (
       ].map((cell) => store.lives.get(lifeKey(0, "w", "", cell)));
       expect(lives.map((life) => life?.get(Number(step)))).toEqual(values);
     }
+    if (expected.parting) expect([...store.partings.values()].at(-1)).toMatchObject(expected.parting);
     if (expected.cells) expect(store.values(() => true)?.head.cells).toEqual(expected.cells);
     for (const [name, y] of Object.entries(expected.series ?? {})) {
       const [tensor, stat] = name.split(" ") as [string, string];

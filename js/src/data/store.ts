@@ -6,6 +6,7 @@ import { type Blocks, decode, type Packet } from "../protocol/packet";
 import {
   type CatalogHead,
   type DiagnosisHead,
+  type DivergenceHead,
   type Finding,
   type FindingsHead,
   type IncidentInfo,
@@ -88,6 +89,8 @@ const tensorKey = (run: number, tensor: string, worker: string) => `${run}\n${wo
 export const seriesKey = (run: number, tensor: string, worker: string, mode: string, stat: string) =>
   `${run}\n${worker}\n${mode}\n${stat}\n${tensor}`;
 
+export const partingKey = (a: number, b: number) => `${a}/${b}`;
+
 /** The steps of one mode and their displayed numbers. */
 export interface Axis {
   /** global steps */
@@ -118,6 +121,8 @@ export class Store {
   readonly readings = new Map<number, ReadingHead>();
   /** By run and step of the incident, what its steps showed when they were executed again. */
   readonly replays = new Map<string, ReplayHead>();
+  /** By `partingKey`, where two runs part. */
+  readonly partings = new Map<string, DivergenceHead>();
   classes: RuleClass[] = [];
   page: PageHead["traits"] | undefined;
   /** By run, the tensors whose pictures an exported page contains; undefined: all. */
@@ -184,6 +189,9 @@ export class Store {
       case "diff":
         this.#differences.unshift(differenceOf(head, arrays));
         this.#differences.length = Math.min(this.#differences.length, MAX_DIFFERENCES);
+        return;
+      case "divergence":
+        this.partings.set(partingKey(head.a, head.b), head);
         return;
       case "life":
         addLives(this.lives, head, arrays);
@@ -319,6 +327,7 @@ export class Store {
     this.diagnoses.delete(run);
     this.findings.delete(run);
     this.readings.delete(run);
+    for (const [key, { a, b }] of [...this.partings]) if (a === run || b === run) this.partings.delete(key);
     for (const key of [...this.replays.keys()]) if (key.startsWith(`${run}/`)) this.replays.delete(key);
     this.explorer?.surveys.drop(run);
     this.restarts++;

@@ -608,6 +608,14 @@ export interface DiffRequest {
   want: DifferenceRequest;
 }
 
+export interface BisectRequest {
+  what: "bisect";
+  /** run */
+  a: number;
+  /** run */
+  b: number;
+}
+
 export interface LifeRequest extends TensorRef {
   what: "life";
   /** step whose neighbours are read first */
@@ -670,6 +678,7 @@ export type KernelRequest =
   | ValuesRequest
   | SeriesRequest
   | DiffRequest
+  | BisectRequest
   | LifeRequest
   | FiringRequest
   | ClassesRequest
@@ -790,6 +799,22 @@ export interface DiffHead {
   b: ValueRef;
   shape: number[];
   image?: DifferenceImageInfo;
+}
+
+export interface DivergenceHead {
+  kind: "divergence";
+  /** run */
+  a: number;
+  /** run */
+  b: number;
+  /** first step of which a tensor differs; null: none was found */
+  step: number | null;
+  /** the first of this step in the order of execution, or "" */
+  tensor: string;
+  /** the difference, or why there is none */
+  text: string;
+  /** what it says about the cause, or "" */
+  meaning: string;
 }
 
 export interface LifeHead extends TensorRef {
@@ -942,6 +967,7 @@ export type Head =
   | TileHead
   | ValuesHead
   | DiffHead
+  | DivergenceHead
   | LifeHead
   | SeriesHead
   | RulesHead

@@ -12,5 +12,9 @@ export function tensorOfB({ run, tensor, worker, compare }: Traits): TensorRef {
   };
 }
 
+/** The numbers of A and B if they are of different runs. */
+export const comparedRuns = ({ run, compare }: Traits): [number, number] | undefined =>
+  compare.run === undefined || compare.run === run ? undefined : [run, compare.run];
+
 export const sameTensor = (a: TensorRef, b: TensorRef): boolean =>
   a.run === b.run && a.tensor === b.tensor && a.worker === b.worker;

@@ -1,8 +1,9 @@
 /** Requests the data that is in view and not loaded, each set once. */
 import { imageKey, type TensorFrames } from "../data/frames";
+import { partingKey } from "../data/store";
 import { defined } from "../lib/defined";
 import type { Role, SectionRequest, TensorRef } from "../protocol/types";
-import { isComparing, sameTensor, tensorOfB } from "./comparison";
+import { comparedRuns, isComparing, sameTensor, tensorOfB } from "./comparison";
 import { framesSlot } from "./connection";
 import { neededDifference } from "./difference-need";
 import { isComplete, lacksFrame, neededPart, neededSections, neededSeries, neededSurvey } from "./needs";
@@ -25,6 +26,7 @@ export class DataRequester {
   /** the single frame of the step at which the view rests, of long runs */
   readonly #exact: Record<Role, Resource>;
   readonly #difference: Resource;
+  readonly #parting: Resource;
   readonly #survey: Resource;
   readonly #query: Resource;
   readonly #series: Resource;
@@ -43,6 +45,7 @@ export class DataRequester {
     this.#frames = { main: frames("main"), compare: frames("compare") };
     this.#exact = { main: exact("main"), compare: exact("compare") };
     this.#difference = new Resource(session, "diff", signal, { rest: REST, cancelsAtOnce: true });
+    this.#parting = new Resource(session, "bisect", signal, { rest: REST, cancelsAtOnce: true });
     this.#survey = new Resource(session, "survey", signal, { rest: REST });
     this.#query = new Resource(session, "query", signal, { rest: REST });
     this.#series = new Resource(session, "series", signal);
@@ -70,6 +73,7 @@ export class DataRequester {
       if (need) this.#survey.update(need.key, () => need.request);
       else this.#survey.skip();
       this.#requestQuery(scene);
+      this.#requestParting(scene);
     }
     const series = neededSeries(scene, this.session);
     this.#series.update(series.key, () => series.request);
@@ -121,6 +125,20 @@ export class DataRequester {
     if (!need) return this.#difference.cancel();
     if (need.held) return this.#difference.skip();
     this.#difference.update(need.request, () => need.request);
+  }
+
+  /** Asks where the compared runs part: once, and again when a run that has grown has ended. */
+  #requestParting({ traits }: Scene) {
+    const { store } = this.session;
+    const runs = comparedRuns(traits);
+    const [a, b] = (runs ?? []).map((run) => store.runs.get(run));
+    if (!runs || !a || !b) return this.#parting.cancel();
+    const known = store.partings.get(partingKey(...runs));
+    if (known && known.step !== null) return this.#parting.skip();
+    this.#parting.update([runs, a.head.status, b.head.status, store.restarts], () => {
+      const [a, b] = runs;
+      return { what: "bisect", a, b };
+    });
   }
 
   /** Requests the exact result of a query by values: the page evaluates it on pooled values. */

@@ -8,7 +8,7 @@ the optimizer computes. Values are compared where both runs have them, and stati
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -75,14 +75,26 @@ class _Found:
     count: int = 0
 
 
-def bisect(a: RunReader, b: RunReader, tolerance: Tolerance = "auto") -> Divergence:
-    """Implement :meth:`smdwidgets.Trial.bisect`."""
+def bisect(
+    a: RunReader,
+    b: RunReader,
+    tolerance: Tolerance = "auto",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Divergence:
+    """Implement :meth:`smdwidgets.Trial.bisect`.
+
+    Args:
+        a: one run.
+        b: the other one.
+        tolerance: see there.
+        progress: called with the number of steps that were compared, and that of all; may raise to end the comparison.
+    """
     if tolerance != "auto" and not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
         raise SMDebugValueError(f'invalid tolerance {shown(tolerance)}; expected "auto" or a number of at least 0')
     for reader in (a, b):
         reader.maybe_refresh()
         reader.load()
-    return _Bisection(_Side(a), _Side(b), tolerance).result()
+    return _Bisection(_Side(a), _Side(b), tolerance, progress).result()
 
 
 class _Side:
@@ -148,6 +160,7 @@ class _Bisection:
     a: _Side
     b: _Side
     tolerance: Tolerance
+    progress: Callable[[int, int], None]
     level: float = 0.0
     noise: FirstDifference | None = None
     first: FirstDifference | None = None
@@ -202,6 +215,7 @@ class _Bisection:
             block = steps[start : start + _BLOCK_STEPS]
             statistics = self.a.statistics(block), self.b.statistics(block)
             for group in self._groups(block, statistics):
+                self.progress(self.steps, len(steps))
                 values = self._read(group)
                 for step, items in group:
                     self.steps += 1

@@ -112,6 +112,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
             None if _rows is None else RunsPackets(_rows),
             self.live_replay,
         )
+        self.partings = self.request_handler.partings
         self.trials.on_open = self.request_handler.add
         super().__init__(
             _kind=self.KIND,

@@ -79,6 +79,7 @@ def page_content(
         packets += widget.live_diagnosis.packets()
     if widget.live_replay is not None:
         packets += widget.live_replay.packets()
+    packets += widget.partings.packets()
     if widget.live_survey is not None:
         packets += widget.live_survey.exported(sent, widget.map_stat, int(room * _SURVEY_SHARE))
     shown = {line.get("tensor") for line in widget.series[:100] if line.get("stat", "value") == "value"}

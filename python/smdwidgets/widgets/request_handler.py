@@ -19,6 +19,7 @@ from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
 from smdwidgets.widgets.live_replay import LiveReplay
 from smdwidgets.widgets.live_survey import LiveSurvey
 from smdwidgets.widgets.open_runs import opened, run_at
+from smdwidgets.widgets.partings import Partings
 from smdwidgets.widgets.poller import poller, workers
 from smdwidgets.widgets.protocol import check_request, check_version
 from smdwidgets.widgets.protocol import is_command as is_command_name
@@ -62,6 +63,8 @@ class RequestHandler:
         self.runs = runs
         self._queue = SendQueue(send)
         self._tensors = TensorRequests(trials)
+        #: Where two of the runs part.
+        self.partings = Partings(trials)
         self._commands = CommandRequests(trials, rules, survey, runs, replay)
         self._lock = threading.Lock()
         self._pending: dict[str, threading.Event] = {}
@@ -76,6 +79,7 @@ class RequestHandler:
         self._closed = threading.Event()
         self._handlers: dict[str, Handler] = {
             **self._tensors.handlers,
+            **self.partings.handlers,
             **self._commands.handlers,
             "hello": self._hello,
             "survey": self._survey,
@@ -321,6 +325,7 @@ class RequestHandler:
             for cancelled in self._pending.values():
                 cancelled.set()
         self._tensors.start_over()
+        self.partings.start_over()
         self.rules.check_replaced()
 
     @staticmethod

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from smdwidgets.widgets.live_replay import LiveReplay
     from smdwidgets.widgets.live_survey import LiveSurvey
     from smdwidgets.widgets.open_runs import OpenRuns
+    from smdwidgets.widgets.partings import Partings
     from smdwidgets.widgets.rule_controller import RuleController
 
 
@@ -44,6 +45,7 @@ class RunView(ViewState):
     live_diagnosis: LiveDiagnosis | None
     live_survey: LiveSurvey | None
     live_replay: LiveReplay | None
+    partings: Partings
 
     @property
     def trial(self) -> Trial:

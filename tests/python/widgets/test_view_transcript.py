@@ -101,6 +101,11 @@ def test_view(recorder: ViewRecorder, tmp_path: Path) -> None:
     recorder.expect(difference=(values(2)["w"].astype(float) - values(1)["w"]).ravel().tolist())
     say("diff", a=a, b={**b, "tensor": "z"}, want=want)
     recorder.expect(error="SMDebugValueError")
+    say("bisect", a=0, b=1)
+    said = "First difference at step 0: 'w'[2, 3] = 0.75 and 1.5; 11 of 12 elements differ"
+    recorder.expect(parting={"step": 0, "tensor": "w", "text": said})
+    say("bisect", a=1, b=1)
+    recorder.expect(parting={"step": None, "tensor": "", "text": "No difference"})
     say("life", run=0, tensor="w", worker="", near=1, cells=[[0, 0], [2, 3]])
     recorder.expect(life={str(step): [float(values(step)["w"][at]) for at in ((0, 0), (2, 3))] for step in (0, 1, 2)})
     say("series", lines=[{"tensor": "loss", "stat": "value", **LINE}, {"tensor": "w", "stat": "max", **LINE}])

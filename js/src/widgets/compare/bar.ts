@@ -1,12 +1,13 @@
 /** What is shown of A and B, and which value B is. */
 
+import { partingKey } from "../../data/store";
 import { defined } from "../../lib/defined";
 import { field, h, iconButton, Segments, Select, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { count, truncate } from "../../lib/format";
 import { Memo } from "../../lib/memo";
 import { compareNatural } from "../../lib/natural-order";
-import type { Compare, View } from "../../protocol/types";
-import { isComparing, tensorOfB } from "../../session/comparison";
+import type { Compare, Traits, View } from "../../protocol/types";
+import { comparedRuns, isComparing, tensorOfB } from "../../session/comparison";
 import type { Scene } from "../../session/scene";
 import { BLINK_MS, differenceFault, reducedMotion, swapped } from "../../session/slots";
 import type { Context, Part } from "../common/part";
@@ -36,6 +37,7 @@ export class CompareBar implements Part {
   readonly #step: Select;
   readonly #pinned: HTMLInputElement;
   readonly #fault = h("p", { class: "smdw-quiet smdw-compare-fault", role: "status" });
+  readonly #parting = h("p", { class: "smdw-quiet smdw-compare-fault", role: "status" });
   readonly #swap: HTMLButtonElement;
   readonly #stop: HTMLButtonElement;
   #scene: Scene | undefined;
@@ -88,6 +90,7 @@ export class CompareBar implements Part {
         this.#names,
         field("Step", h("span", { class: "smdw-pair" }, this.#step.el, this.#pinned)),
         this.#fault,
+        this.#parting,
         h("div", { class: "smdw-actions" }, this.#swap, this.#stop),
       ),
       context,
@@ -151,6 +154,7 @@ export class CompareBar implements Part {
       });
     setText(this.#fault, fault);
     setVisible(this.#fault, fault !== "");
+    this.#showParting(traits);
     const text = comparing ? `B = ${this.#describe(scene)}` : "Compare with";
     setText(this.#b, text);
     this.#b.title = comparing ? `Compare with: ${text}` : "Choose what to compare with";
@@ -191,6 +195,17 @@ export class CompareBar implements Part {
     );
     if (!this.#pinned.matches(":focus")) this.#pinned.value = compare.step === undefined ? "" : String(compare.step);
     this.#blink(comparing && traits.view === "blink" && !reducedMotion());
+  }
+
+  /** Where the compared runs part. */
+  #showParting(traits: Traits) {
+    const { store, connection } = this.context.session;
+    const runs = comparedRuns(traits);
+    const known = runs && store.partings.get(partingKey(...runs));
+    const status = connection.requests.get("bisect");
+    const looking = status && (status.error || "Looking for the first difference\u2026");
+    setText(this.#parting, known ? truncate(known.text, 400) : runs && looking ? looking : "");
+    setVisible(this.#parting, this.#parting.textContent !== "");
   }
 
   /** What is B, as short as possible. */

@@ -8,6 +8,7 @@ import { Figure } from "../common/figure";
 import type { Context, Part } from "../common/part";
 import type { StepControl } from "../steps/control";
 import { Bookmarks } from "./bookmarks";
+import { PartingMark } from "./parting";
 
 export class AxisStrip implements Part {
   readonly el: HTMLElement;
@@ -15,6 +16,7 @@ export class AxisStrip implements Part {
   readonly #thumb = h("div", { class: "smdw-thumb" });
   readonly #track: HTMLElement;
   readonly #bookmarks: Bookmarks;
+  readonly #parting: PartingMark;
   #scene: Scene | undefined;
 
   constructor(
@@ -28,6 +30,7 @@ export class AxisStrip implements Part {
     this.#figure.canvas.setAttribute("aria-hidden", "true");
     this.#track = control.track();
     this.#bookmarks = new Bookmarks(context);
+    this.#parting = new PartingMark(context);
     this.el = h(
       "div",
       { class: "smdw-axis" },
@@ -35,6 +38,7 @@ export class AxisStrip implements Part {
       gutter,
       this.#track,
       this.#bookmarks.el,
+      this.#parting.el,
       this.#thumb,
       control.incidentList,
     );
@@ -47,6 +51,7 @@ export class AxisStrip implements Part {
     this.#scene = scene;
     const { stepAxis } = scene;
     this.#bookmarks.update(scene);
+    this.#parting.update(scene);
     const label = this.control.label;
     const at = stepAxis.x(scene.step);
     const inside = at >= stepAxis.left - 0.5 && at <= stepAxis.right + 0.5;
