@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,9 @@ class RequestHandler:
         self.partings = Partings(trials)
         self._commands = CommandRequests(trials, rules, survey, runs, replay)
         self._lock = threading.Lock()
+        #: Held while catalogs and surveys are made and posted: a page must receive them in this order, and numbers
+        #: tensors as the catalogs do.
+        self._in_order = threading.RLock()
         self._pending: dict[str, threading.Event] = {}
         self._ids: dict[str, None] = {}
         self._sent = nothing_sent(opened(self.trials))
@@ -179,21 +182,22 @@ class RequestHandler:
 
     def _hello(self, request: dict[str, Any], reply: Reply) -> None:
         # A page sends this when it opens or reloads. Send everything.
-        with self._lock:
-            self._greeted = True
-            self._first_requests = None
-            for request_id, cancelled in self._pending.items():
-                if request_id.startswith(PUSHED):
-                    cancelled.set()
-            self._sent = nothing_sent(opened(self.trials))
-            sent = dict(self._sent)
-        if self.runs is not None:
-            reply.part(self.runs.all())
-        for number, trial in opened(self.trials):
-            reply.part(overview(trial, sent[number]))
+        with self._in_order:
+            with self._lock:
+                self._greeted = True
+                self._first_requests = None
+                for request_id, cancelled in self._pending.items():
+                    if request_id.startswith(PUSHED):
+                        cancelled.set()
+                self._sent = nothing_sent(opened(self.trials))
+                sent = dict(self._sent)
+            if self.runs is not None:
+                reply.part(self.runs.all())
+            for number, trial in opened(self.trials):
+                reply.part(overview(trial, sent[number]))
+            if self.survey is not None:
+                reply.part(self.survey.packets(sent))
         live = self._is_live()
-        if self.survey is not None:
-            reply.part(self.survey.packets(sent))
         with self.rules.in_order():
             rules = self.rules.full_update()
             if self.diagnosis is not None:
@@ -217,17 +221,18 @@ class RequestHandler:
         if self.survey is None:
             raise SMDebugError("only an explorer has a survey")
         number = int(request["run"])
-        with self._lock:
+        with self._in_order, self._lock:
             return self.survey, self._sent.get(number, SentState(number))
 
     def _open(self, request: dict[str, Any], reply: Reply) -> None:
         number = int(request["run"])
         trial = run_at(self.trials, number)
-        with self._lock:
-            sent = self._sent[number]
-        reply.part(overview(trial, sent))
-        if self.survey is not None:
-            reply.part(self.survey.packets({number: sent}))
+        with self._in_order:
+            with self._lock:
+                sent = self._sent[number]
+            reply.part(overview(trial, sent))
+            if self.survey is not None:
+                reply.part(self.survey.packets({number: sent}))
         if self.replay is not None:
             reply.part(self.replay.packets([number]))
         reply.answer(self.diagnosis.packets([number]) if self.diagnosis is not None else [])
@@ -256,8 +261,7 @@ class RequestHandler:
     def _classes(self, request: dict[str, Any], reply: Reply) -> None:
         reply.answer(classes=self.rules.classes())
 
-    # -------------------------------------------------------------------------------------------------------------
-    # updates
+    # --------------------------------------------------------------------------------------------------------- updates
 
     def _is_live(self) -> bool:
         return any(not trial.loaded_all_steps for _, trial in opened(self.trials)) or self.rules.active
@@ -273,26 +277,18 @@ class RequestHandler:
             if time.monotonic() < self._page_due:
                 return True
             self._push_first_view()
-        posted = False
-        for group in grouped(self._updates()):
-            if self._closed.is_set():
-                return False
-            self._queue.post({"kind": "news"}, group)
-            posted = True
+        refreshed = [(number, trial, self._refresh(trial)) for number, trial in opened(self.trials)]
+        with self._in_order:
+            posted = self._post(self._updates(refreshed))
         with self.rules.in_order():
-            for group in grouped([*self.rules.updates(), *(self.diagnosis.updates() if self.diagnosis else [])]):
-                self._queue.post({"kind": "news"}, group)
-                posted = True
+            posted |= self._post([*self.rules.updates(), *(self.diagnosis.updates() if self.diagnosis else [])])
         if self.survey is not None:
-            with self._lock:
-                sent = dict(self._sent)
-            for group in grouped(self.survey.updates(sent)):
-                self._queue.post({"kind": "news"}, group)
-                posted = True
+            with self._in_order:
+                with self._lock:
+                    sent = dict(self._sent)
+                posted |= self._post(self.survey.updates(sent))
             self.survey.check()
-        for group in grouped(self.replay.updates() if self.replay is not None else []):
-            self._queue.post({"kind": "news"}, group)
-            posted = True
+        posted |= self._post(self.replay.updates() if self.replay is not None else [])
         if self.diagnosis is not None:
             self.diagnosis.check()
         now = time.monotonic()
@@ -304,17 +300,25 @@ class RequestHandler:
             self._last_update = now
         return True
 
-    def _updates(self) -> Iterator[bytes]:
+    def _post(self, packets: Iterable[bytes]) -> bool:
+        """Post packets that no page asked for; return whether there are any."""
+        posted = False
+        for group in grouped(packets):
+            self._queue.post({"kind": "news"}, group)
+            posted = True
+        return posted
+
+    def _updates(self, refreshed: Iterable[tuple[int, Trial, Exception | None]]) -> Iterator[bytes]:
         if self.runs is not None:
             yield from self.runs.updates()
             self.runs.table.check()
-        for number, trial in opened(self.trials):
+        for number, trial, failure in refreshed:
             sent = self._sent.get(number)
             if sent is None:  # it is being opened
                 continue
-            packets = self._poll_trial(trial, sent)
-            if sent.restarts != self._restarts.get(sent.run):
-                self._restarts[sent.run] = sent.restarts
+            packets = self._changes(trial, sent, failure)
+            if sent.restarts != self._restarts.get(number):
+                self._restarts[number] = sent.restarts
                 self._start_over()
             yield from packets
         yield from self._tensors.updates()
@@ -329,12 +333,22 @@ class RequestHandler:
         self.rules.check_replaced()
 
     @staticmethod
-    def _poll_trial(trial: Trial, sent: SentState) -> list[bytes]:
+    def _refresh(trial: Trial) -> Exception | None:
+        """Look for new steps, which can take long in a store; return why that failed."""
         try:
             if trial.is_local and not Path(trial.path).exists():
                 # A refresh alone would not fail, because data that was read before is still in memory.
-                return status_packets(trial, sent, "gone", "the directory no longer exists")
+                raise FileNotFoundError("the directory no longer exists")
             trial.maybe_refresh()
+        except Exception as error:
+            return error
+        return None
+
+    @staticmethod
+    def _changes(trial: Trial, sent: SentState, failure: Exception | None) -> list[bytes]:
+        try:
+            if failure is not None:
+                raise failure
             if sent.status == ("ended", "") and trial.loaded_all_steps and sent.restarts == trial.restarts:
                 return []
             return overview(trial, sent)

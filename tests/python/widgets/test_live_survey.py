@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ import smdwidgets
 from python.survey import runs
 from python.widgets.talk import Packet, Page, begin, end, save
 from smdwidgets.numpy import Hook
+from smdwidgets.pictures import overview as overview_module
 from smdwidgets.pictures import unpack
 from smdwidgets.rules import Rule
 from smdwidgets.survey import Survey
 from smdwidgets.survey import survey as survey_module
 from smdwidgets.survey.bins import FIRED, NAN, SAMPLED, UNREAD
 from smdwidgets.trials.statistics.feed import StatisticsFeed
-from smdwidgets.widgets import live_survey
+from smdwidgets.widgets import live_survey, request_handler
 from smdwidgets.widgets.page_content import page_content
 
 ALL = {"worker": "", "mode": "", "stat": "surprise", "tensors": [], "from": 0, "to": 1e12, "bins": 1024}
@@ -339,3 +341,41 @@ def test_a_run_that_cannot_be_read_for_a_while_is_read_afterwards(tmp_path: Path
     trial.fails = False
     until(lambda: survey.check() or survey.is_current)
     assert survey.of(0)[0].steps() == (0, 1)
+
+
+def test_page_that_opens_during_a_poll_numbers_tensors_as_its_map_does(
+    explore: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that polls finds the same new names as the request, at the same time."""
+    begin(tmp_path / "run")
+    names = [f"relu_{number}" for number in range(5)]
+    for step in range(8):
+        save(tmp_path / "run", step, dict.fromkeys(names, np.ones(3, np.float32)))
+    end(tmp_path / "run")
+    monkeypatch.setattr(request_handler.poller, "add", lambda widget: None)  # the test polls
+    widget = explore(tmp_path / "run")
+    page = Page(widget)
+    begun, both = threading.Event(), threading.Barrier(2)
+
+    def run_facts(*_: Any) -> dict[str, Any]:
+        begun.set()
+        with suppress(threading.BrokenBarrierError):  # it waits in vain for a thread that waits for this one
+            both.wait(0.5)
+        return {}
+
+    monkeypatch.setattr(overview_module, "run_facts", run_facts)
+    number = page.start("hello", protocol=1, again=False)
+    until(begun.is_set)
+    widget.request_handler.poll()
+    _, packets = page.wait(number)
+    packets += page.updates
+
+    shown: list[str] = []
+    for head, _ in packets:
+        if head["kind"] == "catalog":
+            shown = [*(shown if head["append"] else []), *head["tensors"]]
+    assert shown == names
+    rows = {int(row) for head, arrays in packets if head["kind"] == "survey" for row in arrays["tensor"]}
+    assert rows == set(range(5))
+    _, packets = page.wait(page.start("survey", run=0, **ALL))
+    assert {int(row) for head, arrays in packets for row in arrays["tensor"]} == set(range(5))
