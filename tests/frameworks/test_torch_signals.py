@@ -373,6 +373,25 @@ def test_a_blow_up_is_diagnosed_50_steps_before_the_loss_moves(tmp_path):
     assert finding.first < moves - 20
 
 
+def test_signals_of_the_script_and_of_the_hook_share_a_file(tmp_path):
+    model = GPT()
+    hook = record(model, tmp_path / "run", recorder_bytes=0)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    for step in range(20):
+        hook.save_signal("router_load", "mine", torch.tensor([0.5, 1.5]), most=2)
+        model(DATA[step : step + 32][None]).logsumexp(-1).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        hook.save_signal("residual_rms", "mine", [float(step)])
+    hook.close()
+    trial = smdwidgets.create_trial(tmp_path / "run")
+    assert trial.problems() == []
+    for name in ("router_load/mine", "residual_rms/mine"):
+        assert len(trial.signal(name)) >= 19
+    assert len(trial.signals("attention_max")[0]) >= 3
+    assert len(trial.signals("stale")[0]) >= 3
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_healthy_trainings_give_no_finding(tmp_path, seed):
     train(tmp_path / "run", 80, seed=seed, rate=(1e-3, 3e-3, 6e-3)[seed])
@@ -381,6 +400,7 @@ def test_healthy_trainings_give_no_finding(tmp_path, seed):
 
 
 def test_reading_that_costs_too_much_becomes_rarer(tmp_path):
+    from smdwidgets.signals.file import SignalWriter
     from smdwidgets.signals.torch.session import TorchSignals
 
     clock = iter(range(10**9))  # every look at the clock takes a second
@@ -388,7 +408,7 @@ def test_reading_that_costs_too_much_becomes_rarer(tmp_path):
     torch.manual_seed(0)
     model = nn.Linear(16, 16)
     signals = TorchSignals(
-        lambda lines: read.append(lines.count(b'"values"')),
+        SignalWriter(lambda lines: read.append(lines.count(b'"values"'))),
         lambda: 0,
         lambda module: "model",
         dict,

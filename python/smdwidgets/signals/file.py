@@ -45,9 +45,16 @@ class SignalWriter:
     """
 
     def __init__(self, append: Callable[[bytes], object]) -> None:
-        self._append = append
+        #: Bytes that were written.
+        self.size = 0
+        self._lines = append
         self._ids: dict[tuple[str, str], int] = {}
         self._off: set[str] = set()
+        self._latest = 0
+
+    def _append(self, lines: bytes) -> None:
+        self.size += len(lines)
+        self._lines(lines)
 
     def declare(
         self, kind: str, layer: str, names: Sequence[str] = (), most: float | None = None, *, again: bool = False
@@ -74,7 +81,12 @@ class SignalWriter:
         return written_line(content)
 
     def write(self, step: int, values: Mapping[tuple[str, str], Iterable[float]]) -> None:
-        """Write values at a step, by kind and layer."""
+        """Write values at a step, by kind and layer.
+
+        A step below an earlier one would mean that the training was resumed; those of an earlier step that arrive late
+        belong to the latest one.
+        """
+        step = self._latest = max(step, self._latest)
         lines = [self._declaration(*key) for key in values if key not in self._ids]
         plain = {str(self._ids[key]): plain_values(one) for key, one in values.items()}
         if plain:

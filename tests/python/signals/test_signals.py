@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import smdwidgets
-from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.numpy import Hook
 from smdwidgets.signals.file import SignalFile, SignalWriter
 from smdwidgets.signals.record import SignalLog, parsed_line, plain_values, written_line
@@ -47,6 +47,69 @@ def test_values_are_read_as_they_were_written(run):
         trial.signals("router_lod")
     with pytest.raises(SMDebugValueError, match="no value up to step -1"):
         signal.at(-1)
+
+
+def test_a_script_saves_signals_at_its_steps(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        for step in range(4):
+            hook.save_signal("router_load", "moe", np.array([step, 1, 0.5, 0.5], np.float32), most=2)
+            hook.save_signal("log_z", "", 4)
+            hook.save_signal("stale", "Adam", [1, 2], names=["w", "b"])
+            hook.step()
+    trial = smdwidgets.create_trial(tmp_path / "run")
+    load = trial.signal("router_load/moe")
+    assert (load.steps.tolist(), load.most, load.values[:, 0].tolist()) == ([0, 1, 2, 3], 2.0, [0, 1, 2, 3])
+    assert trial.signal("log_z").values.tolist() == [[4.0]] * 4
+    assert trial.signal("stale/Adam").row_name(1) == "b"
+    assert trial.problems() == []
+
+
+def test_a_resumed_script_continues_its_signals(tmp_path):
+    for resume in (False, True):
+        with Hook(tmp_path / "run", resume=resume) as hook:
+            for _ in range(3):
+                hook.save_signal("log_z", "", 1.0)
+                hook.save_scalar("loss", 1.0)
+                hook.step()
+    assert smdwidgets.create_trial(tmp_path / "run").signal("log_z").steps.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("router_lod", "moe", [1.0]), {}, "Did you mean 'router_load'"),
+        ((None, "moe", [1.0]), {}, "unknown kind"),
+        (("router_load", 3, [1.0]), {}, "must be a string"),
+        (("router_load", "moe", []), {}, "numbers in one row"),
+        (("router_load", "moe", [[1.0], [2.0]]), {}, "numbers in one row"),
+        (("router_load", "moe", ["one"]), {}, "numbers in one row"),
+        (("router_load", "moe", [1.0]), {"most": float("nan")}, "invalid most"),
+        (("router_load", "moe", [1.0]), {"names": [1]}, "must be a string"),
+    ],
+)
+def test_a_wrong_call_of_save_signal_says_what_is_wrong(tmp_path, arguments, options, message):
+    with Hook(tmp_path / "run") as hook, pytest.raises((SMDebugTypeError, SMDebugValueError), match=message):
+        hook.save_signal(*arguments, **options)
+    assert not (tmp_path / "run" / "signals").exists()
+
+
+def test_a_hook_that_writes_nothing_or_is_closed_writes_no_signals(tmp_path):
+    hook = Hook(tmp_path / "dry", dry_run=True)
+    hook.save_signal("log_z", "", 1.0)
+    hook.close()
+    hook = Hook(tmp_path / "closed")
+    hook.close()
+    hook.save_signal("log_z", "", 1.0)
+    assert not list(tmp_path.rglob("signals"))
+
+
+def test_values_that_arrive_late_do_not_delete_later_ones():
+    lines = []
+    writer, log = SignalWriter(lines.append), SignalLog("worker_0")
+    for step in (0, 9, 8, 10):
+        writer.write(step, {HEADS: [float(step)], ("log_z", ""): [float(step)]})
+    log.update(lambda offset, length: b"".join(lines)[offset : offset + length])
+    assert [one.steps.tolist() for one in log.signals()] == [[0, 9, 10]] * 2
 
 
 def test_values_have_the_axes_layer_row_and_step(run):

@@ -20,7 +20,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from smdwidgets._text import listed, shown
+import numpy as np
+
+from smdwidgets._text import did_you_mean, listed, shown
 from smdwidgets.checks.log import ChecksOption
 from smdwidgets.config import CapturePlan, Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
 from smdwidgets.config._parse import texts
@@ -39,6 +41,7 @@ from smdwidgets.hooks.writing.run_dir import RunDirectory
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.naming.scalars import is_loss
 from smdwidgets.run_end import COMPLETED, RunEnd
+from smdwidgets.signals import SIGNAL_KINDS
 from smdwidgets.stop import StopRequest
 
 __all__ = ["Hook", "check_name", "current_hook", "guarded", "set_current_hook"]
@@ -423,6 +426,58 @@ class Hook:
         if is_loss(name):
             self._add_loss(full)
         self._save_script_tensor(full, copy, SCALAR, time.time() if timestamp is None else float(timestamp), ())
+
+    @guarded
+    def save_signal(
+        self,
+        kind: str,
+        layer: str,
+        values: object,
+        *,
+        names: Sequence[str] = (),
+        most: float | None = None,
+    ) -> None:
+        """Save a signal of a large model at the current step, such as the load of experts.
+
+        The diagnosis judges it as it does those that the PyTorch hook reads by itself. Between two steps, it belongs to
+        the next one.
+
+        Args:
+            kind: identifier of the kind, such as ``"attention_max"``; see `smdwidgets.signals.SIGNAL_KINDS`.
+            layer: name of the module or optimizer; empty for the whole model.
+            values: one number per head, expert, block or tensor; a number if the kind has one value. Those on a device
+                are waited for.
+            names: names of the rows, if they are not numbered.
+            most: the largest value that a row can have: for ``"router_load"`` the number of experts over the number
+                that a token is sent to.
+
+        Example:
+            >>> import tempfile, smdwidgets
+            >>> from smdwidgets.numpy import Hook
+            >>> with Hook(tempfile.mkdtemp() + "/run") as hook:
+            ...     for step in range(3):
+            ...         hook.save_signal("router_load", "blocks.0.moe", [1.5, 0.5, 1.0, 1.0], most=4)
+            ...         hook.step()
+            >>> smdwidgets.create_trial(hook.out_dir).signal("router_load/blocks.0.moe")
+            Signal('router_load/blocks.0.moe': 3 steps, 4 experts)
+        """
+        if kind not in SIGNAL_KINDS:
+            raise SMDebugValueError(f"unknown kind of signal {shown(kind)}.{did_you_mean(str(kind), SIGNAL_KINDS)}")
+        if layer:
+            check_name(layer)
+        rows = self.parts.tensors.numbers(kind, values)
+        if rows.ndim > 1 or not rows.size or rows.dtype.kind not in "biuf":
+            raise SMDebugTypeError(
+                f"values of the signal {shown(kind)} must be numbers in one row, got {rows.dtype} of shape {rows.shape}"
+            )
+        if most is not None and not 0 < most < np.inf:
+            raise SMDebugValueError(f"invalid most {shown(most)}; must be a positive number, or None")
+        if not self._saves_script_tensors() or not self.parts.recorder.queue.writes:
+            return
+        writer, steps = self.parts.recorder.signals, self.parts.steps
+        writer.declare(kind, layer, texts(names, "names"), most)
+        step = steps.step if steps.is_open else steps.last + 1
+        writer.write(step, {(kind, layer): rows.astype(np.float64).reshape(-1).tolist()})
 
     @guarded
     def save_tensor(

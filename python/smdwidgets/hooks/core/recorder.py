@@ -23,6 +23,7 @@ from smdwidgets.hooks.writing.thinning import Thinning
 from smdwidgets.hooks.writing.witness import Witness
 from smdwidgets.hooks.writing.write_queue import WriteQueue
 from smdwidgets.run_end import COMPLETED, RunEnd
+from smdwidgets.signals.file import SignalFile, SignalWriter
 
 __all__ = ["Recorder"]
 
@@ -47,12 +48,20 @@ class Recorder:
         self.run_dir = RunDirectory(options.out_dir, self.worker, self._saving_workers)
         self.tensorboard_dir = options.tensorboard(self.run_dir.path)
         self.queue = WriteQueue(options.queue_bytes, float(options.flush_seconds))
+        #: Writes the signals of this worker.
+        self.signals = SignalWriter(self._append_signals)
+        self._signal_file: SignalFile | None = None
         #: Notes on expected tensors that were never captured.
         self.notes: list[str] = []
         #: Whether this worker has statistics and incidents of its steps, and saves no tensors.
         self.is_witness = False
         self._exported: tuple[object, ...] | None = None
         self._end_is_marked = False
+
+    def _append_signals(self, lines: bytes) -> None:
+        if self._signal_file is None:
+            self._signal_file = SignalFile(self.run_dir.path, self.worker)
+        self._signal_file.append(lines)
 
     @property
     def _saving_workers(self) -> int:

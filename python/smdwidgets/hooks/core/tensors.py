@@ -9,10 +9,11 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.config import Collection, CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError
-from smdwidgets.hooks.capture.arrays import TensorCopy, copy_tensor
+from smdwidgets.hooks.capture.arrays import TensorCopy, as_array, copy_tensor
 from smdwidgets.hooks.capture.plan import Plan
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.core.guard import Guard
@@ -138,6 +139,10 @@ class TensorCapture:
     def copy(self, name: str, value: Any) -> TensorCopy:
         """Return a copy of a tensor in host memory."""
         return copy_tensor(name, value, self._queue.staging)
+
+    def numbers(self, name: str, value: Any) -> NDArray[Any]:
+        """Return the values of a small tensor now; one on a device is waited for."""
+        return as_array(name, value)
 
     def plain(self, value: Any) -> Any:
         """Return an object that NumPy can convert, to check a tensor's type."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from smdwidgets._text import shown
@@ -178,6 +179,10 @@ class TorchCapture(TensorCapture):
             for part in self.shards.names(name)
             for prefix in ("", "gradient/")
         ]
+
+    def numbers(self, name: str, value: Any) -> NDArray[Any]:
+        """Return the values of a small tensor now; one on a device is waited for."""
+        return super().numbers(name, value.detach().float().cpu().numpy() if isinstance(value, torch.Tensor) else value)
 
     def plain(self, value: Any) -> Any:
         """Return an object that NumPy can convert."""

@@ -14,7 +14,6 @@ from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.callbacks import Callback
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.training import TorchOptions, is_passive
-from smdwidgets.signals.file import SignalFile
 from smdwidgets.signals.torch.session import TorchSignals
 
 __all__ = ["Signalling"]
@@ -30,26 +29,20 @@ class Signalling:
     """
 
     def __init__(self, parts: Parts, models: RegisteredModels, options: TorchOptions) -> None:
-        self._guard, self._recorder, self._models = parts.guard, parts.recorder, models
-        self._file: SignalFile | None = None
+        self._guard, self._models = parts.guard, models
         self._is_first = True
         records = options.capture_plan is not None if options.signals is None else options.signals
         #: The signals, or None if none are recorded.
         self.signals: TorchSignals | None = None
         if records and not options.dry_run and parts.recorder.is_saving_worker:
             self.signals = TorchSignals(
-                self._append,
+                parts.recorder.signals,
                 lambda: parts.steps.step,
                 lambda module: models.names.get(module) or type(module).__name__,
                 self._parameters,
                 self._is_compiled,
                 is_passive,
             )
-
-    def _append(self, lines: bytes) -> None:
-        if self._file is None:
-            self._file = SignalFile(self._recorder.run_dir.path, self._recorder.worker)
-        self._file.append(lines)
 
     def _is_compiled(self, model: nn.Module) -> bool:
         """Return whether torch.compile has made a graph, or makes one in the first call.

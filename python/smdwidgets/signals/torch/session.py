@@ -53,7 +53,7 @@ class TorchSignals:
     """Records the signals of a training.
 
     Args:
-        append: appends lines to the file of the run; must not raise.
+        writer: writes the signals of the run.
         step: returns the global step.
         name_of: returns the name of a module.
         parameters: returns the names of all parameters by their id.
@@ -64,7 +64,7 @@ class TorchSignals:
 
     def __init__(
         self,
-        append: Callable[[bytes], object],
+        writer: SignalWriter,
         step: Callable[[], int],
         name_of: Callable[[nn.Module], str],
         parameters: Callable[[], Mapping[int, str]],
@@ -72,7 +72,7 @@ class TorchSignals:
         is_passive: Callable[[], bool],
         seconds: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._writer = SignalWriter(self._counted(append))
+        self._writer = writer
         self._step, self._name_of, self._parameters = step, name_of, parameters
         self._is_compiled, self._is_passive, self._seconds = is_compiled, is_passive, seconds
         self._values = Values(lambda error: self._fail("optimizer", error))
@@ -82,7 +82,6 @@ class TorchSignals:
         self._thread = threading.get_ident()
         self._updates = 0
         self._every, self._closer_until = _EVERY, 0
-        self._bytes = 0
         self._adapted_at = -1
         self._spent, self._began = 0.0, time.perf_counter()
         self._off: set[str] = set()
@@ -105,18 +104,11 @@ class TorchSignals:
         self._found: dict[Key, torch.Tensor] = {}
         self._shapes: dict[Key, tuple[int, int, int]] = {}
 
-    def _counted(self, append: Callable[[bytes], object]) -> Callable[[bytes], object]:
-        def count(lines: bytes) -> None:
-            self._bytes += len(lines)
-            append(lines)
-
-        return count
-
     # ------------------------------------------------------------------------------------------------------ intervals
 
     @property
     def _interval(self) -> int:
-        doublings = (self._bytes // _BYTES + 1).bit_length() - 1
+        doublings = (self._writer.size // _BYTES + 1).bit_length() - 1
         every = self._every << min(doublings, 10)
         closer = self._updates < self._closer_until or self._spent < _START_SECONDS
         return _CLOSER if closer and every == _EVERY else every
