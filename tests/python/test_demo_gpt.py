@@ -1,4 +1,4 @@
-"""The language model of the notebooks, and what the diagnosis finds in its trainings."""
+"""The language model of the notebooks, and the diagnosis of its trainings."""
 
 import subprocess
 import sys

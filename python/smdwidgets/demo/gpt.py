@@ -1,6 +1,7 @@
-"""A small language model in NumPy, for the notebooks: attention, dense layers or a mixture of experts.
+"""A small language model in NumPy, for the notebooks.
 
-Its text is made of words that a generator draws. It gives the signals that a hook reads in models of PyTorch.
+It has attention, and dense layers or a mixture of experts. Its text is made of words that a generator draws. It gives
+the signals that a hook reads in models of PyTorch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _WORDS = ("attention", "gradient", "layer", "loss", "model", "router", "step", "
 
 
 def words(rng: np.random.Generator, rows: int, length: int) -> NDArray[np.int64]:
-    """Return rows of characters, 0 for a space and 1 to 26 for letters, of words in random order.
+    """Return rows of characters, of words in random order.
+
+    They are 0 for a space and 1 to 26 for letters.
 
     >>> words(np.random.default_rng(0), 2, 12).shape
     (2, 12)
@@ -82,7 +85,9 @@ class Adam:
 
 
 class GPT:
-    """Two blocks of causal attention and dense layers, or experts of which a router chooses one per token.
+    """Two blocks of causal attention and dense layers or experts.
+
+    A router chooses one expert for each token.
 
     Attributes:
         parameters: weights by name; a training changes them.
@@ -118,7 +123,10 @@ class GPT:
         }
 
     def step(self, text: NDArray[np.int64]) -> tuple[float, dict[str, Floats], dict[tuple[str, str], Floats]]:
-        """Return the loss of rows of characters, gradients by name, and signals by kind and layer."""
+        """Return loss, gradients and signals of rows of characters.
+
+        Gradients are by name, signals by kind and layer.
+        """
         self._gradients: dict[str, Floats] = {}
         self._signals: dict[tuple[str, str], Floats] = {}
         p, inputs, targets = self.parameters, text[:, :-1], text[:, 1:]
