@@ -218,9 +218,55 @@ def mlflow(folder: Path) -> None:
                 client.set_terminated(run.info.run_id, status, end_time=1_700_000_100_000)
 
 
+def comet(folder: Path) -> None:
+    """Write the archive of an offline experiment with Comet's library."""
+    from comet_ml import OfflineExperiment
+
+    folder.mkdir(parents=True)
+    own = dict.fromkeys(
+        ("log_code", "log_git_metadata", "log_git_patch", "log_env_details", "parse_args", "auto_output_logging"), False
+    )
+    experiment = OfflineExperiment(project_name="golden", workspace="team", offline_directory=str(folder), **own)
+    experiment.set_name("first")
+    experiment.add_tags(["a", "b"])
+    experiment.log_parameters({"lr": 0.125, "model": {"width": 4}})
+    for step, loss in zip(STEPS, LOSSES, strict=True):
+        experiment.log_metric("loss", loss, step=step)
+        if step in VAL_LOSSES:
+            with experiment.validate():
+                experiment.log_metric("loss", VAL_LOSSES[step], step=step)
+    experiment.log_metric("spread", float("nan"), step=50)
+    experiment.end()
+    next(folder.glob("*.zip")).rename(folder / "experiment.zip")
+
+
+def inspect_statistics(folder: Path) -> None:
+    """Write the statistics log of two ranks with the logger of nvdlfw-inspect."""
+    import logging
+
+    from nvdlfw_inspect.logging import FileLogger
+
+    for rank in range(2):
+        logger = FileLogger("nvdlfw_inspect", str(folder))
+        logger._initialize_stats_logger("nvdlfw_inspect_statistics_logs")
+        for step, loss in zip(STEPS, LOSSES, strict=True):
+            logger.log_scalar("decoder.fc1_activation_l2_norm", 100 * loss, step)
+            logger.log_scalar("decoder.fc1_gradient_underflows%", loss + rank, step)
+        logger.log_scalar("decoder.fc1_gradient_max", float("nan"), 50)
+        for handler in [*logging.getLogger("Default Statistics").handlers]:
+            logging.getLogger("Default Statistics").removeHandler(handler)
+            handler.close()
+        if rank == 0:
+            file = folder / "nvdlfw_inspect_statistics_logs" / "nvdlfw_inspect_globalrank-0.log"
+            first = file.read_bytes()
+    file.rename(file.with_name("nvdlfw_inspect_globalrank-1.log"))
+    file.write_bytes(first)
+
+
 FORMATS = {
     "lightning": lightning, "transformers": transformers, "sharded": sharded, "torch": torch_checkpoints, "keras": keras,
     "dvclive": dvclive, "stable_baselines": stable_baselines, "yolo": yolo, "mlflow": mlflow,
+    "comet": comet, "inspect": inspect_statistics,
 }  # fmt: skip
 
 

@@ -326,9 +326,13 @@ def _steps(columns: Mapping[str, Cells], named: str | None, rows: int) -> tuple[
 def invalid_steps(count: int, first: float) -> str:
     """Return that rows are not read because of their steps.
 
+    >>> invalid_steps(1, -1)
+    '1 row is not read, because its step is not a number from 0 to 4.6e+18: it is -1'
     >>> invalid_steps(2, -1)
     '2 rows are not read, because their step is not a number from 0 to 4.6e+18: the first one is -1'
     """
+    if count == 1:
+        return f"1 row is not read, because its step is not a number from 0 to {LARGEST_STEP:.2g}: it is {first:.6g}"
     return (
         f"{count:,} rows are not read, because their step is not a number from 0 to {LARGEST_STEP:.2g}: "
         f"the first one is {first:.6g}"

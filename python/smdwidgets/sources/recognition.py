@@ -18,7 +18,7 @@ from smdwidgets.sources.tree import HEAD, Tree
 #: Endings of tables of text.
 _TEXT: Final = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
 _READ: Final = (
-    "CSV, TSV, Parquet and JSON lines with a column of steps, trainer_state.json, JSON histories, MLflow, W&B, trackio, Neptune's "
+    "CSV, TSV, Parquet and JSON lines with a column of steps, trainer_state.json, JSON histories, MLflow, W&B, trackio, Comet's archives, Neptune's "
     "exports, safetensors, PyTorch "
     "checkpoints, "
     "text logs of trainings"
@@ -36,11 +36,13 @@ _KINDS: Final = {
     b"<!DOCTYPE": "an HTML page",
     b"<html": "an HTML page",
 }
+#: The hidden directory of Aim's storage.
+_AIM: Final = ".aim"
 #: Endings of files that are opened to say why they are not read. Images and other data are only counted.
 _OPENED: Final = (
     *_TEXT,
     *(".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".pkl", ".db", ".sqlite", ".sqlite3", ".wandb"),
-    *(".gz", ".zst", ".xz", ".h5", ".hdf5", ".keras", ".parquet"),
+    *(".gz", ".zst", ".xz", ".zip", ".h5", ".hdf5", ".keras", ".parquet"),
 )
 #: Files whose reasons are listed, and files that are opened to find them.
 _LISTED: Final = 4
@@ -75,6 +77,12 @@ def why_no_run(path: str) -> str:
     ...     why_no_run(folder)
     "none of its files is one of a run: 'trainer_state.json': JSON ends at byte 32: Unterminated string"
     """
+    storage = next((one for one in (Path(path), Path(path, _AIM)) if one.name == _AIM and one.is_dir()), None)
+    if storage is not None:
+        return (
+            f"{shown(str(storage), 400)} is the storage of Aim, a RocksDB database, which is not read; write its metrics to "
+            "tables as docs/sources.md shows, in the section on Aim"
+        )
     tree = Tree(path)
     if not tree.keys:
         return "the directory contains no files" if any(Path(path).iterdir()) else EMPTY_DIRECTORY

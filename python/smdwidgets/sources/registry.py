@@ -60,6 +60,8 @@ def _load() -> None:
 
 def _built_in() -> Iterable[Format]:
     # Imported at first use: most runs are smdebug's or TensorBoard's.
+    from smdwidgets.sources.comet import CometExperiments
+    from smdwidgets.sources.inspect_logs import InspectLogs
     from smdwidgets.sources.json_history import JsonHistories
     from smdwidgets.sources.mlflow import MlflowDatabase, MlflowFiles
     from smdwidgets.sources.parquet import NeptuneExports, ParquetTables
@@ -79,6 +81,8 @@ def _built_in() -> Iterable[Format]:
         MlflowDatabase(),
         WandbFiles(),
         TrackioDatabase(),
+        CometExperiments(),
+        InspectLogs(),
         ParquetTables(),
         NeptuneExports(),
     ]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets._text import visible
-from smdwidgets.sources.columns import LARGEST_STEP, GrowingColumns, Rows, last_of_step, rows_of_objects
+from smdwidgets.sources.columns import LARGEST_STEP, GrowingColumns, Rows, invalid_steps, last_of_step, rows_of_objects
 from smdwidgets.sources.source import Scalars
 
 #: Names that are read of one run.
@@ -30,6 +30,9 @@ class StepColumns:
         self._names: set[str] = set()
         self._steps: list[NDArray[np.int64]] = []
         self._times: list[NDArray[np.float64]] = []
+        #: Rows whose steps are no steps, and the first of them.
+        self._invalid = 0
+        self._first_invalid = 0.0
 
     @property
     def rows(self) -> int:
@@ -39,7 +42,8 @@ class StepColumns:
     @property
     def notes(self) -> list[str]:
         """What is left out."""
-        return [f"more than {_MOST_NAMES:,} names; the first are read"] if len(self._names) >= _MOST_NAMES else []
+        notes = [f"more than {_MOST_NAMES:,} names; the first are read"] if len(self._names) >= _MOST_NAMES else []
+        return notes + ([invalid_steps(self._invalid, self._first_invalid)] if self._invalid else [])
 
     def append(
         self, rows: Sequence[Mapping[str, Any]], steps: Sequence[int], times: Sequence[float] | None = None
@@ -54,7 +58,12 @@ class StepColumns:
                 self._names.add(name)
                 numbers[name] = cells
         self._columns.append(Rows(len(rows), numbers, {}))
-        self._steps.append(np.array(steps, np.int64))
+        at = np.array(steps, np.int64)
+        wrong = (at < 0) | (at >= LARGEST_STEP)
+        if wrong.any():
+            self._first_invalid = self._first_invalid if self._invalid else float(at[wrong][0])
+            self._invalid += int(wrong.sum())
+        self._steps.append(at)
         if times is not None:
             self._times.append(np.array(times, np.float64))
 
@@ -70,5 +79,7 @@ class StepColumns:
                 continue
             own = steps[at]
             keep = last_of_step(own) & (own >= 0) & (own < LARGEST_STEP)
+            if not keep.any():
+                continue
             series[visible(name, 400)] = Scalars(own[keep], values[keep], None if times is None else times[at][keep])
         return series

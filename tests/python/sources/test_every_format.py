@@ -62,6 +62,10 @@ FORMATS = {
     "sharded": Format("sharded", "a.bias", [100, 200], "biases", verified="(safetensors, 6 files)"),
     "mlflow files": Format(_MLRUNS, "val_loss", [20, 50], "losses", verified="(mlflow files"),
     "mlflow database": Format(_DATABASE, "val_loss", [20, 50], "losses", verified="(mlflow database)"),
+    "comet": Format("comet", "loss", _TENS, "losses", verified="experiment.zip (Comet experiment)"),
+    "inspect": Format(
+        "inspect", "decoder.fc1_activation_l2_norm", _TENS, "scalars", verified="(nvdlfw-inspect statistics"
+    ),
     "tensorboard": Format("tensorboard", "train/loss", _TENS, "losses", TensorBoardTrial),
     "smdebug": Format("smdebug", "CrossEntropyLoss_output_0", [0, 500, 1000], "losses", LocalTrial),
 }
@@ -159,4 +163,6 @@ def test_export(run: Path, format: Format, capsys: pytest.CaptureFixture[str], t
     elif to == "csv":
         with (tmp_path / "out").open(newline="") as rows:
             written = sorted({int(row["step"]) for row in csv.DictReader(rows)})
-        assert written == (format.steps if format.collection in ("losses", "metrics") else []), "a table has numbers"
+        assert written == (format.steps if format.collection in ("losses", "metrics", "scalars") else []), (
+            "a table has numbers"
+        )

@@ -143,3 +143,13 @@ def test_empty_directory_answers_at_once(tmp_path, capsys, below):
 def test_waiting_is_asked_for(tmp_path):
     with pytest.raises(WaitTimeout, match="a run to start"):
         smdwidgets.create_trial(tmp_path, wait=0.1)
+
+
+def test_storage_of_aim_says_how_to_export_it(tmp_path):
+    (tmp_path / ".aim" / "meta" / "chunks").mkdir(parents=True)
+    (tmp_path / ".aim" / "VERSION").write_text("1.1")
+    for place in (tmp_path, tmp_path / ".aim"):
+        with pytest.raises(
+            RunNotFound, match=r"storage of Aim, a RocksDB database, which is not read; write its metrics"
+        ):
+            smdwidgets.create_trial(place)
