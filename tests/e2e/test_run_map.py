@@ -114,28 +114,28 @@ def test_nan_is_violet_at_its_step_and_a_look_around_sends_nothing(lab, run):
     sent = page.evaluate("() => window.sentWhileLooking")
     assert sent == []
 
-    at, height = seen.x(STEP), seen.y("q_proj.weightNaN")
-
-    def one_step_a_cell() -> bool:
-        page.keyboard.down("Control")
+    height = seen.y("q_proj.weightNaN")
+    page.mouse.move(seen.x(STEP), height)
+    page.keyboard.down("Control")
+    for _ in range(4):  # about 300 steps remain in view, so that each has pixels of its own
         page.mouse.wheel(0, -120)
-        page.keyboard.up("Control")
-        page.mouse.move(at, height)
-        seen.drawn()
-        return "\u2013" not in line.inner_text()
+    page.keyboard.up("Control")
+    expect(line).not_to_contain_text("\u2013")  # bins of single steps have come
 
-    page.mouse.move(at, height)
-    until(one_step_a_cell, line.inner_text)
+    ends = seen.plot["x"], seen.plot["x"] + seen.plot["width"]
+    low, high = ends
 
     def at_the_step() -> bool:
-        """Move towards the step by less than the distance: the line may lag behind."""
-        nonlocal at
-        page.mouse.move(at, height)
+        nonlocal low, high
+        if high - low < 1:  # a line that lagged behind the pointer has misled the search
+            low, high = ends
+        middle = (low + high) / 2
+        page.mouse.move(middle, height)
         seen.drawn()
         shown = re.search(r"step ([\d,]+) ", line.inner_text())
-        off = STEP - int(shown[1].replace(",", "")) if shown else 0
-        at += 2 * off
-        return shown is not None and off == 0
+        step = int(shown[1].replace(",", "")) if shown else -1
+        low, high = (middle, high) if step < STEP else (low, middle)
+        return step == STEP
 
     until(at_the_step, line.inner_text)
     expect(line).to_contain_text(f"step {STEP:,} ")
