@@ -20,6 +20,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.frames import PERCENTILES, Frame, HistogramWanted, Wanted, make_frame
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
+from smdwidgets.signals import SIGNAL_KINDS, SignalKind, Signals
 from smdwidgets.trials.trial import Tensor, Trial
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Last palette code of a finite value; codes above it are -inf, +inf and NaN.
 _LAST_COLOUR = 252
+#: Layers that are named beside the rows of a signal.
+_LAYER_LABELS = 24
 
 
 def _axes(ax: Axes | None) -> Any:
@@ -177,6 +180,25 @@ class TrialPlots:
         ax.legend()
         return ax
 
+    def signals(self, kind: str, worker: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """Plot a signal of large models over steps.
+
+        Each row is a head, expert, block or tensor, grouped by layer. Red lines are the limits of the diagnosis: on the
+        scale of colours, and in a row where it first exceeds the smallest one.
+
+        Args:
+            kind: identifier of the kind, such as ``"attention_max"``.
+            worker: worker that recorded it; default: all, below each other.
+            ax: axes to draw in; default: a new figure.
+        """
+        signals = self._trial.signals().of(kind, worker)
+        if not len(signals):
+            reason = signals.off.get(kind, "it was not recorded")
+            raise SMDebugValueError(f"cannot plot the signal {shown(kind)} of run {shown(self._trial.name)}: {reason}")
+        ax = _axes(ax)
+        _show_signals(ax, signals, SIGNAL_KINDS[kind])
+        return ax
+
     def compare(
         self, others: Trial | Sequence[Trial], regex: str | Sequence[str] = "loss", *, ax: Axes | None = None
     ) -> Axes:
@@ -188,6 +210,44 @@ class TrialPlots:
         ax.set(xlabel="step", ylabel="value")
         ax.legend()
         return ax
+
+
+def _show_signals(ax: Any, signals: Signals, kind: SignalKind) -> None:
+    from matplotlib import colors
+
+    values, steps = signals.values, signals.steps
+    rows = np.concatenate([layer[: one.values.shape[1]] for layer, one in zip(values, signals, strict=True)])
+    finite = rows[np.isfinite(rows)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    norm: Any
+    if kind.centre is not None:
+        around = max(high - kind.centre, kind.centre - low) or 1.0
+        norm, colours = colors.TwoSlopeNorm(kind.centre, min(low, kind.centre - 0.01), kind.centre + around), "RdBu_r"
+    elif kind.is_logarithmic and high > 0:
+        least = float(finite[finite > 0].min())
+        norm, colours = colors.LogNorm(least, max(high, least * 1.01, *(one * 1.1 for one in kind.limits))), "viridis"
+    else:
+        norm, colours = colors.Normalize(low, high), "viridis"
+    middles = (steps[1:] + steps[:-1]) / 2
+    edges = np.concatenate([[steps[0] - 0.5], middles, [steps[-1] + 0.5]])
+    image = ax.pcolormesh(edges, np.arange(len(rows) + 1), rows, norm=norm, cmap=colours)
+    bar = ax.figure.colorbar(image, ax=ax, label=kind.meaning)
+    for limit in kind.limits:
+        if norm.vmin < limit < norm.vmax:
+            bar.ax.axhline(limit, color="C3")
+    if kind.limits:  # where a row first exceeds the limit
+        with np.errstate(invalid="ignore"):
+            above = rows > kind.limits[0]
+        for row in np.flatnonzero(above.any(axis=1)):
+            ax.plot([edges[np.argmax(above[row])]] * 2, [row, row + 1], color="C3")
+    ends = np.cumsum([one.values.shape[1] for one in signals])
+    for end in ends[:-1]:
+        ax.axhline(end, color="white", linewidth=1)
+    shown_at = np.unique(np.linspace(0, len(ends) - 1, min(len(ends), _LAYER_LABELS)).astype(int))
+    starts = np.concatenate([[0], ends[:-1]])
+    ax.set_yticks([(starts[at] + ends[at]) / 2 for at in shown_at], [_label(signals[at].layer) for at in shown_at])
+    ax.invert_yaxis()
+    ax.set(xlabel="step", title=f"{kind.id} by {kind.rows or 'step'}")
 
 
 def _curves(ax: Any, trial: Trial, regex: str | Sequence[str], prefix: str) -> int:

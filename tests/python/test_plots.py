@@ -93,3 +93,54 @@ def test_missing_data_is_reported(trial, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SMDebugRuntimeError, match=r"pip install 'smdwidgets\[plots\]'"):
         trial.tensor("w").plot.histogram()
+
+
+def test_a_plot_of_signals_has_a_row_for_each_head_and_marks_where_it_exceeds_a_limit(tmp_path):
+    heads = np.full((6, 4), 5.0)
+    heads[:, 2] = [5, 20, 60, 40, 150, 300]
+    with Hook(tmp_path / "run") as hook:
+        for row in heads:
+            hook.save_signal("attention_max", "blocks.0", row[:2])
+            hook.save_signal("attention_max", "blocks.1$", row)
+            hook.step()
+    ax = create_trial(tmp_path / "run").plot.signals("attention_max")
+    [mesh] = [one for one in ax.collections if hasattr(one, "get_coordinates")]
+    np.testing.assert_array_equal(np.asarray(mesh.get_array()), np.concatenate([heads[:, :2], heads], axis=1).T)
+    assert mesh.norm(300) > mesh.norm(30) > mesh.norm(5) == 0
+    assert [one.get_text() for one in ax.get_yticklabels()] == ["blocks.0", r"blocks.1\$"]
+    [mark] = [one for one in ax.lines if one.get_color() == "C3"]
+    assert (mark.get_xdata().tolist(), mark.get_ydata().tolist()) == ([1.5, 1.5], [4, 5])
+    lines = [one.get_ydata()[0] for one in mesh.colorbar.ax.lines if one.get_color() == "C3"]
+    assert lines == [50, 100]
+    ax.figure.canvas.draw()
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("kind", ["attention_max", "attention_entropy", "router_load", "log_z", "stale", "sigma_max"])
+@pytest.mark.parametrize(
+    "values", [[[np.nan, np.nan]], [[0.0, 0.0]] * 3, [[-np.inf, np.inf], [-1.0, 2.0]], [[1.0, 1.0]]]
+)
+def test_odd_signals_are_plotted(tmp_path, kind, values):
+    with Hook(tmp_path / "run") as hook:
+        for row in values:
+            hook.save_signal(kind, "x", row)
+            hook.step()
+    create_trial(tmp_path / "run").plot.signals(kind).figure.canvas.draw()
+    pyplot.close("all")
+
+
+def test_a_load_of_experts_has_a_scale_around_an_equal_share(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        hook.save_signal("router_load", "moe", [0.0, 1.0, 3.0], most=3)
+        hook.step()
+    ax = create_trial(tmp_path / "run").plot.signals("router_load")
+    [mesh] = [one for one in ax.collections if hasattr(one, "get_coordinates")]
+    assert mesh.norm(1.0) == 0.5
+    pyplot.close("all")
+
+
+def test_a_plot_of_signals_that_were_not_recorded_says_why(trial):
+    with pytest.raises(SMDebugValueError, match=r"cannot plot the signal 'router_load'.*not recorded"):
+        trial.plot.signals("router_load")
+    with pytest.raises(SMDebugValueError, match="Did you mean 'router_load'"):
+        trial.plot.signals("router_lod")

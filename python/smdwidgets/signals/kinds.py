@@ -17,25 +17,35 @@ class SignalKind:
         rows: what the values at a step belong to: ``"head"``, ``"expert"``, ``"block"`` or ``"tensor"``; empty if there
             is one value.
         meaning: what a value is, in one sentence without a full stop.
+        limits: values above which the diagnosis looks, ascending.
+        centre: the healthy value from which others differ on both sides; None if there is none.
+        is_logarithmic: whether a picture has a logarithmic scale.
     """
 
     id: str
     rows: str
     meaning: str
+    limits: tuple[float, ...] = ()
+    centre: float | None = None
+    is_logarithmic: bool = False
 
 
 _KINDS: Final = (
-    SignalKind("attention_max", "head", "largest attention logit of sampled queries"),
+    SignalKind("attention_max", "head", "largest attention logit of sampled queries", (50.0, 100.0), None, True),
     SignalKind("attention_entropy", "head", "entropy of attention, relative to that of equal attention"),
-    SignalKind("router_load", "expert", "share of the tokens, relative to an equal share"),
-    SignalKind("residual_rms", "block", "root mean square of the output of a block"),
+    SignalKind("router_load", "expert", "share of the tokens, relative to an equal share", (), 1.0),
+    SignalKind("residual_rms", "block", "root mean square of the output of a block", (), None, True),
     SignalKind("residual_kurtosis", "block", "kurtosis of the output of a block, which outliers raise"),
     SignalKind("log_z", "", "mean of the logarithm of the softmax's denominator"),
-    SignalKind("update_ratio", "tensor", "norm of an update, relative to the norm of the weight"),
+    SignalKind("update_ratio", "tensor", "norm of an update, relative to the norm of the weight", (0.05,), None, True),
     SignalKind(
-        "stale", "tensor", "root of the mean of squared gradients over Adam's second moments; 1 if they keep up"
+        "stale",
+        "tensor",
+        "root of the mean of squared gradients over Adam's second moments; 1 if they keep up",
+        (2.3,),
+        1.0,
     ),
-    SignalKind("sigma_max", "tensor", "largest singular value of a weight"),
+    SignalKind("sigma_max", "tensor", "largest singular value of a weight", (), None, True),
 )
 
 SIGNAL_KINDS: Final = {one.id: one for one in _KINDS}

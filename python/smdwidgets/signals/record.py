@@ -21,6 +21,7 @@ from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.signals.kinds import SIGNAL_KINDS
 
 if TYPE_CHECKING:
+    import pyarrow
     import xarray
 
 __all__ = ["LARGEST_SIGNALS", "SIGNALS_PREFIX", "Signal", "SignalLog", "Signals", "parsed_line", "written_line"]
@@ -215,6 +216,43 @@ class Signals(Sequence[Signal]):
         for index, one in enumerate(self._signals):
             table[index, : one.values.shape[1], np.searchsorted(steps, one.steps)] = one.values
         return table
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """Return the columns of a table with one value in each line.
+
+        They are ``kind``, ``layer``, ``row``, ``name``, ``worker``, ``step`` and ``value``. ``pandas.DataFrame`` and
+        ``polars.DataFrame`` accept them.
+
+        >>> steps, values = np.array([8]), np.ones((1, 1), np.float32)
+        >>> signal = Signal("log_z", "log_z", "", "", (), 0, "worker_0", None, steps, values)
+        >>> {name: column.tolist() for name, column in Signals([signal]).table().items() if name in ("step", "value")}
+        {'step': [8], 'value': [1.0]}
+        """
+        parts: dict[str, list[NDArray[Any]]] = {}
+        for one in self._signals:
+            saves, rows = one.values.shape
+            names = [one.row_name(row) if one.rows else "" for row in range(rows)]
+            columns: dict[str, NDArray[Any]] = {
+                "kind": np.full(one.values.size, one.kind, object),
+                "layer": np.full(one.values.size, one.layer, object),
+                "row": np.tile(np.arange(rows), saves),
+                "name": np.tile(np.array(names, object), saves),
+                "worker": np.full(one.values.size, one.worker, object),
+                "step": np.repeat(one.steps, rows),
+                "value": one.values.reshape(-1),
+            }
+            for name, column in columns.items():
+                parts.setdefault(name, []).append(column)
+        empty = {"row": np.int64, "step": np.int64, "value": np.float32}
+        order = ("kind", "layer", "row", "name", "worker", "step", "value")
+        return {name: np.concatenate(parts[name]) if parts else np.empty(0, empty.get(name, object)) for name in order}
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return :meth:`table` as a table of Arrow, for Parquet. It needs pyarrow."""
+        import pyarrow as pa
+
+        types = {"row": pa.int64(), "step": pa.int64(), "value": pa.float32()}
+        return pa.table({name: pa.array(column, types.get(name, pa.string())) for name, column in self.table().items()})
 
     def to_xarray(self) -> xarray.DataArray:
         """Return :attr:`values` with its coordinates. It needs xarray."""

@@ -123,6 +123,29 @@ def test_values_have_the_axes_layer_row_and_step(run):
     assert array.dims == ("layer", "row", "step")
 
 
+def test_a_table_has_a_line_for_each_value(run):
+    pyarrow = pytest.importorskip("pyarrow")
+    trial = smdwidgets.create_trial(run)
+    assert trial.signals().to_arrow().num_rows == 0
+    writer = writer_of(run)
+    writer.declare("stale", "Adam", ["w", "b"])
+    writer.write(0, {("stale", "Adam"): [1.0, 2.0], HEADS: [3.0, 4.0]})
+    writer.write(4, {("stale", "Adam"): [5.0, 6.0], ("log_z", ""): [7.0]})
+    table = trial.signals().to_arrow()
+    assert table.schema.field("value").type == pyarrow.float32()
+    lines = [tuple(one.values()) for one in table.to_pylist()]
+    assert lines == [
+        ("attention_max", "blocks.0", 0, "head 0", "worker_0", 0, 3.0),
+        ("attention_max", "blocks.0", 1, "head 1", "worker_0", 0, 4.0),
+        ("log_z", "", 0, "", "worker_0", 4, 7.0),
+        ("stale", "Adam", 0, "w", "worker_0", 0, 1.0),
+        ("stale", "Adam", 1, "b", "worker_0", 0, 2.0),
+        ("stale", "Adam", 0, "w", "worker_0", 4, 5.0),
+        ("stale", "Adam", 1, "b", "worker_0", 4, 6.0),
+    ]
+    assert {*trial.signals("log_z").table()} == {*table.column_names}
+
+
 def test_a_growing_file_is_read_from_where_reading_ended(run):
     writer = writer_of(run)
     writer.write(0, {HEADS: [1.0]})

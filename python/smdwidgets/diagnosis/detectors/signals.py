@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.diagnosis.tensor_layers import median, median_of
 from smdwidgets.finding import Curve, Evidence, Finding
-from smdwidgets.signals import Signal, Signals
+from smdwidgets.signals import SIGNAL_KINDS, Signal, Signals
 
 __all__ = ["signals"]
 
 #: Attention logits that are large at so many saves in succession, and the size that is projected.
-LARGE_LOGIT, SAVES, PROJECTED = 50.0, 3, 100.0
+(LARGE_LOGIT, PROJECTED), SAVES = SIGNAL_KINDS["attention_max"].limits, 3
 #: Saves whose slope is projected, and how far at most, as a multiple of the steps so far.
 _SLOPE, _FAR = 8, 3.0
 #: Growth of the largest singular value, and the median update of matrices, that together are a fault.
-GROWTH, LARGE_UPDATE = 20.0, 0.05
+GROWTH, LARGE_UPDATE = 20.0, SIGNAL_KINDS["update_ratio"].limits[0]
 #: A matrix whose first singular value is below this part of the median began at zero.
 _FROM_ZERO = 0.05
 #: Root of squared gradients over second moments in the median of matrices, saves, and steps without a judgement.
-STALE, STALE_SAVES, STALE_AFTER = 2.3, 2, 20
+STALE, STALE_SAVES, STALE_AFTER = SIGNAL_KINDS["stale"].limits[0], 2, 20
 #: Steps over which loads are averaged; the largest load as a share of what it can be, for so many steps.
 AVERAGED, COLLAPSED, COLLAPSED_STEPS = 10.0, 0.85, 15
 #: The load of a dead expert, that of one that lived, for so many steps; saves at least.
