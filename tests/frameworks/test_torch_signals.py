@@ -283,6 +283,33 @@ def test_a_model_that_should_have_signals_and_has_none_says_why(tmp_path):
     assert "topk" in off["router_load"]
 
 
+def test_a_fused_kernel_that_shows_no_logits_is_named(tmp_path, monkeypatch):
+    class OwnAttention(nn.Module):
+        def forward(self, x):
+            return flash_attn_varlen_func(x, self.training)
+
+    def flash_attn_varlen_func(x, scale):
+        return x * torch.sigmoid(x) * scale
+
+    def reason(model):
+        hook = record(model, tmp_path / "run", overwrite=True, recorder_bytes=0)
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for _ in range(40):
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
+        hook.close()
+        return smdwidgets.create_trial(tmp_path / "run").signals().off["attention_max"]
+
+    monkeypatch.setattr(sys.modules[__name__], "flash_attn_varlen_func", flash_attn_varlen_func, raising=False)
+    assert "attends by flash_attn_varlen_func, which shows no logits" in reason(
+        nn.Sequential(nn.Linear(8, 8), OwnAttention())
+    )
+    monkeypatch.undo()
+    model = nn.Sequential(nn.Linear(8, 8), OwnAttention())
+    model.config = type("Config", (), {"_attn_implementation": "flash_attention_2"})()
+    assert "attends by flash_attention_2" in reason(model)
+
+
 def test_a_failure_is_said_and_does_not_reach_the_training(tmp_path, monkeypatch):
     def fails(*args):
         raise RuntimeError("planted")

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-__all__ = ["AttentionSample", "of_softmax", "of_tensors"]
+__all__ = ["AttentionSample", "fused_kernel", "is_attention", "of_softmax", "of_tensors"]
 
 _ROWS, _QUERIES = 2, 16
 #: A logit so far below the largest of its query is that of a masked key.
 _MASKED = 5e3
 #: Words in the class name of a module whose softmax is taken for attention though it is not square.
 _NAMES = ("att", "head", "mha")
+
+#: Functions that compute attention without scores that PyTorch shows, and what Transformers calls them.
+_FUSED = (
+    "flex_attention",
+    "flash_attn_varlen_func",
+    "flash_attn_func",
+    "flash_attn_qkvpacked_func",
+    "memory_efficient_attention",
+    "varlen_attn",
+)
+_IMPLEMENTATIONS = ("flex_attention", "flash_attention_2", "flash_attention_3")
 
 AttentionSample = tuple[torch.Tensor, torch.Tensor]
 """Largest logit and relative entropy by head."""
@@ -94,6 +106,30 @@ def of_softmax(
         return None
     rows, queries = _places(logits.shape[2], logits.shape[0], chance)
     return _measured(logits[rows, :, queries].float(), shares[rows, :, queries].float())
+
+
+def fused_kernel(model: nn.Module) -> str:
+    """Return the name of the kernel by which a model attends.
+
+    It is empty unless the configuration of Transformers, or a file that defines a module of attention, names one whose
+    logits are not seen.
+    """
+    chosen = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if isinstance(chosen, str) and chosen in _IMPLEMENTATIONS:
+        return chosen
+    namespaces = {type(one).__module__ for one in model.modules() if is_attention(one)}
+    for namespace in sorted(namespaces):
+        names = vars(sys.modules[namespace]) if namespace in sys.modules else {}
+        for name in _FUSED:
+            if callable(names.get(name)):
+                return name
+    return ""
+
+
+def is_attention(module: nn.Module) -> bool:
+    """Whether a module seems to attend, by the name of its class."""
+    name = type(module).__name__.lower()
+    return "attention" in name or "attn" in name
 
 
 def _measured(logits: torch.Tensor, shares: torch.Tensor) -> AttentionSample:

@@ -44,7 +44,6 @@ _MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "blocks": ("residual_rms", "residual_kurtosis", "log_z"),
     "optimizer": ("update_ratio", "stale", "sigma_max"),
 }
-_ATTENTION_WORDS = ("attention", "attn")
 
 Key = tuple[str, str]
 
@@ -200,11 +199,15 @@ class TorchSignals:
 
     def _name_missing(self, model: nn.Module) -> None:
         """Say what a model should have given and did not."""
-        has_attention = any(word in type(one).__name__.lower() for one in model.modules() for word in _ATTENTION_WORDS)
+        has_attention = any(attention.is_attention(one) for one in model.modules())
         if "attention_max" not in self._seen and has_attention:
+            kernel = attention.fused_kernel(model)
             reason = (
-                "the model has attention, but calls neither scaled_dot_product_attention nor softmax on scores of four "
-                "axes while it is trained"
+                f"the model attends by {kernel}, which shows no logits; train some steps with "
+                "scaled_dot_product_attention, or give the logits with hook.save_signal"
+                if kernel
+                else "the model has attention, but calls neither scaled_dot_product_attention nor softmax on scores of "
+                "four axes while it is trained"
             )
             for kind in _MECHANISMS["attention"]:
                 self._writer.off(kind, reason)
