@@ -176,7 +176,10 @@ def _has_ended(run: Trial | Arrays) -> bool:
 
     A log does not contain its end, but one whose last value is days old is no longer written.
     """
-    if not isinstance(run, Trial) or run.loaded_all_steps:
+    if not isinstance(run, Trial):
+        return True
+    run.maybe_refresh()  # a trial that was just opened does not know yet
+    if run.loaded_all_steps:
         return True
     steps = run.steps()
     if not isinstance(run, TensorBoardTrial) or not steps:

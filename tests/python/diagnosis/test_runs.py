@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from tensorboardX import SummaryWriter
 
 from python.diagnosis import curves
+from python.diagnosis.scalar_runs import RUNS
 from python.logs import logs
 from smdwidgets import Diagnosis, _core, cli, create_trial, diagnose
 from smdwidgets.diagnosis import Diagnoser, diagnose_runs
@@ -401,3 +403,13 @@ def test_interrupted_command_returns_130(log):
     done = subprocess.run([sys.executable, "-c", script, str(log)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (130, "")
     assert "Traceback" not in done.stderr
+
+
+def test_first_diagnosis_of_a_log_knows_that_it_has_ended(tmp_path):
+    log = RUNS["reward_of_language_that_collapses"][1](np.random.default_rng(1))
+    points = sorted((step, name, value) for name, course in log.items() for step, value in zip(*course, strict=True))
+    table = tmp_path / "metrics.csv"
+    table.write_text("step,name,value\n" + "".join(f"{step},{name},{value}\n" for step, name, value in points))
+    os.utime(table, (1e9, 1e9))
+    [finding] = diagnose(create_trial(tmp_path))
+    assert (finding.kind, finding.confidence) == ("collapsed", "medium")
