@@ -117,7 +117,7 @@ def test_nan_is_violet_at_its_step_and_a_look_around_sends_nothing(lab, run):
     height = seen.y("q_proj.weightNaN")
     page.mouse.move(seen.x(STEP), height)
     page.keyboard.down("Control")
-    for _ in range(4):  # about 300 steps remain in view, so that each has pixels of its own
+    for _ in range(4):  # about 300 steps remain in view, so that no two share a pixel
         page.mouse.wheel(0, -120)
     page.keyboard.up("Control")
     expect(line).not_to_contain_text("\u2013")  # bins of single steps have come
