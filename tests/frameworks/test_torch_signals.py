@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -417,6 +418,19 @@ def test_signals_of_the_script_and_of_the_hook_share_a_file(tmp_path):
         assert len(trial.signal(name)) >= 19
     assert len(trial.signals("attention_max")[0]) >= 3
     assert len(trial.signals("stale")[0]) >= 3
+
+
+def test_logits_that_are_all_nan_give_no_warning(tmp_path):
+    def breaks(step, model, optimizer):
+        if step == 4:
+            model.tokens.weight.data.fill_(math.nan)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(tmp_path / "run", 12, breaks)
+    assert not [one for one in caught if issubclass(one.category, RuntimeWarning)]
+    logits = smdwidgets.create_trial(tmp_path / "run").signals("attention_max")
+    assert np.isnan(logits.values[:, :, -1]).all()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -368,7 +368,7 @@ class TorchSignals:
             parts = np.split(flat, np.cumsum(sizes)[:-1])
             self._writer.write(step, {key: part.tolist() for key, part in zip(keys, parts, strict=True)})
             largest = [part for (kind, _), part in zip(keys, parts, strict=True) if kind == "attention_max"]
-            if largest and float(np.nanmax(np.concatenate(largest))) > _LARGE:
+            if any(bool((part > _LARGE).any()) for part in largest):
                 self._closer_until = self._updates + 2 * _EVERY
 
         return judge
