@@ -22,6 +22,7 @@ class Cause:
         against: observations that speak against it.
         rivals: kinds that look the same, the likeliest first. Those that are excluded are not named.
         alone: observations that make it a fault without a symptom.
+        raised_by: observations that make a note a problem of medium confidence.
         sure_with: observations of which one must hold for high confidence; none: its own evidence suffices.
     """
 
@@ -32,6 +33,7 @@ class Cause:
     rivals: tuple[str, ...] = ()
     sure_with: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
+    raised_by: tuple[str, ...] = ()
 
 
 _UNSTABLE = ("loss_explodes", "diverged", "not_finite")
@@ -43,6 +45,7 @@ CAUSES: dict[str, Cause] = {
         rivals=("rate_too_high", "labels_unrelated"),
         sure_with=(*_UNSTABLE, "dead", "saturated", "one_class", "not_learning"),
     ),
+    "sum_reduction": Cause(raised_by=(*_UNSTABLE, "weights_blow_up")),
     "same_batch": Cause(rivals=("overfit",), alone=("batches_stop_changing",)),
     "loss_sign": Cause(
         supports=(*_UNSTABLE, "loss_unbounded"),
@@ -64,6 +67,7 @@ CAUSES: dict[str, Cause] = {
         against=("loss_stays_level", "loss_learns", "lost_without_rise"),
         rivals=("labels_unrelated", "gradients_add_up", "loss_sign", "input_not_scaled", "not_finite", "one_class"),
         sure_with=(*_UNSTABLE, "large_updates"),
+        alone=("loss_only_returns",),
     ),
     "dead": Cause(rivals=("rate_too_high", "input_not_scaled")),
     "saturated": Cause(rivals=("rate_too_high", "input_not_scaled")),
@@ -85,7 +89,7 @@ CAUSES: dict[str, Cause] = {
         ),
         rivals=("rate_too_high", "overfit"),
     ),
-    "one_class": Cause(rivals=("rate_too_high", "labels_unrelated")),
+    "one_class": Cause(rivals=("rate_too_high", "labels_unrelated"), sure_with=("loss_learns",)),
     "diverged": Cause(rivals=("rate_too_high", "bad_batch")),
     "not_learning": Cause(rivals=("labels_unrelated", "rate_too_low", "frozen")),
 }

@@ -36,7 +36,7 @@ def explained(findings: Iterable[Finding], first_step: int, last_step: int, data
     merged = _merged(findings)
     observed = Observations(data, merged)
     merged = [one for one in merged if one.confidence == "proof" or not _is_excluded(one, observed)]
-    merged = _without_outdone(merged, observed)
+    merged = [_raised(one, observed) for one in _without_outdone(merged, observed)]
     causes: list[Finding] = []
     below: dict[str, Finding] = {}
     for index, finding in enumerate(merged):
@@ -140,6 +140,16 @@ def _is_excluded(finding: Finding, observed: Observations) -> bool:
     return any(observed[name].holds for name in row.excluded_by) or any(
         observed[name].holds is False for name in row.needs
     )
+
+
+def _raised(finding: Finding, observed: Observations) -> Finding:
+    """Return a note as a problem, if what usually follows from it is seen.
+
+    What is seen proves the note, but not that the one follows from the other.
+    """
+    if finding.level != "note" or not any(observed[name].holds for name in cause_of(finding.kind).raised_by):
+        return finding
+    return replace(finding, level="problem", confidence="medium")
 
 
 def _support(finding: Finding, observed: Observations) -> tuple[list[Observation], list[Observation]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors.not_learning import never_below_guessing
 from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound
-from smdwidgets.diagnosis.inputs import Kind, RunData
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_gradients import are_reset
 from smdwidgets.diagnosis.tensor_layers import layers, median_of, training, training_loss
 from smdwidgets.diagnosis.trends import local_noise
@@ -27,6 +27,8 @@ EXPLODED, LEVEL = 2.0, 1.2
 LEARNED = 0.1
 #: Share of its very first value that a loss which is learned at once falls below.
 LEARNED_AT_ONCE = 0.4
+#: Times its first value by which a loss rises that only comes back, and the fewest values of it.
+RISEN, FEWEST = 4.0, 20
 #: Values before a loss is lost that tell whether it rose.
 SHORTLY = 5
 #: Relative updates that are large, and the share of the saves at which they must be.
@@ -58,6 +60,21 @@ def _explodes(data: RunData) -> bool | None:
     return bool(np.max(loss.values) > first + (EXPLODED - 1) * abs(first))
 
 
+def _only_returns(loss: Series) -> bool:
+    """Whether a loss rises far above its first value, and ends no lower than that."""
+    if len(loss) < FEWEST or len(loss.lost_steps):
+        return False
+    first, size = float(loss.values[0]), abs(float(loss.values[0]))
+    late = float(np.median(loss.values[-(len(loss) // 5) :]))
+    return bool(loss.values.max() > first + RISEN * size and late > first - LEARNED * size)
+
+
+def _loss_only_returns(data: RunData) -> bool | None:
+    """Whether the training loss rises far above its first value, and comes back."""
+    loss = training_loss(data)
+    return None if loss is None else _only_returns(loss)
+
+
 def _stays_level(data: RunData) -> bool | None:
     """Whether a training loss never left its first level, neither up nor down."""
     loss = training_loss(data)
@@ -86,6 +103,8 @@ def _learns(data: RunData) -> bool | None:
         trend = series.trend
         assert trend is not None
         if falls_without_bound(series) is not None or never_below_guessing(data, series):
+            continue
+        if _only_returns(series):
             continue
         fall = trend.start - trend.end
         # From its first value a loss of an untrained network falls to that of guessing, too, but hardly to half of it.
@@ -141,6 +160,7 @@ def _rate_rises(data: RunData) -> bool | None:
 
 _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "loss_explodes": (_explodes, "the loss rose to more than twice its first values, or was lost"),
+    "loss_only_returns": (_loss_only_returns, "the loss rose far above its first value, and has only come back"),
     "loss_stays_level": (_stays_level, "the loss never left its first level"),
     "lost_without_rise": (_lost_without_rise, "the loss was not above its first value before it was lost"),
     "loss_learns": (_learns, "the training loss fell"),

@@ -31,6 +31,8 @@ __all__ = ["DETECTORS"]
 
 #: Mean or standard deviation of inputs, and ratio between features' standard deviations.
 UNSCALED, SPREAD = 20, 100
+#: Largest value of inputs that are small, and their standard deviation.
+SMALL, LITTLE_SPREAD = 0.03, 0.01
 #: Standard deviation of a batch relative to the median of those before it.
 BURST = 8
 #: Fewest saves before it.
@@ -62,12 +64,14 @@ UNLEARNED = 0.62
 
 
 def input_not_scaled(data: RunData) -> Iterator[Finding]:
-    """Find inputs with a large mean or deviation, or features of very different scale."""
+    """Find inputs near 0, far from it, or with features of very different scale."""
     for tensor in training(data, "input", having="spread"):
         mean, deviation = (median(np.abs(tensor[column])) for column in ("mean", "std"))
         spread = tensor["spread"][np.isfinite(tensor["spread"])]
         ratio = float(np.median(spread)) if len(spread) else 1.0
-        if max(mean, deviation) > UNSCALED or ratio > SPREAD:
+        largest = median(np.maximum(np.abs(tensor["min"]), np.abs(tensor["max"]))) if "max" in tensor else np.inf
+        is_small = 0 < largest < SMALL and 0 < deviation < LITTLE_SPREAD
+        if max(mean, deviation) > UNSCALED or ratio > SPREAD or is_small:
             yield Finding.of(
                 "input_not_scaled",
                 "problem",

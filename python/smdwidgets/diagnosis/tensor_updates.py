@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets.diagnosis.detectors.clipping import BEFORE_CLIPPING
 from smdwidgets.diagnosis.detectors.not_learning import is_near_guessing
-from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_layers import Layer, curve, layers, median, median_of, training, training_loss
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Evidence, Finding
@@ -32,6 +33,8 @@ LOW, LOW_IN_ALL = 2e-5, 1e-4
 #: Share of its level by which the loss may have fallen: where it stays, and where it falls in a straight line, with the
 #: fewest points of such a line.
 LITTLE_FALL, STRAIGHT_FALL, STRAIGHT_POINTS = 0.3, 0.5, 30
+#: Times by which clipping divides gradients that leave nothing, and how much larger the least updates may be then.
+CLIPPED, BY_CLIPPING = 50, 5
 #: Norm of the gradient relative to the weight's from which on the weight should move.
 MOVING = 1e-3
 #: Share of its first norm to which a decaying weight shrinks.
@@ -143,17 +146,19 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
     """
     every = layers(data)
     typical = [median(layer.typical) for layer in every]
-    if not typical or not all(0 < one < LOW_IN_ALL for one in typical):
+    clipped = _clipped(data)
+    if not typical or not all(0 < one < LOW_IN_ALL * (BY_CLIPPING if clipped else 1) for one in typical):
         return
     gradients = [median(layer.relative_gradient) for layer in every if layer.gradient is not None]
     loss = training_loss(data)
     # Gradients may be as small as the loss, if that is divided by a large number.
     small = bool(gradients) and np.median(gradients) < MOVING
-    if small and not (loss is not None and is_near_guessing(data, loss)):
+    near_guessing = loss is not None and is_near_guessing(data, loss)
+    if small and not near_guessing and not clipped:
         return
     fallen = _fallen(loss)
     straight = loss is not None and np.median(typical) >= LOW
-    if straight and not (loss is not None and _falls_straight(loss)):
+    if straight and not near_guessing and not (loss is not None and _falls_straight(loss)):
         return
     if fallen > (STRAIGHT_FALL if straight else LITTLE_FALL):
         return
@@ -167,8 +172,16 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
         tuple(layer.name for layer in every),
         {
             "update": update,
-            "what": "The loss falls in a straight line, and updates are small" if straight else "Updates are too small",
-            "or_stopped": ", or the training was stopped early" if straight else "",
+            "what": "The loss hardly falls, and updates are small"
+            if straight and near_guessing
+            else "The loss falls in a straight line, and updates are small"
+            if straight
+            else "Updates are too small",
+            "or_stopped": f": clipping divides gradients by {clipped:,.0f}"
+            if clipped
+            else ", or the training was stopped early"
+            if straight
+            else "",
         },
         (
             Evidence(
@@ -180,6 +193,20 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
             ),
         ),
     )
+
+
+def _clipped(data: RunData) -> float:
+    """Return by how much clipping divides gradients at nearly all steps; or 0."""
+    norms = {(one.name, one.mode, one.worker): one for one in data.of(Kind.GRADIENT_NORM)}
+    for before in norms.values():
+        after = norms.get((before.name.removesuffix(BEFORE_CLIPPING), before.mode, before.worker))
+        if not before.name.endswith(BEFORE_CLIPPING) or after is None or len(after) != len(before):
+            continue
+        with np.errstate(all="ignore"):
+            ratios = before.values / after.values
+        if len(ratios) >= STRAIGHT_POINTS and (ratios > CLIPPED).mean() > 0.9:
+            return float(np.median(ratios))
+    return 0.0
 
 
 def _fallen(loss: Series | None) -> float:

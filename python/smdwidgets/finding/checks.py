@@ -596,10 +596,12 @@ CHECKS: tuple[Kind, ...] = (
         "sum_reduction",
         "note",
         "a loss that is a sum",
-        "The loss is the sum over the batch, so that the size of the gradients depends on the batch size.",
+        "The loss is the sum over the batch, so that the size of the gradients depends on the batch size. A note; a problem if the "
+        "loss explodes or diverges.",
         "the mean over the batch, or a learning rate chosen for the sum",
         'use `reduction="mean"`, or adapt the learning rate to the batch size.',
         "The loss is a sum over the batch",
+        _NOT_TRAINED | {"not_finite", "weights_blow_up"},
     ),
     _check(
         "undivided",
@@ -656,6 +658,17 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "mask_inverted",
+        "problem",
+        "a mask of attention that hides the tokens",
+        "The mask of keys of a `MultiheadAttention` hides all tokens but one, such as padding: True hides a position. Seen in "
+        "two passes.",
+        "a mask that is True where padding is",
+        "invert the mask.",
+        "The mask of `{tensor}` hides {count} different tokens, and lets token {token} through only",
+        _NOT_TRAINED | {"not_finite"},
+    ),
+    _check(
         "padding_in_loss",
         "problem",
         "padding that the loss counts",
@@ -698,6 +711,28 @@ CHECKS: tuple[Kind, ...] = (
         "pass `training=self.training`, or use `nn.Dropout`.",
         "{what} is active while the model is in evaluation mode",
         frozenset({"overfit", "labels_unrelated"}),
+    ),
+    _check(
+        "norm_momentum",
+        "warning",
+        "running statistics of the last batch only",
+        "The momentum of a batch normalization is 0.9 or more. In PyTorch it is the weight of the newest batch, where "
+        "TensorFlow and Keras have that of the earlier ones, so that an evaluation uses the statistics of about one batch.",
+        "a momentum of about 0.1",
+        "use 1 minus the momentum of the other framework.",
+        "The momentum of `{tensor}` is {momentum:g}: its running statistics are those of about one batch",
+        frozenset({"overfit", "spike", "stands_out"}),
+    ),
+    _check(
+        "strong_dropout",
+        "warning",
+        "dropout that removes most values",
+        "A dropout removes 80 % of the values or more. In PyTorch the number is the share that is removed, not the share that "
+        "is kept.",
+        "a share of 0.1 to 0.5",
+        "pass the share to remove, such as 1 minus the share to keep.",
+        "`{tensor}` removes {share} of the values",
+        _WEAKER | {"rate_too_low", "vanishing"},
     ),
     _check(
         "frozen_norm_moves",
@@ -825,6 +860,27 @@ CHECKS: tuple[Kind, ...] = (
         "check the index that the data set gets, and the random state of the augmentation.",
         "Successive batches of the data loader are equal",
         _WEAKER,
+    ),
+    _check(
+        "target_in_input",
+        "warning",
+        "targets among the inputs",
+        "A column of the inputs equals the target, or a multiple of it, in all rows of the batch, at 4 steps. What is predicted "
+        "is given, and the training learns to copy it.",
+        "inputs that do not contain the target",
+        "remove the column from the inputs; for a series, let the target begin after the window.",
+        "Column {column} of the inputs is the target, in all {rows} rows",
+    ),
+    _check(
+        "eval_inputs_differ",
+        "problem",
+        "inputs of another size in the evaluation",
+        "In passes without gradients in evaluation mode, the inputs are more than 6 times as large, or as small, as those of "
+        "the training, which are steady, twice.",
+        "the same preprocessing for training and evaluation",
+        "scale and normalize the inputs of the evaluation as those of the training.",
+        "The inputs of the evaluation have a mean size of {size:.3g}, those of the training {usual:.3g}",
+        frozenset({"overfit", "labels_unrelated", "diverged", "spike", "stands_out"}),
     ),
     _check(
         "equal_rows",

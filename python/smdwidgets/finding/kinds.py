@@ -56,14 +56,15 @@ _KINDS = (
         "input_not_scaled",
         "Input not scaled",
         "inputs that are not scaled",
-        "The inputs have a mean or standard deviation above 20, or features whose standard deviations differ 100-fold, and "
-        "training suffers from it. Large inputs make large gradients in the first layer.",
+        "The inputs have a mean or standard deviation above 20, are all below 0.03, as images that are divided by 255 twice, or "
+        "have features whose standard deviations differ 100-fold, and training suffers from it. Large inputs make large gradients "
+        "in the first layer, small ones tiny gradients.",
         "mean near 0 and standard deviation near 1 for each feature",
         "standardize each feature to mean 0 and standard deviation 1.",
         "The inputs `{tensor}` are not scaled",
         "mean {mean:.3g}, standard deviation {std:.3g}",
-        "Large inputs make large gradients in the first layer.",
-        explains=_UNSTABLE | {"rate_too_high", "vanishing"},
+        "The size of the inputs decides that of the gradients in the first layer.",
+        explains=_UNSTABLE | {"rate_too_high", "vanishing", "rate_too_low", "labels_unrelated"},
         needs_symptom=True,
         test="standardize the inputs and train 100 steps: if the loss falls, the scale was the cause",
     ),

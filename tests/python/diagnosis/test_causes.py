@@ -44,6 +44,7 @@ def test_the_table_names_observations_and_kinds_only():
     for kind, cause in CAUSES.items():
         assert kind in KINDS
         assert names >= {*cause.needs, *cause.excluded_by, *cause.supports, *cause.against, *cause.sure_with}
+        assert names >= {*cause.alone, *cause.raised_by}
         assert KINDS.keys() >= {*cause.rivals}
         assert kind not in cause.rivals
     assert KINDS.keys() >= READS.keys()
@@ -86,6 +87,15 @@ def test_a_cause_without_a_symptom_is_a_note():
     assert not one.counts
 
 
+@pytest.mark.parametrize(("other", "level"), [("diverged", "problem"), ("overfit", "note")])
+def test_a_note_whose_consequences_are_seen_is_the_cause(other, level):
+    joined = explained([finding("sum_reduction", "proof", level="note"), finding(other)], 0, 100)
+    [one] = [each for each in joined.causes if each.kind == "sum_reduction"]
+    assert one.level == level
+    assert [each.kind for each in joined.explained] == (["diverged"] if level == "problem" else [])
+    assert (one.confidence == "proof") == (level == "note")
+
+
 def level_loss(seed=0):
     return np.log(10) * (1 + 2e-3 * np.random.default_rng(seed).normal(size=STEPS))
 
@@ -120,6 +130,59 @@ def test_one_large_step_beside_a_level_loss_does_not_make_the_rate_the_cause(tmp
     result = diagnose(saved(tmp_path, moving(np.random.default_rng(0), large=(0,)), level_loss()))
     assert result.findings[0].kind == "labels_unrelated"
     assert all(one.confidence != "high" for one in result if one.kind == "rate_too_high")
+
+
+@pytest.mark.parametrize(("end", "counts"), [(1.0, True), (0.2, False)])
+def test_a_loss_that_only_comes_back_shows_that_the_rate_was_too_high(tmp_path, end, counts):
+    noise = np.random.default_rng(0).normal(size=STEPS)
+    loss = np.r_[1.0, 300 * np.exp(-np.arange(STEPS - 1) / 8) + end] * (1 + 0.01 * noise)
+    make = moving(np.random.default_rng(0), large=range(6))
+    with saved(tmp_path, make, loss) as trial:
+        assert ("rate_too_high" in {one.kind for one in diagnose(trial)}) == counts
+
+
+def test_inputs_near_0_are_not_scaled_if_nothing_is_learned(tmp_path):
+    make = moving(np.random.default_rng(0))
+
+    def small(step):
+        tensors = make(step)
+        return tensors | {"x": (tensors["x"][0] * 1e-3, "inputs")}
+
+    with saved(tmp_path / "level", small, level_loss()) as trial:
+        assert [one.kind for one in diagnose(trial)] == ["input_not_scaled"]
+    with saved(tmp_path / "learns", small, curves.falling(STEPS)) as trial:
+        assert not list(diagnose(trial))
+
+
+@pytest.mark.parametrize(("clipped", "kinds"), [(1e-3, {"rate_too_low"}), (0.5, set())])
+def test_clipping_to_a_thousandth_of_the_gradients_is_named(tmp_path, clipped, kinds):
+    rng = np.random.default_rng(0)
+    make = moving(rng, spread=4e-4)
+    with Hook(tmp_path / "run") as hook:
+        for step in range(STEPS):
+            for name, (value, collection) in make(step).items():
+                hook.save_tensor(name, np.asarray(value, np.float32), collection)
+            hook.save_scalar("loss", 3 - 0.0015 * step + 0.002 * rng.normal())
+            hook.save_scalar("optimizer/SGD/gradient_norm_before_clipping", 1 + 0.1 * rng.random())
+            hook.save_scalar("optimizer/SGD/gradient_norm", clipped)
+            hook.step()
+    found = list(diagnose(tmp_path / "run"))
+    assert {one.kind for one in found} == kinds
+    assert all("clipping divides gradients by 1,0" in one.text for one in found)
+
+
+@pytest.mark.parametrize(("loss", "confidence"), [(level_loss(), "medium"), (curves.falling(STEPS), "high")])
+def test_one_class_is_sure_only_if_the_training_learns(tmp_path, loss, confidence):
+    rng = np.random.default_rng(0)
+    make = moving(rng, spread=0.01)
+    outputs = np.eye(10)[0] * 9
+
+    def one(step):
+        return make(step) | {"net_output": (outputs + rng.normal(size=(32, 10)), "outputs")}
+
+    with saved(tmp_path, one, loss) as trial:
+        [found] = [each for each in (*diagnose(trial), *diagnose(trial).explained) if each.kind == "one_class"]
+    assert found.confidence in (confidence, "medium")
 
 
 def test_full_batch_training_has_no_finding(tmp_path):

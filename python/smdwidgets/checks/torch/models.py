@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.layers import CONVOLUTIONS, NORMS
+from smdwidgets.checks.torch.layers import BATCH_NORMS, CONVOLUTIONS, DROPOUTS, NORMS
 from smdwidgets.checks.torch.values import is_plain, sampled
 
 __all__ = ["ModelChecks"]
@@ -23,6 +23,8 @@ _LAYERS, _ROWS, _COLUMNS, _LARGEST = 32, 8, 64, 1_000_000
 _SAMPLED = 97
 #: The update at which units are compared again, and passes whose layers are looked at.
 _UPDATES, _PASSES = 7, 4
+#: Momentum of batch normalization, the weight of the newest batch, that is large; share of values that dropout removes.
+_NEWEST, _REMOVED = 0.9, 0.8
 #: Attributes that look like `requires_grad` and are not.
 _MISSPELLED = re.compile(r"requ?i?e?re?[sd]?_?grads?(ient)?s?$")
 
@@ -67,6 +69,7 @@ class ModelChecks:
                 self._frozen_by_name(model)
                 self._tied(model)
                 self._units(model)
+                self._settings(model)
 
     def leaves(self) -> None:
         """A model has returned: remove the callbacks of this pass."""
@@ -107,6 +110,15 @@ class ModelChecks:
         if ignored:
             key, name = ignored[0]
             context.log.say("freeze_ignored", step, {"attribute": key, "tensor": name}, [each for _, each in ignored])
+
+    def _settings(self, model: nn.Module) -> None:
+        """Look for settings that mean the opposite in another framework."""
+        context, step = self._context, self._context.step
+        for name, part in model.named_modules():
+            if isinstance(part, BATCH_NORMS) and part.track_running_stats and (part.momentum or 0.0) >= _NEWEST:
+                context.log.say("norm_momentum", step, {"tensor": name, "momentum": part.momentum}, [name])
+            if isinstance(part, DROPOUTS) and part.p >= _REMOVED:
+                context.log.say("strong_dropout", step, {"tensor": name, "share": f"{part.p:.0%}"}, [name])
 
     def loads(self, module: nn.Module, state: Any, strict: bool) -> None:
         """Weights are about to be loaded into a module."""

@@ -18,14 +18,17 @@ from smdwidgets._suspend import suspended
 from smdwidgets.checks.log import CheckLog
 from smdwidgets.checks.torch import graph
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.inputs import InputChecks
 from smdwidgets.checks.torch.loaders import LoaderChecks
 from smdwidgets.checks.torch.losses import LossChecks
+from smdwidgets.checks.torch.masks import MaskChecks
 from smdwidgets.checks.torch.membership import MembershipChecks
 from smdwidgets.checks.torch.models import ModelChecks
 from smdwidgets.checks.torch.modes import ModeChecks
 from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.recurrence import RecurrenceChecks
 from smdwidgets.checks.torch.replicas import ReplicaDigests
+from smdwidgets.checks.torch.rows import RowChecks
 from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
 from smdwidgets.checks.torch.values import is_plain
@@ -55,7 +58,10 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "targets_not_scaled",
         "no_better_than_mean",
     ),
-    "tokens": ("labels_unshifted", "labels_shifted_twice", "sees_future", "rows_mixed", "padding_in_loss"),
+    "inputs": ("target_in_input", "eval_inputs_differ"),
+    "rows": ("rows_mixed",),
+    "masks": ("mask_inverted",),
+    "tokens": ("labels_unshifted", "labels_shifted_twice", "sees_future", "padding_in_loss"),
     "updates": ("no_update", "weights_restored", "some_not_updated", "update_lost", "no_gradient", "half_state"),
     "order": (
         "no_step",
@@ -92,6 +98,8 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "freeze_ignored",
         "nothing_loaded",
         "alias_loaded",
+        "norm_momentum",
+        "strong_dropout",
     ),
     "loaders": ("same_batch", "equal_rows", "twin_batches", "labels_sorted", "worker_twins"),
     "replicas": ("replicas_differ",),
@@ -133,6 +141,9 @@ class TorchChecks:
         self._off: set[str] = set()
         self._losses = LossChecks(context)
         self._tokens = TokenChecks(context)
+        self._inputs = InputChecks(context)
+        self._rows_of = RowChecks(context)
+        self._masks = MaskChecks(context)
         self._updates = UpdateChecks(context)
         self._order = OrderChecks(context)
         self._membership = MembershipChecks(context)
@@ -199,7 +210,10 @@ class TorchChecks:
         if compiled:
             self.log.off(("sees_future", "rows_mixed"), "torch.compile has made the graph")
         self._run("tokens", self._with(gradients, self._tokens.enters), model, inputs, named, not compiled)
-        self._run("tokens", self._recurrence.enters, model, inputs, self._rows, gradients and not compiled)
+        self._run("rows", self._recurrence.enters, model, inputs, self._rows, gradients and not compiled)
+        self._run("inputs", self._with(gradients, self._inputs.enters), model, tensors)
+        self._run("rows", self._rows_of.enters, model, tensors, gradients and not compiled)
+        self._run("masks", self._masks.enters, model, tensors, gradients and not compiled)
 
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
@@ -213,7 +227,9 @@ class TorchChecks:
         self._output = output if gradients and is_small and self._context.due else None
         self._run("models", self._models.leaves)
         self._run("tokens", self._tokens.leaves, model, output, self._is_hooked(model))
-        self._run("tokens", self._recurrence.leaves)
+        self._run("rows", self._recurrence.leaves)
+        self._run("rows", self._rows_of.leaves, output, self._is_hooked(model))
+        self._run("masks", self._masks.leaves)
         batch, self._batch = self._batch, None
         if gradients and model.training and batch is not None:
             self._passes = self._passes + 1 if batch[0] == self._pass_epoch else 1
@@ -278,7 +294,9 @@ class TorchChecks:
         for call in calls:
             self._run("losses", self._losses.look, call)
             self._run("tokens", self._tokens.look, call)
-            self._run("tokens", self._recurrence.look, call)
+            self._run("rows", self._recurrence.look, call)
+            self._run("rows", self._rows_of.look, call)
+            self._run("inputs", self._inputs.look, call)
         self._roots = [call for call in calls if call.is_root and len(calls) == 1]
         self._modes.classifies = any(
             call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls

@@ -10,7 +10,7 @@ from smdwidgets.finding import Finding
 
 LEAST_POINTS = 8
 #: What a hook adds to the name of the norm that the optimizer uses.
-_BEFORE = "_before_clipping"
+BEFORE_CLIPPING = "_before_clipping"
 
 
 def clipping(data: RunData) -> Iterator[Finding]:
@@ -20,9 +20,9 @@ def clipping(data: RunData) -> Iterator[Finding]:
     """
     norms = {(one.name, one.mode, one.worker): one for one in data.of(Kind.GRADIENT_NORM)}
     for clipped in norms.values():
-        if not clipped.name.endswith(_BEFORE) or len(clipped) < LEAST_POINTS or clipped.values.any():
+        if not clipped.name.endswith(BEFORE_CLIPPING) or len(clipped) < LEAST_POINTS or clipped.values.any():
             continue
-        used = norms.get((clipped.name.removesuffix(_BEFORE), clipped.mode, clipped.worker))
+        used = norms.get((clipped.name.removesuffix(BEFORE_CLIPPING), clipped.mode, clipped.worker))
         if used is not None and len(used) >= LEAST_POINTS and (used.values > 0).mean() > 0.5:
             yield _finding(clipped, used)
 

@@ -168,7 +168,9 @@ def _of_loss(
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
     guessing = guessing or ("The mean of the targets would predict as well. " if at_mean else "")
     detail = f"{series.quoted} {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
-    facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
+    # The mean of the targets may be all that was learned.
+    verb = "fall below that of a constant" if at_mean and falls else "fall"
+    facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": verb}
     return _finding("not_learning", series, "medium" if classes or held_out or at_mean else "low", facts)
 
 

@@ -1,0 +1,113 @@
+"""Checks of inputs: targets among them, and other inputs in the evaluation."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import LossCall
+from smdwidgets.checks.torch.values import is_plain, sampled
+
+__all__ = ["InputChecks"]
+
+#: Rows and columns that are compared with targets, the fewest rows, and steps at which one column equals them.
+_ROWS, _COLUMNS, _FEWEST_ROWS, _STEPS = 64, 4096, 12, 4
+#: How near a correlation is to 1.
+_SAME = 1e-5
+#: Elements of an input that are read, passes of a training that are known first, and of evaluations that are read.
+_SAMPLED, _KNOWN, _EVALUATIONS = 512, 6, 32
+#: Ratio of the sizes of inputs, of an evaluation and between passes of the training.
+_OTHER, _STEADY = 6.0, 2.0
+
+
+class InputChecks:
+    """Compares inputs with targets, and with those of the evaluation.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._input: torch.Tensor | None = None
+        self._column = -1
+        self._sizes: deque[float] = deque(maxlen=32)
+        self._ndim = 0
+        self._evaluations = 0
+
+    def enters(self, model: nn.Module, tensors: list[torch.Tensor]) -> None:
+        """A model is called with these tensors."""
+        self._input = None
+        first = tensors[0] if tensors else None
+        if first is None or not is_plain(first) or not first.is_floating_point() or first.ndim < 2:
+            return
+        context = self._context
+        if torch.is_grad_enabled():
+            self._input = first
+            if context.due and model.training:
+                self._ndim = first.ndim
+                context.values.read(self._trained, sampled(first, _SAMPLED))
+        elif (
+            not model.training
+            and first.ndim == self._ndim
+            and first.numel() >= _FEWEST_ROWS
+            and self._evaluations < _EVALUATIONS
+            and len(list(context.models())) == 1
+        ):
+            self._evaluations += 1
+            step = context.step
+            context.values.read(lambda values: self._evaluated(values, step), sampled(first, _SAMPLED))
+
+    def _trained(self, values: Any) -> None:
+        size = float(np.abs(values).mean())
+        if np.isfinite(size):
+            self._sizes.append(size)
+
+    def _evaluated(self, values: Any, step: int) -> None:
+        size = float(np.abs(values).mean())
+        if len(self._sizes) < _KNOWN or not np.isfinite(size) or min(self._sizes) <= 0 or size <= 0:
+            return
+        usual = float(np.median(self._sizes))
+        ratio = max(size / usual, usual / size)
+        if max(self._sizes) < _STEADY * min(self._sizes) and ratio > _OTHER:
+            self._context.log.say("eval_inputs_differ", step, {"size": size, "usual": usual}, need=2)
+        else:
+            self._context.log.unseen("eval_inputs_differ")
+
+    def look(self, call: LossCall) -> None:
+        """A loss function has targets."""
+        first, self._input = self._input, None
+        target = call.target
+        if first is None or not is_plain(target) or not target.ndim or not self._context.log.runs("target_in_input"):
+            return
+        rows = first.shape[0]
+        columns = first.numel() // max(1, rows)
+        if rows < _FEWEST_ROWS or target.numel() != rows or target.shape[0] != rows or not 1 < columns <= _COLUMNS:
+            return
+        step = self._context.step
+
+        def judge(inputs: Any, targets: Any) -> None:
+            self._compare(inputs, targets, step)
+
+        self._context.values.read(judge, first[:_ROWS].reshape(min(rows, _ROWS), -1), target[:_ROWS].reshape(-1))
+
+    def _compare(self, inputs: Any, targets: Any, step: int) -> None:
+        """Look for a column that is the target, or a multiple of it."""
+        with np.errstate(all="ignore"):
+            inputs, targets = inputs - inputs.mean(0), targets - targets.mean()
+            lengths = np.sqrt((inputs**2).sum(0)) * np.sqrt((targets**2).sum())
+            alike = np.abs(targets @ inputs) / lengths
+        alike[~np.isfinite(alike)] = 0.0
+        column = int(alike.argmax())
+        if alike[column] < 1 - _SAME or (self._column >= 0 and column != self._column):
+            self._column = -1
+            self._context.log.unseen("target_in_input")
+            return
+        self._column = column
+        facts = {"column": column, "rows": len(targets)}
+        self._context.log.say("target_in_input", step, facts, ["loss"], need=_STEPS)

@@ -1,0 +1,118 @@
+"""Check of models of rows: an output that depends on other rows of the batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import LossCall, walk
+from smdwidgets.checks.torch.layers import BATCH_NORMS, CONVOLUTIONS
+from smdwidgets.checks.torch.values import is_plain, sampled
+
+__all__ = ["RowChecks"]
+
+#: Fewest rows, passes that are looked at, and elements by which two inputs are compared.
+_ROWS, _PASSES, _SAMPLED = 4, 6, 97
+_FIRST = (nn.Linear, nn.Embedding, nn.EmbeddingBag, *CONVOLUTIONS)
+#: Layers that take one sequence without a batch, whose positions would look like rows.
+_UNBATCHED = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer)
+
+
+class RowChecks:
+    """Looks for an output that depends on other rows.
+
+    The gradient of one row with respect to the output of the first layer shows them. The model gets one tensor and
+    returns one vector for each row. A graph, whose nodes are the rows, is the same at all steps; the input has to
+    differ.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._handles: list[Any] = []
+        self._passes = 0
+        self._probed = False
+        self._rows = 0
+        self._earlier: torch.Tensor | None = None
+        self._first: torch.Tensor | None = None
+        #: The number of rows of a pass whose output depends on other rows.
+        self._mixed = 0
+
+    def enters(self, model: nn.Module, tensors: list[torch.Tensor], looks: bool) -> None:
+        """A model is called with these tensors."""
+        self._rows, self._first = 0, None
+        if not looks or self._probed or self._passes >= _PASSES or len(tensors) != 1 or not model.training:
+            return
+        only = tensors[0]
+        if not is_plain(only) or only.ndim < 2 or only.shape[0] < _ROWS:
+            return
+        parts = list(model.modules())
+        unbatched = only.ndim == 2 and only.is_floating_point() and any(isinstance(one, _UNBATCHED) for one in parts)
+        if unbatched or any(isinstance(one, BATCH_NORMS) and one.training for one in parts):
+            return
+        self._passes += 1
+        sample = sampled(only, _SAMPLED).clone()
+        earlier, self._earlier = self._earlier, sample
+        # Sizes may differ; the values are compared only where they lie in host memory.
+        if only.device.type == "cpu" and (earlier is None or torch.equal(earlier, sample)):
+            return
+        self._rows = only.shape[0]
+        self._handles += [one.register_forward_hook(self._layer) for one in parts if isinstance(one, _FIRST)][:64]
+
+    def _layer(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        if (
+            self._first is None
+            and isinstance(output, torch.Tensor)
+            and is_plain(output)
+            and output.requires_grad
+            and output.ndim > 1
+            and output.shape[0] == self._rows
+        ):
+            self._first = output
+
+    def leaves(self, output: Any, hooked: bool) -> None:
+        """A model has returned.
+
+        ``hooked``: whether code of the script would see a backward pass.
+        """
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        first, self._first = self._first, None
+        rows, self._mixed = self._rows, 0
+        if first is None or hooked or not isinstance(output, torch.Tensor) or not is_plain(output):
+            return
+        if not output.requires_grad or output.ndim > 2 or not output.ndim or output.shape[0] != rows:
+            return
+        if output.ndim == 2 and output.shape[1] == rows:  # similarities of all pairs
+            return
+        graph = walk(output, None)
+        if graph.own_functions or not graph.whole:
+            return
+        self._probed = True
+        with torch.enable_grad():
+            one = output[-1].float().pow(2).sum()
+        gradient = torch.autograd.grad(one, first, retain_graph=True, allow_unused=True)[0]
+        if gradient is None:
+            return
+
+        def judge(own: Any, others: Any) -> None:
+            if others > 1e-6 * own:
+                self._mixed = rows
+
+        absolute = gradient.detach().abs()
+        self._context.values.read(judge, absolute[-1].max(), absolute[:-1].max())
+
+    def look(self, call: LossCall) -> None:
+        """A loss function has targets. One for each row shows that rows are independent."""
+        mixed, self._mixed = self._mixed, 0
+        target = call.target
+        if not mixed or not target.ndim or target.shape[0] != mixed or call.input.shape[:1] != target.shape[:1]:
+            return
+        if len(self._context.optimizers()) == 1:
+            self._context.log.say("rows_mixed", self._context.step)
