@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from smdwidgets._text import byte_size, json_number, listed, shown
@@ -21,6 +14,7 @@ from smdwidgets.exceptions import CannotReplay, SMDebugValueError
 from smdwidgets.incident import Incident
 from smdwidgets.replay.incident_replay import IncidentReplay
 from smdwidgets.replay.protocol import StepResult, sentence
+from smdwidgets.replay.subprocesses import run_command
 
 #: Rows of a batch in the table.
 _ROWS_SHOWN = 8
@@ -47,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         if replay.why_not:
             raise CannotReplay(replay.why_not)
-        results = _execute(str(trial.path), replay, command)
+        results = run_command(str(trial.path), replay.recording, command).results
     if args.json:
         print(json.dumps({"steps": [_result(one) for one in results], "text": sentence(results, replay.expected)}))
     else:
@@ -110,35 +104,6 @@ def _text(incident: Incident, replay: IncidentReplay) -> str:
         )
         if line is not None
     )
-
-
-def _execute(run: str, replay: IncidentReplay, command: Sequence[str]) -> list[StepResult]:
-    """Run the script of the training again, in another process."""
-    program, *script = command
-    if Path(program).suffix == ".py":
-        program, script = sys.executable, list(command)
-    elif not Path(program).name.startswith("python") or not script:
-        raise SMDebugValueError(
-            f"the command must be a Python file, or python with a file or a module, got {shown(' '.join(command), 200)}"
-        )
-    # The plain name means the Python of this command, which has smdwidgets.
-    executable = sys.executable if program in ("python", "python3") else shutil.which(program) or program
-    with tempfile.TemporaryDirectory(prefix="smdwidgets-") as folder:
-        result = Path(folder) / "result.json"
-        words = [executable, "-m", "smdwidgets.replay.torch.rerun", run, replay.recording.folder, str(result), *script]
-        try:
-            subprocess.run(words, stdout=sys.stderr, env=dict(os.environ), check=False)
-        except OSError as error:
-            raise SMDebugValueError(f"cannot run {shown(program, 400)}: {error.strerror}") from None
-        if not result.exists():
-            raise CannotReplay("the script ended before the recorded steps were executed")
-        content = json.loads(result.read_bytes())
-    if "error" in content:
-        raise CannotReplay(content["error"])
-    return [
-        StepResult(one["step"], tuple(float(loss) for loss in one["losses"]), one["equal"], one["detail"])
-        for one in content["steps"]
-    ]
 
 
 def _result(one: StepResult) -> dict[str, Any]:

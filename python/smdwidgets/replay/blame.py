@@ -15,10 +15,11 @@ from typing import Final
 
 from smdwidgets._text import visible
 from smdwidgets.incident import Incident
+from smdwidgets.replay.callers import FRAMEWORK
 from smdwidgets.replay.explanation import Explanation
 from smdwidgets.replay.places import places_of_error
 from smdwidgets.replay.protocol import Execution, StepResult, sentence
-from smdwidgets.replay.tracing import FRAMEWORK, Birth, StepTrace, Trace
+from smdwidgets.replay.tracing import Birth, StepTrace, Trace
 
 __all__ = ["explain"]
 

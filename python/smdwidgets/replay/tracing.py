@@ -7,33 +7,19 @@ operators that use it, until a finite result absorbs it.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path
 
 from smdwidgets._text import visible
+from smdwidgets.replay.callers import FRAMEWORK, UNINITIALISED, Caller, Callers, is_own_call
 from smdwidgets.replay.explanation import Operand
-from smdwidgets.replay.places import Place, call_places, places_of_error
-from smdwidgets.replay.protocol import StepObserver
+from smdwidgets.replay.places import Place, places_of_error
 
 __all__ = ["Batch", "Birth", "Operation", "StepTrace", "Trace", "batch_size"]
-
-#: The directory of PyTorch, with a separator at its end.
-FRAMEWORK: Final = str(Path(torch.__file__).parent) + os.sep
-_OPTIMIZERS: Final = f"{FRAMEWORK}optim{os.sep}"
-_AUTOGRAD: Final = f"{FRAMEWORK}autograd{os.sep}__init__.py"
-#: Where PyTorch calls modules, backward passes and updates.
-_WRAPPED: Final = (_OPTIMIZERS, f"{FRAMEWORK}autograd{os.sep}", f"{FRAMEWORK}nn{os.sep}modules{os.sep}")
-_OWN: Final = str(Path(__file__).parent) + os.sep
 
 #: Operators that write infinities on purpose: masks.
 _MASKS: Final = frozenset(
@@ -42,10 +28,6 @@ _MASKS: Final = frozenset(
         *("triu", "tril", "triu_", "tril_", "copy_", "lift_fresh", "index_fill", "index_fill_", "index_put_"),
         *("masked_scatter", "masked_scatter_", "constant_pad_nd"),
     )
-)
-#: Operators whose results have no values yet.
-_UNINITIALISED: Final = frozenset(
-    ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "resize_", "empty_permuted")
 )
 #: Operators with indices, and the dimension of the first floating-point input that limits them.
 _INDEXED: Final = {
@@ -138,17 +120,7 @@ class StepTrace:
     has_loss: bool = False
 
 
-class _Caller(NamedTuple):
-    """Who calls an operator."""
-
-    phase: str
-    module: str
-    node: str
-    place: Place | None
-    user: Place | None
-
-
-class Trace(StepObserver):
+class Trace(Callers):
     """Trace the operators of some steps of an execution.
 
     Args:
@@ -158,13 +130,12 @@ class Trace(StepObserver):
 
     def __init__(self, modules: Sequence[torch.nn.Module], first: int) -> None:
         self.steps: dict[int, StepTrace] = {}
+        super().__init__()
         self._modules = list(modules)
         self._first = first
-        self._names = {id(part): name for model in modules for name, part in model.named_modules()}
+        for model in modules:
+            self._name_parts(model)
         self._parameters = {tuple(one.shape) for model in modules for one in model.parameters()}
-        self._stack: list[torch.nn.Module] = []
-        #: Where the operator was called whose backward node has this number.
-        self._forward: dict[int, _Caller] = {}
         self._current: StepTrace | None = None
         #: Births by the storage that holds their values; the tensors, so that their addresses are not reused.
         self._origins: dict[int, list[Birth]] = {}
@@ -173,28 +144,6 @@ class Trace(StepObserver):
         self._order = 0
 
     # ---------------------------------------------------------------------------------------------------- observer
-
-    def context(self) -> AbstractContextManager[object]:
-        """Return a context in which operators are seen."""
-        return self._tracing()
-
-    @contextmanager
-    def _tracing(self) -> Iterator[None]:
-        functions = torch.nn.modules.module
-        with ExitStack() as stack:
-            entered = functions.register_module_forward_pre_hook(self._enter)
-            stack.callback(entered.remove)
-            left = functions.register_module_forward_hook(self._leave, always_call=True)
-            stack.callback(left.remove)
-            stack.enter_context(_Mode(self))
-            yield
-
-    def _enter(self, module: torch.nn.Module, arguments: object) -> None:
-        self._stack.append(module)
-
-    def _leave(self, module: torch.nn.Module, arguments: object, result: object) -> None:
-        while self._stack and self._stack.pop() is not module:
-            pass
 
     def begin_step(self, step: int) -> None:
         """Begin to trace a step: parameters that are not finite are given."""
@@ -242,15 +191,17 @@ class Trace(StepObserver):
         self._origins.clear()
         self._held.clear()
         self._roots.clear()
-        self._forward.clear()
-        self._stack.clear()
+        self._forget_callers()
+
+    def _root(self, gradient: torch.Tensor) -> None:
+        self._roots.append(gradient)
 
     # --------------------------------------------------------------------------------------------------- operators
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator and look at its result."""
         trace = self._current
-        if trace is None or _is_own_call():
+        if trace is None or is_own_call():
             return function(*args, **kwargs)
         name = function.overloadpacket.__name__
         caller = self._caller(name, args)
@@ -267,7 +218,7 @@ class Trace(StepObserver):
             if trace.raised is None:
                 trace.raised = self._raised(error, order, name, caller, args, inputs)
             raise
-        if name in _UNINITIALISED:
+        if name in UNINITIALISED:
             return result
         outputs = [one for one in tree_flatten(result)[0] if isinstance(one, torch.Tensor)]
         if not outputs and name.endswith("_") and args:  # operators on lists change their first argument
@@ -295,7 +246,7 @@ class Trace(StepObserver):
         trace: StepTrace,
         order: int,
         name: str,
-        caller: _Caller,
+        caller: Caller,
         args: tuple[Any, ...],
         floats: list[torch.Tensor],
         bad: list[torch.Tensor],
@@ -336,7 +287,7 @@ class Trace(StepObserver):
         return overall
 
     def _birth(
-        self, trace: StepTrace, order: int, name: str, caller: _Caller, value: torch.Tensor, is_nan: bool
+        self, trace: StepTrace, order: int, name: str, caller: Caller, value: torch.Tensor, is_nan: bool
     ) -> Birth:
         wrong = torch.isnan(value) if is_nan else ~torch.isfinite(value)
         return Birth(
@@ -355,7 +306,7 @@ class Trace(StepObserver):
             first=tuple(wrong.nonzero()[0].tolist()) if wrong.dim() else (),
         )
 
-    def _unseen(self, trace: StepTrace, name: str, caller: _Caller, floats: Sequence[torch.Tensor]) -> list[Birth]:
+    def _unseen(self, trace: StepTrace, name: str, caller: Caller, floats: Sequence[torch.Tensor]) -> list[Birth]:
         """Return given values for inputs that no operator has made not finite."""
         listed = []
         for place, tensor in enumerate(floats, 1):
@@ -372,7 +323,7 @@ class Trace(StepObserver):
         error: Exception,
         order: int,
         name: str,
-        caller: _Caller,
+        caller: Caller,
         args: tuple[Any, ...],
         inputs: Sequence[torch.Tensor],
     ) -> Birth:
@@ -398,50 +349,6 @@ class Trace(StepObserver):
                     Operand(f"indices into {limit:,} entries", tuple(index.shape), dtype, low, high, element),
                 )
         return birth
-
-    # --------------------------------------------------------------------------------------------------- who calls
-
-    def _caller(self, name: str, args: tuple[Any, ...]) -> _Caller:
-        node = _autograd_node()
-        module = self._module()
-        if node is not None and not self._stack:
-            called = self._forward.get(node._sequence_nr())
-            title = node.name()
-            if called is not None:
-                return called._replace(phase="backward", node=title)
-            return _Caller("backward", "", title, *call_places(FRAMEWORK))
-        phase = self._phase(name, args)
-        caller = _Caller(phase, module, "", *call_places(FRAMEWORK))
-        if phase == "forward":
-            # Autograd has already made the node of this operator. The first operator below a node counts.
-            self._forward.setdefault(_sequence_number() - 1, caller)
-        return caller
-
-    def _phase(self, name: str, args: tuple[Any, ...]) -> str:
-        """Return the phase; the optimizer's if no line of the user lies between."""
-        frame: FrameType | None = sys._getframe(3)
-        while frame is not None:
-            file = frame.f_code.co_filename
-            if file.startswith(_OPTIMIZERS):
-                return "optimizer"
-            if file == _AUTOGRAD:
-                if name == "ones_like" and args and isinstance(args[0], torch.Tensor):
-                    self._roots.append(args[0].detach())
-                return "backward"
-            if frame.f_code.co_name == "step" and isinstance(frame.f_locals.get("self"), torch.optim.Optimizer):
-                return "optimizer"
-            if not file.startswith((FRAMEWORK, _OWN)):
-                return "forward"
-            frame = frame.f_back
-        return "forward"
-
-    def _module(self) -> str:
-        if not self._stack:
-            return ""
-        module = self._stack[-1]
-        name = self._names.get(id(module), "")
-        kind = type(module).__name__
-        return f"{name} ({kind})" if name else kind
 
     # ------------------------------------------------------------------------------------------------------ values
 
@@ -491,17 +398,6 @@ class Trace(StepObserver):
         return tuple(several.nonzero().flatten().tolist())
 
 
-class _Mode(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-    """Sees every operator below autograd."""
-
-    def __init__(self, trace: Trace) -> None:
-        super().__init__()
-        self._trace = trace
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._trace.call(func, args, kwargs or {})
-
-
 def batch_size(batch: object) -> int:
     """Return the number of rows of a batch: the length of its first tensor.
 
@@ -527,43 +423,9 @@ def _crossing(wrong: torch.Tensor) -> int | None:
     return int(listed[0]) if len(listed) == 1 else None
 
 
-def _is_own_call() -> bool:
-    """Whether this package calls an operator, not the training.
-
-    Calls of the training may pass through this package, which wraps modules, ``backward`` and updates.
-    """
-    if _autograd_node() is not None:
-        return False
-    frame: FrameType | None = sys._getframe(3)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if file.startswith(_WRAPPED):
-            return False
-        if not file.startswith(FRAMEWORK):
-            return file.startswith(_OWN)
-        frame = frame.f_back
-    return False
-
-
 def _storage(tensor: torch.Tensor) -> int:
     address: int = tensor.untyped_storage().data_ptr()
     return address
-
-
-def _autograd_node() -> Any:
-    """Return the node of the backward pass that runs, if PyTorch reports it."""
-    try:
-        return torch._C._current_autograd_node()
-    except AttributeError:
-        return None
-
-
-def _sequence_number() -> int:
-    try:
-        number: int = torch.autograd._get_sequence_nr()
-        return number
-    except AttributeError:
-        return 0
 
 
 def _is_small(tensors: Sequence[torch.Tensor]) -> bool:

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from smdwidgets._text import ShownAsText, listed, shown
 from smdwidgets.naming.tensors import Kind
+
+if TYPE_CHECKING:
+    from smdwidgets.replay.operators import OperatorDifference
 
 __all__ = ["Divergence", "FirstDifference"]
 
@@ -149,6 +152,8 @@ class Divergence(ShownAsText):
         only_b: tensors that only the second run has.
         unreadable: number of values that could not be read and were skipped.
         unequal_lengths: the last steps of both runs, if one has more.
+        operator: the first operator that differs, if the step was executed again in both runs.
+        no_operator: why it is not known, if it was asked for.
     """
 
     a: str
@@ -163,6 +168,8 @@ class Divergence(ShownAsText):
     only_b: tuple[str, ...] = ()
     unreadable: int = 0
     unequal_lengths: tuple[int, int] | None = None
+    operator: OperatorDifference | None = None
+    no_operator: str = ""
 
     @property
     def equal(self) -> bool:
@@ -177,6 +184,11 @@ class Divergence(ShownAsText):
             lines.append(f"  {self.first.meaning}")
             if not self.first.exact:
                 lines.append(f"  {self._unseen(self.first)}")
+            if self.operator is not None:
+                lines.append(f"executed again, step {self.operator.step:,}:")
+                lines += [f"  {line}" for line in str(self.operator).splitlines()]
+            elif self.no_operator:
+                lines.append(f"first operator not known: {self.no_operator}")
         elif self.noise is None:
             lines.append("no difference")
         else:
@@ -221,6 +233,8 @@ class Divergence(ShownAsText):
             "only_b": list(self.only_b),
             "unreadable": self.unreadable,
             "unequal_lengths": None if self.unequal_lengths is None else list(self.unequal_lengths),
+            "operator": None if self.operator is None else self.operator.to_json(),
+            "no_operator": self.no_operator,
         }
 
 

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     import dask.dataframe
     import xarray
 
+    from smdwidgets.trials.first_operator import Command
+
 _GLOBAL = ModeKeys.GLOBAL
 
 
@@ -544,7 +546,9 @@ class Trial:
         tensor, other = (self.tensor(name) if isinstance(name, str) else name for name in (tensor, other))
         return Difference(tensor.saved(step, mode, worker), other.saved(other_step, mode, other_worker))
 
-    def bisect(self, other: Trial, tolerance: Tolerance = "auto") -> Divergence:
+    def bisect(
+        self, other: Trial, tolerance: Tolerance = "auto", *, commands: tuple[Command, Command] | None = None
+    ) -> Divergence:
         """Return the first difference of two runs, in the order of execution.
 
         Steps are compared in ascending order. In a step, the order is that in which a wrong value spreads: parameters,
@@ -556,6 +560,9 @@ class Trial:
             other: the other run.
             tolerance: the relative difference, of a tensor's largest magnitude, up to which values are equal. 0: none.
                 ``"auto"``: what another order of summation explains, and what grows from it.
+            commands: the commands that trained this run and the other, such as ``["python", "train.py"]``. They execute
+                the step again from what ``replay=True`` recorded, and the result has the first operator that differs,
+                with its line. None in place of a command: this process trained.
 
         Raises:
             SMDebugValueError: the runs have no step or no tensor in common.
@@ -574,7 +581,12 @@ class Trial:
         """
         if not isinstance(other, Trial):
             raise SMDebugTypeError(f"other must be a Trial, got {type(other).__name__}; see create_trial(path)")
-        return first_difference(self.reader, other.reader, tolerance)
+        divergence = first_difference(self.reader, other.reader, tolerance)
+        if commands is None:
+            return divergence
+        from smdwidgets.trials.first_operator import with_operator
+
+        return with_operator(divergence, (self.reader, other.reader), commands)
 
     # ------------------------------------------------------------------------------------------------ many tensors
 

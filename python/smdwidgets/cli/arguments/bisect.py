@@ -4,10 +4,14 @@ Examples:
   smdwidgets bisect runs/good runs/bad
   smdwidgets bisect runs/good runs/bad --tolerance 0
   smdwidgets bisect runs/cpu runs/gpu --tolerance 1e-4 --json
+  smdwidgets bisect runs/good runs/bad --run-a "python train.py" --run-b "python train.py --lr 0.1"
 
 The first tensor that differs says where to look: an input, the output of a module, a gradient, or a parameter after
 an update. With --tolerance auto, differences that another order of summation explains do not count; the output still
 says where the first of them is.
+
+--run-a and --run-b are the commands that trained. They execute the step again from what the PyTorch hook recorded with
+replay=True, as smdwidgets replay does. The output then names the first operator that differs, its module and its line.
 
 Exit codes: 0 no difference, 1 a difference, 2 the runs cannot be compared or opened
 """
@@ -28,4 +32,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="relative difference up to which values are equal; 0: none (default: auto, rounding errors)",
     )
+    parser.add_argument("--run-a", metavar="COMMAND", help="the command that trained A, to execute the step again")
+    parser.add_argument("--run-b", metavar="COMMAND", help="the command that trained B")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,8 +1,9 @@
 """Execute recorded steps in a new process, by running the script again.
 
-``python -m smdwidgets.replay.torch.rerun RUN FOLDER RESULT train.py …`` runs the script. Its data loaders give recorded
-batches. At the first training pass of the model whose parameters are those of the recording, the recorded state is
-loaded; after the last step the script is ended. Nothing is taken from the run but tensors and plain values.
+``python -m smdwidgets.replay.torch.rerun [--operators STEP] RUN FOLDER RESULT train.py …`` runs the script. Its data
+loaders give recorded batches. At the first training pass of the model whose parameters are those of the recording, the
+recorded state is loaded; after the last step the script is ended. Nothing is taken from the run but tensors and plain
+values.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from smdwidgets._suspend import hooks_suspended
 from smdwidgets._text import json_number
 from smdwidgets.exceptions import CannotReplay
 from smdwidgets.replay.files import Recording
-from smdwidgets.replay.protocol import StepObserver, StepResult
+from smdwidgets.replay.fingerprints import Fingerprints
+from smdwidgets.replay.protocol import StepObserver, StepResult, sentence
 from smdwidgets.replay.torch.execution import Keyframe, Replayed, ReplayFinished
 from smdwidgets.replay.torch.loop import user_frames
 from smdwidgets.replay.torch.state import World
@@ -192,13 +194,18 @@ def run_again(
 
 def main(argv: Sequence[str]) -> int:
     """Run a script again, and write what came of it as JSON."""
+    step = None
+    if argv[0] == "--operators":
+        step, argv = int(argv[1]), argv[2:]
     run, folder, result, *script = argv
+    prints = None if step is None else Fingerprints(step)
     recording = Recording.open(LocalStorage(run), folder)
     content: dict[str, Any]
     try:
         if recording is None:
             raise CannotReplay("there is no recording")
-        results = run_again(recording, lambda: _run_script(script))
+        observers = [] if prints is None else [prints]
+        results = run_again(recording, lambda: _run_script(script), observers, last=step)
         content = {
             "steps": [
                 {
@@ -211,6 +218,8 @@ def main(argv: Sequence[str]) -> int:
             ],
             "expected": recording.expected,
         }
+        if prints is not None and (executed := prints.executed(sentence(results, len(results)))) is not None:
+            content["operators"] = executed.to_json()
     except CannotReplay as error:
         content = {"error": str(error)}
     except SystemExit as error:
