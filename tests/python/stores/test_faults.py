@@ -114,7 +114,10 @@ def test_request_that_is_never_answered_is_repeated(filled: Place) -> None:
 
 
 def test_server_that_never_answers_is_an_error(filled: Place) -> None:
-    """The wait for one operation is bounded by `timeout`, which is 120 s by default, and by the number of attempts."""
+    """The wait for one operation has two bounds.
+
+    They are the number of attempts, and `timeout`, which is 120 s by default.
+    """
     with FaultyProxy(filled.endpoint, dialect=filled.scheme) as proxy:
         proxy.hanging = True
         for options in ({"read_timeout": "0.3"}, {"read_timeout": "600", "timeout": "1"}):
@@ -174,18 +177,18 @@ def rate(times: list[float], begin: float, end: float) -> float:
 def test_slow_down_reduces_requests_until_the_server_recovers(
     readers: tuple[FaultyProxy, list[BaseException]],
 ) -> None:
-    """While the server says SlowDown, there are soon a fifth of the requests or fewer."""
+    """A server that answers SlowDown gets a fifth of the requests or fewer."""
     proxy, problems = readers
     wait_until(lambda: len(proxy.times) > 300)
     before = rate(list(proxy.times), proxy.times[100], time.monotonic())
     proxy.always = (503, "SlowDown")
-    told = time.monotonic()
+    began = time.monotonic()
 
     def now(seconds: float) -> float:
         end = time.monotonic()
         return rate(list(proxy.times), end - seconds, end)
 
-    wait_until(lambda: time.monotonic() > told + 2 and now(2) <= before / 5)
+    wait_until(lambda: time.monotonic() > began + 2 and now(2) <= before / 5)
     proxy.always = None
     assert not problems
     # Many requests are in flight again: no bound on the time, because other work slows the machine too.

@@ -15,6 +15,7 @@ import pytest
 import smdwidgets
 from python.stores.places import Place
 from smdwidgets import cli
+from smdwidgets._core import ObjectStore
 from smdwidgets.exceptions import SeveralRuns, SMDebugError
 from smdwidgets.numpy import Hook
 from smdwidgets.run_end import END_FILE
@@ -49,9 +50,13 @@ def log_file(log_runs: Path) -> bytes:
 
 
 def put(place: Place, files: Written, *folders: str) -> None:
-    for folder in folders:
-        for key, content in files.items():
-            place.put(f"{folder}/{key}", content)
+    put_all(place, {f"{folder}/{key}": content for folder in folders for key, content in files.items()})
+
+
+def put_all(place: Place, objects: Written) -> None:
+    with closing(ObjectStore(*place.core())) as store, ThreadPoolExecutor(8) as pool:
+        write = place.put if place.kind == "web" else store.put
+        list(pool.map(write, objects, objects.values()))
 
 
 @pytest.fixture
@@ -146,8 +151,7 @@ def test_200_runs_take_a_listing_each(s3: Place, hook_files: Written) -> None:
 
 def test_a_folder_of_more_than_a_page(bucket: Place) -> None:
     keys = [f"root/{at:04d}/x" for at in range(1005)] + [f"root/file{at}" for at in range(5)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda key: bucket.put(key, b"12"), keys))
+    put_all(bucket, dict.fromkeys(keys, b"12"))
     with closing(Connection(**settings(bucket)).storage(bucket.address("root"))) as storage:
         folders, files = storage.folder("")
     assert list(folders) == [f"{at:04d}" for at in range(1005)]

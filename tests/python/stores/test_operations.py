@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -53,9 +54,9 @@ def test_own_writing_is_read_and_deleted(bucket: Place) -> None:
 def test_listings_have_pages_and_a_start(bucket: Place) -> None:
     keys = [f"run/{n:05}" for n in range(1203)]
     with closing(ObjectStore(*bucket.core())) as store:
-        for key in keys:
-            bucket.put(key, b"x" * 3)
-        bucket.put("run.old/0", b"")
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: store.put(key, b"x" * 3), keys))
+        store.put("run.old/0", b"")
         pages = list(store.pages("run/"))
         assert [key for page in pages for key, *_ in page] == keys
         assert max(map(len, pages)) <= 1000
