@@ -86,6 +86,8 @@ class Result:
 
     @property
     def right(self) -> bool:
+        if self.diagnosis is None:  # a program that was not recorded shows neither a fault nor silence
+            return False
         if not self.expected:
             return not self.kinds
         return bool(self.kinds) and self.kinds[0] in self.expected

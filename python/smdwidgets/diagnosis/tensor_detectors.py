@@ -433,16 +433,24 @@ def first_not_finite(data: RunData) -> Iterator[Finding]:
             place = _SPREADING.index(tensor.role)
             found.append((int(tensor.steps[bad[0]]), place, tensor.order, tensor, int(bad[0])))
     lost = [int(one.lost_steps[0]) for one in data.training_losses() if len(one.lost_steps)]
-    if incident is not None and all(step > incident.step for step in (*lost, *(one[0] for one in found))):
+    # Inputs that are never finite do not follow from others, which may have been saved a step earlier.
+    always = [one for one in found if one[3].role == "input" and bool(faults(one[3]).all())]
+    if (
+        not always
+        and incident is not None
+        and all(step > incident.step for step in (*lost, *(one[0] for one in found)))
+    ):
         yield with_rows(_recorded(incident), data.incidents)
         return
     if not found:
         return
     named = incident is not None and incident.trigger is not None and incident.trigger.tensor
-    of_incident = [one for one in found if incident is not None and one[0] == incident.step and one[3].name == named]
-    step, place, _, tensor, at = min(of_incident or found, key=lambda one: one[:3])
+    of_incident = [
+        one for one in found if incident is not None and one[0] == incident.step and one[3].name == named and not always
+    ]
+    step, place, _, tensor, at = min(always or of_incident or found, key=lambda one: one[:3])
     before = [one for one in lost if one <= step]
-    if not of_incident and before and (before[0] < step or place > 2):
+    if not (of_incident or always) and before and (before[0] < step or place > 2):
         return  # the loss came first, which its own detector tells
     count = int(not_finite(tensor)[at])
     total = int(np.nan_to_num(tensor["count"][at])) or count

@@ -154,6 +154,16 @@ def test_inputs_near_0_are_not_scaled_if_nothing_is_learned(tmp_path):
         assert not list(diagnose(trial))
 
 
+def test_inputs_that_are_never_finite_are_the_cause_though_the_loss_was_saved_first(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        for step in range(40):
+            if step:
+                hook.save_tensor("x", np.full((8, 4), np.nan, np.float32), "inputs")
+            hook.save_scalar("loss", float("nan"))
+            hook.step()
+    assert diagnose(tmp_path / "run").findings[0].kind == "input_not_finite"
+
+
 @pytest.mark.parametrize(("clipped", "kinds"), [(1e-3, {"rate_too_low"}), (0.5, set())])
 def test_clipping_to_a_thousandth_of_the_gradients_is_named(tmp_path, clipped, kinds):
     rng = np.random.default_rng(0)
