@@ -5,10 +5,12 @@ What is read, equal results, failures, and a blow-up that is seen before its los
 
 from __future__ import annotations
 
+import gc
 import math
 import subprocess
 import sys
 import warnings
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +172,22 @@ def test_the_training_is_bit_equal_with_and_without_signals(tmp_path):
         assert all(torch.equal(one, two) for one, two in zip(model.parameters(), other.parameters(), strict=True))
         assert torch.equal(torch.get_rng_state(), state)
         assert len(smdwidgets.create_trial(tmp_path / f"run{experts}").signals()) > 5
+
+
+def test_an_open_hook_keeps_no_model_alive_whose_signals_were_read(tmp_path):
+    model = GPT(experts=True)
+    hook = record(model, tmp_path / "run")
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(DATA[:64].view(2, 32)).square().mean().backward()
+        optimizer.step()
+    blocks = [weakref.ref(model), *map(weakref.ref, model.blocks)]
+    del model, optimizer
+    gc.collect()
+    assert [one() for one in blocks] == [None] * 3
+    hook.close()
+    assert smdwidgets.create_trial(tmp_path / "run").signals("residual_rms")
 
 
 def test_functions_of_torch_are_the_original_ones_outside_of_a_pass(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,26 +32,27 @@ class Blocks:
     """Blocks of a model: members of lists of at least two modules of one class."""
 
     def __init__(self, model: nn.Module) -> None:
-        #: By block: the list, the place in it, and the number of blocks.
+        #: By block: the list, the place in it, and the number of blocks. A list would keep its blocks alive.
         self._places: WeakIdKeyDictionary = WeakIdKeyDictionary()
         for part in model.modules():
             members = list(part) if isinstance(part, nn.ModuleList) else []
             if len(members) > 1 and len({type(one) for one in members}) == 1:
                 for place, member in enumerate(members):
-                    self._places[member] = part, place, len(members)
+                    self._places[member] = weakref.ref(part), place, len(members)
 
     def measured(self, module: nn.Module, output: Any) -> tuple[nn.Module, int, int, torch.Tensor] | None:
         """Return list, place and number of blocks, and values of a block's output.
 
         The values are root mean square and kurtosis.
         """
-        place = self._places.get(module)
-        hidden = _hidden(output) if place is not None else None
-        if hidden is None:
+        members, place, count = self._places.get(module) or (None, 0, 0)
+        part = None if members is None else members()
+        hidden = None if part is None else _hidden(output)
+        if part is None or hidden is None:
             return None
         squares = _sampled(hidden).square()
         mean = squares.mean()
-        return (*place, torch.stack([mean.sqrt(), squares.square().mean() / mean.square()]))
+        return part, place, count, torch.stack([mean.sqrt(), squares.square().mean() / mean.square()])
 
 
 def log_z(model: nn.Module, output: Any) -> torch.Tensor | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -91,7 +92,8 @@ class TorchSignals:
         self._inside: list[nn.Module] = []
         self._handles: list[Any] = []
         self._busy = False
-        self._blocks: tuple[nn.Module, Blocks] | None = None
+        #: The model that was read last, which may have been deleted since, and its blocks.
+        self._blocks: tuple[weakref.ref[nn.Module], Blocks] | None = None
         #: The numbers of the updates whose pass was read, and read whole, and whether one was made since the last pass.
         self._read_at = self._whole_at = -_LARGEST_INTERVAL
         self._stepped = False
@@ -161,8 +163,8 @@ class TorchSignals:
         begin = self._seconds()
         self._read_at, self._is_whole = self._updates, whole
         self._whole_at = self._updates if whole else self._whole_at
-        if whole and "blocks" not in self._off and (self._blocks is None or self._blocks[0] is not model):
-            self._blocks = model, Blocks(model)
+        if whole and "blocks" not in self._off and (self._blocks is None or self._blocks[0]() is not model):
+            self._blocks = weakref.ref(model), Blocks(model)
         self._found.clear()
         self._inside = [model]
         self._handles = [
