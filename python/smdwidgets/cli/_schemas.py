@@ -168,6 +168,20 @@ def _bisect() -> _Schema:
             "meaning": _TEXT,
         }
     )
+    line = _or_null(_object({"file": _TEXT, "line": _WHOLE, "text": _TEXT}))
+    called = _object(
+        {**dict.fromkeys(("name", "phase", "module", "node"), _TEXT), **dict.fromkeys(("place", "user"), line)}
+    )
+    operator = _object(
+        {
+            "step": _WHOLE,
+            "what": _TEXT,
+            "text": _TEXT,
+            "operators": _list(_or_null(called)),
+            "equal": _WHOLE,
+            "verified": _list(_TEXT),
+        }
+    )
     return _object(
         {
             "version": _WHOLE,
@@ -184,6 +198,8 @@ def _bisect() -> _Schema:
             "only_b": _list(_TEXT),
             "unreadable": _WHOLE,
             "unequal_lengths": _or_null(_list(_WHOLE)),
+            "operator": _or_null(operator),
+            "no_operator": _TEXT,
         }
     )
 

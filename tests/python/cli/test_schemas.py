@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -15,7 +16,10 @@ from smdwidgets.cli._schemas import SCHEMAS, schema_of
 from smdwidgets.cli.replay import _facts, _result
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
+from smdwidgets.replay.operators import Executed, Operator, first_operator
+from smdwidgets.replay.places import Place
 from smdwidgets.replay.protocol import StepResult
+from smdwidgets.trials import create_trial
 
 #: One line for each field of each schema. Lines are added to it; none is changed or removed before version 1.0.
 KNOWN = Path(__file__).with_name("json_fields.txt")
@@ -111,6 +115,17 @@ def test_replay_has_the_fields_of_the_schema():
     validate("replay", json.loads(json.dumps(_facts(Incident(), Replay()))))
     results = [_result(StepResult(7, (float("inf"),), equal, "")) for equal in (True, None)]
     validate("replay", {"steps": results, "text": "bit for bit"})
+
+
+def test_first_operator_has_the_fields_of_the_schema(runs):
+    """Only recordings of PyTorch have operators, so that the trainings are stand-ins."""
+    line = Place("train.py", 22, "x = F.leaky_relu(x, 0.2)")
+    known = Executed(7, (Operator("forward", "aten.leaky_relu", "net (Net)", "", line, line, ("0.2",)),), "bit for bit")
+    divergence = create_trial(runs / "a").bisect(create_trial(runs / "b"))
+    for other in (known, replace(known, operators=())):
+        found = replace(divergence, operator=first_operator(known, other))
+        validate("bisect", json.loads(json.dumps(found.to_json())))
+    validate("bisect", json.loads(json.dumps(replace(divergence, no_operator="no recording").to_json())))
 
 
 def test_every_command_with_the_option_has_a_schema():
