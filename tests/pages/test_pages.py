@@ -15,11 +15,12 @@ from pages.running import PAGES, ROOT, name_of, run_page
 NOT_RUN: dict[str, list[str]] = {
     "docs/run.md": ["it writes into the Python environment"],
     "docs/scale.md": ["it needs a cluster"] * 3,
-    # Tests of test_torch_time_travel.py run the same calls in scripts of their files.
+    # Tests of test_torch_time_travel.py and test_torch_operators.py run the same calls in scripts of their files.
     "docs/time-travel.md": [
         "the loop of this page is in no Python file",
         "it takes a training script",
         *["the loop of this page is in no Python file"] * 3,
+        "it takes two training scripts",
     ],
 }
 #: Other tests that run the blocks of a page.
