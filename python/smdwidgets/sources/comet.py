@@ -212,7 +212,35 @@ def _seconds(milliseconds: object) -> float:
     return milliseconds / 1000 if isinstance(milliseconds, int | float) and abs(milliseconds) < 1e16 else math.nan
 
 
-class CometArchive(WholeFiles):
+class _CometSource(Source):
+    """An experiment that was read from an archive or a directory."""
+
+    _tree: Tree
+    _experiment: _Experiment
+
+    def scalars(self) -> Mapping[str, Scalars]:
+        """Return the metrics; a context such as training is a prefix, as in Comet."""
+        return self._experiment.columns.scalars()
+
+    def hparams(self) -> Mapping[str, Any]:
+        """Return the parameters, and project, name and tags of the experiment."""
+        return self._experiment.settings
+
+    def identity(self) -> Mapping[str, str]:
+        """Return the name, and the commit if it was recorded."""
+        return self._experiment.identity
+
+    def ended(self) -> bool | None:
+        """Return whether Comet wrote the time of the end."""
+        return self._experiment.ended or None
+
+    def unsupported(self) -> Sequence[tuple[str, str]]:
+        """Return what is not read."""
+        path = self._tree.path(self.name)
+        return [(self.name, f"{path}: {note}") for note in self._experiment.notes()]
+
+
+class CometArchive(_CometSource, WholeFiles):
     """The archive of an experiment that has ended."""
 
     def __init__(self, tree: Tree, key: str) -> None:
@@ -242,27 +270,6 @@ class CometArchive(WholeFiles):
         ) as error:
             raise CorruptDataError(f"{path}: damaged archive: {error}") from None
 
-    def scalars(self) -> Mapping[str, Scalars]:
-        """Return the metrics; a context such as training is a prefix, as in Comet."""
-        return self._experiment.columns.scalars()
-
-    def hparams(self) -> Mapping[str, Any]:
-        """Return the parameters, and project, name and tags of the experiment."""
-        return self._experiment.settings
-
-    def identity(self) -> Mapping[str, str]:
-        """Return the name, and the commit if it was recorded."""
-        return self._experiment.identity
-
-    def ended(self) -> bool | None:
-        """Return True: Comet writes the archive at the end."""
-        return self._experiment.ended or None
-
-    def unsupported(self) -> Sequence[tuple[str, str]]:
-        """Return the files of the archive that are not read."""
-        path = self._tree.path(self.name)
-        return [(self.name, f"{path}: {note}") for note in self._experiment.notes()]
-
 
 def _unpacked_lines(archive: zipfile.ZipFile) -> Iterator[str]:
     """Yield the messages of an archive, which is unpacked piece by piece."""
@@ -276,7 +283,7 @@ def _unpacked_lines(archive: zipfile.ZipFile) -> Iterator[str]:
         yield rest.decode("utf-8", "replace")
 
 
-class CometDirectory(Source):
+class CometDirectory(_CometSource):
     """The directory of an experiment, which may still be written."""
 
     def __init__(self, tree: Tree, key: str) -> None:
@@ -302,22 +309,6 @@ class CometDirectory(Source):
         self._problem = ""
         return True
 
-    def scalars(self) -> Mapping[str, Scalars]:
-        """Return the metrics."""
-        return self._experiment.columns.scalars()
-
-    def hparams(self) -> Mapping[str, Any]:
-        """Return the parameters."""
-        return self._experiment.settings
-
-    def identity(self) -> Mapping[str, str]:
-        """Return the name, and the commit if it was recorded."""
-        return self._experiment.identity
-
-    def ended(self) -> bool | None:
-        """Return whether Comet wrote the time of the end."""
-        return self._experiment.ended or None
-
     def age(self) -> float | None:
         """Return the seconds since the last write."""
         return self._tree.age([self.name])
@@ -325,8 +316,3 @@ class CometDirectory(Source):
     def problems(self) -> Sequence[tuple[str, str]]:
         """Return why the messages cannot be read."""
         return [(self.name, self._problem)] if self._problem else []
-
-    def unsupported(self) -> Sequence[tuple[str, str]]:
-        """Return what is not read."""
-        path = self._tree.path(self.name)
-        return [(self.name, f"{path}: {note}") for note in self._experiment.notes()]
