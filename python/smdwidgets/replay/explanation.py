@@ -154,8 +154,8 @@ class Explanation(ShownAsText):
             "operator": self.operator,
             "phase": self.phase,
             "module": self.module,
-            "place": _place(self.place),
-            "user": _place(self.user),
+            "place": self.place and self.place.to_json(),
+            "user": self.user and self.user.to_json(),
             "operands": [
                 {
                     "name": one.name,
@@ -182,7 +182,3 @@ class Explanation(ShownAsText):
             "dataset_rows": [one if isinstance(one, int | str) else str(one) for one in self.dataset_rows],
             "text": str(self),
         }
-
-
-def _place(place: Place | None) -> dict[str, Any] | None:
-    return None if place is None else {"file": place.file, "line": place.line, "text": place.text}

@@ -222,10 +222,7 @@ class OperatorDifference(ShownAsText):
 
 
 def _described(one: Operator) -> dict[str, Any]:
-    places = {
-        name: place and {"file": place.file, "line": place.line, "text": place.text}
-        for name, place in (("place", one.place), ("user", one.user))
-    }
+    places = {name: place and place.to_json() for name, place in (("place", one.place), ("user", one.user))}
     return {"name": one.name, "phase": one.phase, "module": one.module, "node": one.node, **places}
 
 

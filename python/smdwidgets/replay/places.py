@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Final
+from typing import Any, Final
 
 from smdwidgets._text import visible
 
@@ -61,6 +61,14 @@ class Place:
             chosen.pop()
         common = min((len(line) - len(line.lstrip()) for line in chosen if line.strip()), default=0)
         return [(first + number, line[common:]) for number, line in enumerate(chosen)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values.
+
+        >>> Place("model.py", 39, "x / n").to_json()
+        {'file': 'model.py', 'line': 39, 'text': 'x / n'}
+        """
+        return {"file": self.file, "line": self.line, "text": self.text}
 
     def __str__(self) -> str:
         return self.where + (f": {self.text}" if self.text else "")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from smdwidgets._text import capitalized
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.pictures.overview import shown_name
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
@@ -61,8 +62,7 @@ def _head(a: int, b: int, divergence: Divergence | str) -> dict[str, Any]:
     head = {"kind": "divergence", "a": a, "b": b, "step": None, "tensor": "", "text": "", "meaning": ""}
     first = None if isinstance(divergence, str) else divergence.first
     if first is None or first.step > LARGEST_STEP:
-        text = str(divergence).partition("\n")[0]
-        return head | {"text": text[:1].upper() + text[1:]}
+        return head | {"text": capitalized(str(divergence).partition("\n")[0])}
     return head | {
         "step": first.step,
         "tensor": shown_name(first.tensor),
