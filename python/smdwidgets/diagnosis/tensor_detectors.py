@@ -15,8 +15,10 @@ from smdwidgets.diagnosis import tensor_gradients, tensor_updates
 from smdwidgets.diagnosis.detectors.incidents import NOT_FINITE, with_rows
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumn, quoted
 from smdwidgets.diagnosis.tensor_layers import (
+    DEAD,
     broken_at,
     curve,
+    dying,
     faults,
     layers,
     median,
@@ -43,8 +45,8 @@ EMPTY_VALUES, RARELY_EMPTY = 256, 0.3
 SAME_SAVES, SAME_SHARE = 10, 0.2
 #: Relative differences of statistics that are rounding.
 ROUNDING = 1e-6
-#: Share of dead units, and of saturated values.
-DEAD, SATURATED = 0.7, 0.7
+#: Share of saturated values.
+SATURATED = 0.7
 #: Differences of outputs that are rounding, and the fewest outputs of a save.
 EQUAL, FEWEST_OUTPUTS = 1e-6, 8
 #: Fewest saves of a layer with symmetric units.
@@ -173,11 +175,8 @@ def same_batch(data: RunData) -> Iterator[Finding]:
 
 def dead(data: RunData) -> Iterator[Finding]:
     """Find ReLU layers most of whose units are 0 for every sample."""
-    found, broken = [], broken_at(data)
-    for tensor in training(data, "activation", having="dead"):
-        known = np.flatnonzero(np.isfinite(tensor["dead"]) & (tensor.steps < broken))
-        if not len(known) or (tensor["min"] < 0).any():
-            continue
+    found = []
+    for tensor, known in dying(data):
         share = tensor["dead"][known]
         if not np.median(share[-max(1, len(share) // 5) :]) >= DEAD:
             continue

@@ -18,9 +18,11 @@ from smdwidgets.diagnosis.inputs import RunData, Series, TensorColumn
 from smdwidgets.finding import Curve
 
 __all__ = [
+    "DEAD",
     "Layer",
     "broken_at",
     "curve",
+    "dying",
     "faults",
     "layers",
     "loss_between",
@@ -31,6 +33,9 @@ __all__ = [
     "training",
     "training_loss",
 ]
+
+#: Share of dead units from which on a layer is called dead.
+DEAD = 0.7
 
 
 def training(data: RunData, role: str, having: str | None = None) -> list[TensorColumn]:
@@ -174,6 +179,31 @@ def broken_at(data: RunData) -> float:
         float(one.steps[bad[0]]) for one in training(data, "weight") if len(bad := np.flatnonzero(not_finite(one)))
     ]
     return min(first, default=math.inf)
+
+
+def dying(data: RunData) -> list[tuple[TensorColumn, NDArray[np.intp]]]:
+    """Return activations with mostly dead units at any save, and the saves judged.
+
+    Units that a ReLU gives are 0 because the values before it are negative. If most units of those are not, zeros have
+    another reason, such as padding, masks, or pixels that never vary, and the tensor is left out.
+    """
+    most_dead, broken = [], broken_at(data)
+    before: TensorColumn | None = None
+    for tensor in training(data, "activation", having="dead"):
+        if (tensor["min"] < 0).any():
+            before = tensor
+            continue
+        judged = np.flatnonzero(np.isfinite(tensor["dead"]) & (tensor.steps < broken))
+        high = judged[tensor["dead"][judged] >= DEAD]
+        if len(high) and (before is None or not _are_alive(before, int(tensor.steps[high[-1]]))):
+            most_dead.append((tensor, judged))
+    return most_dead
+
+
+def _are_alive(before: TensorColumn, step: int) -> bool:
+    """Whether most units of a layer are above 0 for some samples at a step."""
+    judged = np.flatnonzero(np.isfinite(before["dead"]) & (before.steps <= step))
+    return bool(len(judged)) and float(before["dead"][judged[-1]]) < DEAD
 
 
 def training_loss(data: RunData) -> Series | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smdwidgets.diagnosis.detectors.clipping import BEFORE_CLIPPING
 from smdwidgets.diagnosis.detectors.not_learning import is_near_guessing
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
-from smdwidgets.diagnosis.tensor_layers import Layer, curve, layers, median, median_of, training, training_loss
+from smdwidgets.diagnosis.tensor_layers import Layer, curve, dying, layers, median, median_of, training_loss
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Evidence, Finding
 
@@ -100,8 +100,7 @@ def _high_at_start(every: list[Layer], data: RunData) -> tuple[int, Layer, float
     if not np.isfinite(start).any():
         return None
     at = int(np.nanargmax(start))
-    dying = any((one["dead"] >= 0.7).any() for one in training(data, "activation", having="dead"))
-    if start[at] > HIGH_AT_START or (start[at] > HIGH_AND_DYING and dying):
+    if start[at] > HIGH_AT_START or (start[at] > HIGH_AND_DYING and dying(data)):
         layer = max(every, key=lambda one: np.nan_to_num(one.least[at]))
         return int(layer.starts[at]), layer, float(layer.least[at])
     return None

@@ -306,6 +306,7 @@ def _equal_units(value: NDArray[Any]) -> float:
 def _unit_columns(role: TensorRole, saves: list[tuple[int, NDArray[Any]]], window: _Window) -> Computed:
     """Return the shares of dead units, saturated values and the most frequent class.
 
+    A dead unit is never above 0.
     ``since`` is the first step of the saves that were judged together.
     """
     steps = np.array([step for step, _ in saves], dtype=np.int64)
@@ -326,9 +327,12 @@ def _unit_columns(role: TensorRole, saves: list[tuple[int, NDArray[Any]]], windo
                     total = np.sum([part[0] for part in judged], axis=0)
                     columns["majority"][row] = total.max() / total.sum()
             continue
-        active = value != 0
+        active = value > 0
         axes = {1, value.ndim - 1}
-        parts = [active.any(axis=tuple(each for each in range(value.ndim) if each != axis)) for axis in sorted(axes)]
+        parts = [
+            np.asarray(active.any(axis=tuple(each for each in range(value.ndim) if each != axis)))
+            for axis in sorted(axes)
+        ]
         together = window.add(step, len(value), parts)
         if together is not None:
             columns["since"][row], judged = together

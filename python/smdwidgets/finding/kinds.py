@@ -261,8 +261,9 @@ _KINDS = (
         "dead",
         "Dead",
         "dead units",
-        "At least 70 % of the units of a ReLU layer are 0 for every sample, over at least 256 samples. If they were so from "
-        "the start, the initialization is the probable cause; if later, the learning rate.",
+        "At least 70 % of the units of a ReLU layer are 0 for every sample, over at least 256 samples. Zeros of padding or masks do "
+        "not count, if the values before the ReLU were recorded. If the units were so from the start, the initialization is the "
+        "probable cause; if later, the learning rate.",
         "units that are above 0 for some samples",
         "initialize biases with 0 and weights as suits ReLU; reduce the learning rate; or use LeakyReLU or GELU.",
         "Most units of `{tensor}` are dead since step {first:,}",

@@ -335,6 +335,27 @@ def test_an_empty_batch_among_others_is_named(tmp_path):
     assert "are all equal" in one.title
 
 
+@pytest.mark.parametrize(
+    ("units_before", "is_dead"), [(8, False), (None, True), (2, True)], ids=["padding", "unknown", "dead"]
+)
+def test_zeros_of_padding_are_not_dead_units(tmp_path, units_before, is_dead):
+    rng = np.random.default_rng(0)
+    weights = moving(rng)
+
+    def make(step):
+        values = rng.normal(size=(300, 8))
+        given = np.zeros((300, 32))
+        given[:, :8] = np.maximum(values, 0)
+        after = weights(step) | {"fc_input_0": (given, "activations")}
+        if units_before is None:
+            return after
+        values[:, units_before:] = -1 - np.abs(values[:, units_before:])
+        return {"conv_output_0": (values, "activations")} | after
+
+    with saved(tmp_path, make, level_loss()) as trial:
+        assert ("dead" in {one.kind for one in diagnose(trial)}) == is_dead
+
+
 def test_what_was_not_recorded_is_said_in_the_terms_of_the_user(tmp_path):
     scalars = diagnose({"loss": (np.arange(100), curves.falling(100))})
     assert "Only scalars were recorded" in " ".join(repr(scalars).split())
