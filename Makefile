@@ -67,7 +67,7 @@ diagnosis-report:  ## Measure the diagnosis on planted faults; write docs/diagno
 	@$(PYTHON) tools/setup.py python front-end extension
 	@$(BIN)/python tests/diagnosis/report.py --write $(ARGS)
 
-exam:  ## Examine the diagnosis on programs and logs of a directory, in PyTorch's environment (ARGS=DIRECTORY)
+exam:  ## Examine the diagnosis on programs and logs of a directory, in PyTorch's environment (ARGS="DIRECTORY --jobs 2")
 	@$(PYTHON) tools/setup.py python front-end extension
 	@$(PYTHON) tools/frameworks.py --only-environment torch
 	@$(BIN)/python tests/diagnosis/exam.py $(ARGS)

@@ -1,9 +1,10 @@
 """Examine the diagnosis on programs and logs that others wrote.
 
 Usage: `make exam ARGS=DIRECTORY`, or
-`python tests/diagnosis/exam.py DIRECTORY [--python PYTHON] [--only WORD] [--runs FOLDER]`.
+`python tests/diagnosis/exam.py DIRECTORY [--python PYTHON] [--only WORD] [--runs FOLDER] [--jobs NUMBER]`.
 
-With `--runs`, recorded runs are kept in FOLDER, and those that are there already are only diagnosed again.
+With `--runs`, recorded runs are kept in FOLDER, and those that are there already are only diagnosed again. With
+`--jobs`, so many processes import PyTorch once, and record each program in a fork, which is several times as fast.
 
 DIRECTORY has `programs/`, `logs/`, or both. `programs/NAME_bug.py` has one fault, its twin `NAME_fix.py` has none; a
 program runs as `smdwidgets run` records it, with PYTHON, which has PyTorch. `programs/labels.json` has the kinds that
@@ -19,12 +20,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import smdwidgets
 from smdwidgets.diagnosis import Diagnosis
@@ -59,6 +65,16 @@ BY_WORD = {
     "collapse": ("collapsed",),
     "not learning": ("not_learning", "labels_unrelated"),
 }
+#: Kinds that are one fault with one fix: a check proves the one while training, a diagnosis infers the other. A label
+#: that has one of them accepts the other. Kinds that follow from one another, or have different fixes, do not belong
+#: here.
+SAME = (
+    frozenset({"loss_sign", "loss_negated"}),  # remove the minus sign, or `maximize`
+    frozenset({"decay_too_strong", "strong_decay"}),  # reduce the weight decay
+    frozenset({"clip_before_backward", "clip_too_early"}),  # clip after `backward()`
+    frozenset({"gradients_add_up", "not_reset"}),  # call `zero_grad()`
+    frozenset({"output_constant", "constant_output"}),  # find where the rows become equal
+)
 #: Labels of logs at which silence is right, and at which any answer is.
 HEALTHY, ANY = ("healthy",), ("borderline", "invisible")
 
@@ -107,49 +123,125 @@ class Result:
 def expected_of(name: str, labels: dict[str, object]) -> tuple[str, ...]:
     """Return the kinds that name the fault of a program or log.
 
-    >>> expected_of("my_same_batch", {})
-    ('same_batch',)
+    >>> expected_of("my_same_batch", {}), expected_of("ascent", {"ascent": ["loss_sign"]})
+    (('same_batch',), ('loss_sign', 'loss_negated'))
     """
     given = labels.get(name)
-    if isinstance(given, list):
-        return tuple(map(str, given))
     text = f"{name} {given or ''}".lower()
-    return next((kinds for word, kinds in BY_WORD.items() if word in text), ("unlabelled",))
+    kinds = (
+        tuple(map(str, given))
+        if isinstance(given, list)
+        else next((kinds for word, kinds in BY_WORD.items() if word in text), ("unlabelled",))
+    )
+    same = (kind for one in SAME if one & {*kinds} for kind in sorted(one))
+    return tuple(dict.fromkeys((*kinds, *same)))
 
 
-def programs(directory: Path, python: str, only: str, keep: Path | None) -> Iterator[Result]:
-    """Run and diagnose every program of a directory."""
+class _Program(NamedTuple):
+    """A program, the kinds that name its fault, and the folder of its run."""
+
+    path: Path
+    what: str
+    expected: tuple[str, ...]
+    folder: Path
+
+
+#: Records a program with its output in a folder; returns the last line of its error output.
+Record = Callable[[Path, Path], str]
+
+
+def programs(directory: Path, python: str, only: str, keep: Path | None, jobs: int = 0) -> Iterator[Result]:
+    """Run and diagnose every program of a directory.
+
+    Args:
+        directory: the programs.
+        python: Python with PyTorch.
+        only: a part of the names.
+        keep: folder of recorded runs; None: they are deleted.
+        jobs: number of processes that fork for each program; 0: each program is started separately.
+    """
     labels = _labels(directory)
-    for path in sorted(directory.glob("*.py")):
-        name, _, what = path.stem.rpartition("_")
-        if what not in ("bug", "fix") or only not in path.stem:
-            continue
-        expected = expected_of(name, labels) if what == "bug" else ()
-        with tempfile.TemporaryDirectory(prefix="exam-") as temporary:
-            folder = Path(temporary) if keep is None else keep.resolve() / path.stem
-            known = folder.exists() and keep is not None
-            folder.mkdir(parents=True, exist_ok=True)
-            failure = "" if known else _run(path, folder / "run", python)
-            runs = sorted(one.parent for one in folder.rglob("collections"))
-            if not runs:
-                yield Result(path.stem, what, expected, None, failure=failure)
-            for run in runs[-1:]:
-                with smdwidgets.create_trial(run, wait=0, skip_bad_index=True) as trial:
-                    yield Result(path.stem, what, expected, smdwidgets.diagnose(trial), failure=failure)
+    with ExitStack() as stack:
+        base = keep.resolve() if keep else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exam-")))
+        chosen = []
+        for path in sorted(directory.resolve().glob("*.py")):
+            name, _, what = path.stem.rpartition("_")
+            if what in ("bug", "fix") and only in path.stem:
+                expected = expected_of(name, labels) if what == "bug" else ()
+                chosen.append(_Program(path, what, expected, base / path.stem))
+        local = threading.local()
+        forks: list[_Fork] = []
+        stack.callback(lambda: [one.close() for one in forks])
+
+        def record(one: _Program) -> str:
+            if keep is not None and one.folder.exists():
+                return ""
+            one.folder.mkdir(parents=True, exist_ok=True)
+            if not jobs:
+                return _run(one.path, one.folder, python)
+            if not hasattr(local, "fork"):
+                local.fork = _Fork(directory, python)
+                forks.append(local.fork)
+            return str(local.fork.record(one.path, one.folder))
+
+        pool = stack.enter_context(ThreadPoolExecutor(max(1, jobs)))
+        for one, failure in zip(chosen, pool.map(record, chosen), strict=True):
+            yield _diagnosed(one, failure)
+            if keep is None:
+                shutil.rmtree(one.folder)
 
 
-def _run(program: Path, out: Path, python: str) -> str:
+def _diagnosed(one: _Program, failure: str) -> Result:
+    runs = sorted(each.parent for each in one.folder.rglob("collections"))
+    if not runs:
+        return Result(one.path.stem, one.what, one.expected, None, failure=failure)
+    with smdwidgets.create_trial(runs[-1], wait=0, skip_bad_index=True) as trial:
+        return Result(one.path.stem, one.what, one.expected, smdwidgets.diagnose(trial), failure=failure)
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    paths = os.pathsep.join((str(ROOT / "python"), str(directory.resolve()), os.environ.get("PYTHONPATH", "")))
+    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+
+
+def _run(program: Path, folder: Path, python: str) -> str:
     """Run a program under the recorder; return the last line of its error output."""
-    paths = os.pathsep.join((str(ROOT / "python"), str(program.parent), os.environ.get("PYTHONPATH", "")))
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    command = [python, "-m", "smdwidgets", "run", "--out", str(out), str(program)]
+    command = [python, "-m", "smdwidgets", "run", "--out", str(folder / "run"), str(program)]
+    environment = _environment(program.parent)
     try:
         ended = subprocess.run(
-            command, cwd=out.parent, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False
         )
     except subprocess.TimeoutExpired:
         return f"longer than {LONGEST} s"
     return (ended.stderr.strip().splitlines() or [""])[-1]
+
+
+class _Fork:
+    """A process that records each program in a separate fork."""
+
+    def __init__(self, directory: Path, python: str) -> None:
+        script = str(Path(__file__).with_name("forked.py"))
+        self._process = subprocess.Popen(
+            [python, script, str(LONGEST)],
+            env=_environment(directory),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def record(self, program: Path, folder: Path) -> str:
+        """Record a program; return the last line of its error output."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(program), str(folder)]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        return str(json.loads(answer)) if answer else "the process that forks has ended"
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
 
 
 def logs(directory: Path, only: str) -> Iterator[Result]:
@@ -209,10 +301,11 @@ def main() -> None:
     parser.add_argument("--python", default=str(ROOT / ".venv-torch" / "bin" / "python"), help="Python with PyTorch")
     parser.add_argument("--only", default="", help="only programs and logs whose name contains this")
     parser.add_argument("--runs", type=Path, help="folder of recorded runs, to keep them and to use them again")
+    parser.add_argument("--jobs", type=int, default=0, help="processes that fork for each program; 0: no fork")
     args = parser.parse_args()
     exam = Exam()
     for group, results in (
-        ("programs", programs(args.directory / "programs", args.python, args.only, args.runs)),
+        ("programs", programs(args.directory / "programs", args.python, args.only, args.runs, args.jobs)),
         ("logs", logs(args.directory / "logs", args.only)),
     ):
         for one in results:

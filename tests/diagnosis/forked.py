@@ -1,0 +1,85 @@
+"""Record programs, each in a fork of one process that has imported PyTorch.
+
+Usage: `python tests/diagnosis/forked.py SECONDS`, by `exam.py --jobs`. A program runs as under `smdwidgets run`. Each
+line of standard input is a JSON list: a program, and the folder that its run goes to. One line is the answer, when the
+program has ended: the last line of its error output, as JSON. A program that takes longer than SECONDS is ended. The
+import of PyTorch takes longer than most programs of an exam.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+#: Output of a program, in the folder of its run.
+OUTPUT, ERRORS = "out.txt", "err.txt"
+
+
+def main() -> None:
+    """Record the programs of standard input."""
+    longest = float(sys.argv[1])
+    with suppress(ImportError):  # programs of other frameworks import them themselves
+        import torch
+        import torch._dynamo  # the first optimizer imports it
+
+        torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    for line in sys.stdin:
+        program, folder = map(Path, json.loads(line))
+        process = os.fork()
+        if not process:  # it ends as a Python process does, after the functions of `atexit`
+            _run(program, folder)
+            return
+        answers.write(json.dumps(_wait(process, longest) or _last_line(folder / ERRORS)) + "\n")
+        answers.flush()
+
+
+def _run(program: Path, folder: Path) -> None:
+    """Run a program in this process, armed for a run in a folder."""
+    from smdwidgets.launch.command import BOOTSTRAP, environment
+    from smdwidgets.launch.options import Options
+
+    os.environ.update(environment(Options(out=str(folder / "run")).or_else(Options.of_environment()).check()))
+    for name, descriptor in ((os.devnull, 0), (folder / OUTPUT, 1), (folder / ERRORS, 2)):
+        opened = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(opened, descriptor)
+    os.chdir(folder)
+    sys.path[0] = str(BOOTSTRAP)
+    import _smdwidgets_finder  # type: ignore[import-not-found, unused-ignore]
+
+    _smdwidgets_finder.install()
+    sys.path[0], sys.argv = str(program.parent), [str(program)]
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except SystemExit:
+        pass
+    except BaseException:
+        traceback.print_exc()
+
+
+def _wait(process: int, longest: float) -> str:
+    """Wait for a process; return why it was ended."""
+    begin = time.monotonic()
+    while not os.waitpid(process, os.WNOHANG)[0]:
+        if time.monotonic() - begin > longest:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            return f"longer than {longest:g} s"
+        time.sleep(0.02)
+    return ""
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The exam records programs, each alone or in a fork, and diagnoses them."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from diagnosis.exam import SAME, Exam, expected_of, programs
+from smdwidgets.finding import KINDS
+
+PROGRAM = """
+import os, sys
+from smdwidgets.numpy import Hook
+
+with Hook(os.environ["SMDWIDGETS_HOOK"]) as hook:
+    for step in range(100):
+        hook.save_scalar("train/loss", {loss})
+        hook.step()
+print("training is over", file=sys.stderr)
+sys.exit(0)
+"""
+
+
+@pytest.fixture
+def directory(tmp_path):
+    (tmp_path / "up_bug.py").write_text(PROGRAM.format(loss="1.0 if step < 30 else step / 10"))
+    (tmp_path / "up_fix.py").write_text(PROGRAM.format(loss="2 / (1 + step)"))
+    (tmp_path / "broken_fix.py").write_text("raise ValueError('no data')")
+    (tmp_path / "labels.json").write_text(json.dumps({"up": ["diverged"]}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "jobs", [0, pytest.param(2, marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"))]
+)
+def test_programs_are_recorded_and_diagnosed(directory, tmp_path, jobs):
+    keep = tmp_path / "runs"
+    results = {one.name: one for one in programs(directory, sys.executable, "", keep, jobs)}
+    firsts = {name: one.kinds[:1] for name, one in results.items()}
+    assert firsts == {"broken_fix": (), "up_bug": ("diverged",), "up_fix": ()}
+    assert {name: one.right for name, one in results.items()} == {"broken_fix": False, "up_bug": True, "up_fix": True}
+    assert results["broken_fix"].diagnosis is None
+    assert results["up_bug"].expected == ("diverged",)
+    again = [one.name for one in programs(directory, "no-such-python", "up", keep, jobs)]  # they are recorded already
+    assert again == ["up_bug", "up_fix"]
+    report = Exam({"programs": list(results.values())}).report()
+    assert "| programs: the cause first | 1 of 1 (100%) |" in report
+    assert "broken_fix: no run" in report
+
+
+def test_equal_faults_of_two_names_are_accepted_for_each_other():
+    for kinds in SAME:
+        assert kinds <= KINDS.keys()
+        assert len(kinds) > 1
+        for kind in kinds:
+            assert {*expected_of("x", {"x": [kind]})} == kinds
+    assert sum(map(len, SAME)) == len(frozenset().union(*SAME))
+    assert expected_of("x", {"x": ["dead"]}) == ("dead",)
