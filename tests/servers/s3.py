@@ -17,7 +17,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testsecret
 def moto_server() -> Iterator[str]:
     """moto, which implements most of the API, in a separate process."""
     port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(Path(__file__).with_name("moto_program.py")), str(port)]
     with running(command, port, CREDENTIALS) as endpoint:
         yield endpoint
 
