@@ -61,6 +61,7 @@ class Suite:
     """A command, the set-up steps it needs, and how its tests are counted.
 
     Attributes:
+        slots: how many suites it counts as; see `Runner.run_all`.
         lock: suites with the same lock never run at the same time.
         again: the command that runs the failed tests a second time, if there is one; with vitest, all tests.
         quick: arguments that select the tests of a normal change; None if the suite is no part of `make test`.
@@ -73,6 +74,7 @@ class Suite:
     count: Callable[[Suite, str], Counts | None] = field(default=lambda suite, log: None)
     cwd: Path = ROOT
     lock: str = ""
+    slots: int = 1
     env: tuple[tuple[str, str], ...] = ()
     again: tuple[str, ...] = ()
     quick: tuple[str, ...] | None = ()
@@ -124,19 +126,23 @@ def pytest(
     *arguments: str,
     needs: tuple[str, ...] = EXTENSION,
     lock: str = "",
+    slots: int = 1,
     workers: int = 0,
     quick: tuple[str, ...] | None = (),
     **env: str,
 ) -> Suite:
     """Return tests run by pytest, in up to `workers` processes."""
-    side_by_side = ("-n", str(min(workers, CORES))) if workers else ()
+    # One process more than cores, because tests also wait. A process begins with tests that follow each other, so that
+    # few processes start the same server or cluster.
+    side_by_side = ("-n", str(min(workers, CORES + 1)), "--dist", "worksteal") if workers else ()
     report = f"--junitxml={LOGS / f'{name}.report'}"
     # Suites that run at the same time must not share the record of failed tests.
     cache = ("-o", f"cache_dir={LOGS / f'{name}.pytest'}", "-o", "tmp_path_retention_policy=none")
     base = (PY, "-m", "pytest", "-q", report, *cache)
     command = (*base, "--durations=15", *side_by_side, *arguments)
     again = (*base, "--last-failed", "--last-failed-no-failures=none", *arguments)
-    return Suite(name, name, command, needs, _junit, lock=lock, env=tuple(env.items()), again=again, quick=quick)
+    variables = tuple(env.items())
+    return Suite(name, name, command, needs, _junit, lock=lock, slots=slots, env=variables, again=again, quick=quick)
 
 
 def vitest(name: str, *arguments: str, needs: tuple[str, ...]) -> Suite:
@@ -150,10 +156,10 @@ def vitest(name: str, *arguments: str, needs: tuple[str, ...]) -> Suite:
 NOT_SLOW = ("-m", "not slow")
 # The longest first, so that both cores are busy until the end.
 SUITES = (
+    pytest("python", "tests/python", workers=4, needs=(*EXTENSION, "servers"), quick=NOT_SLOW),
+    pytest("e2e", "tests/e2e", workers=2, needs=(*EXTENSION, "browser"), lock="browser", slots=2, quick=NOT_SLOW),
     lint("clippy", "cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings", lock="cargo"),
     Suite("rust", "rust", ("cargo", "test", "--workspace", "--locked", "--no-fail-fast"), (), _cargo, lock="cargo"),
-    pytest("python", "tests/python", workers=4, needs=(*EXTENSION, "servers"), quick=NOT_SLOW),
-    pytest("e2e", "tests/e2e", workers=2, needs=(*EXTENSION, "browser"), lock="browser", quick=NOT_SLOW),
     pytest("diagnosis", "tests/diagnosis", workers=4, quick=NOT_SLOW, OPENBLAS_NUM_THREADS="1"),
     pytest("endings", "tests/endings", workers=4, needs=(*EXTENSION, "peers"), quick=None),
     pytest("soak", "tests/faults/test_soak.py", quick=None),
@@ -292,19 +298,22 @@ class Runner:
     def run_all(self, suites: list[Suite]) -> list[Result]:
         """Run suites side by side, and try a few failed tests again.
 
-        Suites begin in their order as far as locks allow.
+        Suites begin in their order as far as locks and slots allow. There is a slot more than suites keep the cores
+        busy, because tests also wait; a suite whose tests wait for a browser takes two.
         """
         waiting, running, results = list(suites), dict[Future[Result], Suite](), list[Result]()
-        slots = max(2, CORES // 2)
+        slots = max(3, CORES // 2 + 1)
         with ThreadPoolExecutor(max_workers=slots) as pool:
             try:
                 while waiting or running:
                     held = {suite.lock for suite in running.values() if suite.lock}
+                    free = slots - sum(suite.slots for suite in running.values())
                     for suite in list(waiting):
-                        if len(running) < slots and suite.lock not in held:
+                        if suite.slots <= free and suite.lock not in held:
                             waiting.remove(suite)
                             running[pool.submit(self.run, suite)] = suite
                             held |= {suite.lock} - {""}
+                            free -= suite.slots
                     done, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
                         del running[future]
