@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from smdwidgets.diagnosis import diagnose
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
-from smdwidgets.hooks.writing.capture_log import CaptureLog
-from smdwidgets.hooks.writing.thinning import Thinning
-from smdwidgets.modes import ModeKeys
-from smdwidgets.retention.saved_steps import SavedStep, saved_steps
-from smdwidgets.retention.usage import files_of, runs_of
+from smdwidgets.retention.local_files import LocalFiles
+from smdwidgets.retention.run_files import Left, RunFiles
+from smdwidgets.retention.saved_steps import SavedStep
+from smdwidgets.retention.usage import runs_of
 from smdwidgets.run_table.discovery import FoundRun
+from smdwidgets.storage.address import is_address
 from smdwidgets.trials import Trial
-from smdwidgets.trials.smdebug.thinned import ThinnedSteps
 
-#: Records of at most this many bytes stay: losses, learning rates, reductions.
-SMALL: Final = 1024
+_logger = logging.getLogger("smdwidgets")
 #: Saved steps that stay before and after the first and the last step of a finding.
 BESIDE_FINDING: Final = 2
 #: Seconds without a write after which a run without an end marker is not being written.
 QUIET: Final = 24 * 3600.0
+#: Runs in a store whose objects are listed at the same time.
+_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class RunPlan:
     protected: Mapping[str, int] = field(default_factory=dict)
     #: Why no file of the run is deleted, or "".
     skipped: str = ""
+    #: What an interrupted deletion left, which is deleted, too.
+    left: tuple[Left, ...] = ()
+    files: Callable[[], RunFiles] | None = field(default=None, repr=False, compare=False)
+    version: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -79,13 +85,17 @@ class Plan:
         """
         total, done = sum(len(run.steps) for run in self.runs), 0
         for run in self.runs:
-            if run.steps and _is_written(run.path, run.size):
+            if run.files is None or not (run.steps or run.left):
                 continue
-            for step in run.steps:
-                _delete(run, step)
-                done += 1
-                if progress is not None:
-                    progress(done, total)
+            before = done
+            with closing(run.files()) as files:
+                if files.version() != run.version:
+                    _logger.warning("%s: left as it is, because it was written since the plan was made", run.path)
+                    continue
+                for of_run in files.thin(run.steps, run.left, run.every):
+                    done = before + of_run
+                    if progress is not None:
+                        progress(done, total)
         return done
 
 
@@ -97,86 +107,111 @@ def plan(
     every: int = 10,
     keep_findings: bool = True,
     without_statistics: bool = False,
+    **connection: Any,
 ) -> Plan:
-    """Choose the values to delete of the runs of hooks below a directory.
+    """Choose the values to delete of all runs of hooks below a path.
 
     Losses and other small values stay, and so do statistics, incidents, the first and the last step, and the steps
     around findings of the diagnosis. A run that is being written is left as it is.
 
     Args:
-        path: the directory of a run, or of several.
+        path: the directory of a run, or of several, or an address such as ``s3://team/runs``.
         older_than: seconds since the last write of the runs that are thinned.
         budget: bytes that all runs may take. The oldest runs are thinned first, and no more than needed. None: all are.
         every: without a budget, one of this many saved steps keeps its values.
         keep_findings: diagnose each run, and keep the steps around the findings.
         without_statistics: thin runs that have no file of statistics, too. Their statistics are lost at these steps.
+        **connection: for a store, the fields of :class:`~smdwidgets.storage.Connection`.
 
     >>> plan("runs", older_than=30 * 86400).freed                 # doctest: +SKIP
     """
     if every < 1:
         raise SMDebugValueError(f"every must be at least 1, got {every}")
-    runs = sorted(runs_of(path), key=lambda run: run.written)
-    sizes = {run.path: sum(size for _, size in files_of(run.path)) for run in runs}
+    runs = sorted(runs_of(path, connection), key=lambda run: run.written)
+    sizes = _sizes(runs, connection)
     excess = math.inf if budget is None else sum(sizes.values()) - budget
+    chosen = _Choice(older_than, every if budget is None else 0, keep_findings, without_statistics)
     plans = []
     for run in runs:
         size = sizes[run.path]
         if excess <= 0:
             plans.append(RunPlan(run.name, run.path, size, skipped="the runs fit the budget"))
             continue
-        one = _plan(run, size, older_than, every if budget is None else 0, excess, keep_findings, without_statistics)
+        one = _plan(run, size, chosen, excess, connection)
         excess -= one.freed
         plans.append(one)
     return Plan(tuple(plans))
 
 
-def _plan(
-    run: FoundRun,
-    size: int,
-    older_than: float,
-    every: int,
-    excess: float,
-    keep_findings: bool,
-    without_statistics: bool,
-) -> RunPlan:
+class _Choice(NamedTuple):
+    """The arguments of a plan that every run has in common."""
+
+    older_than: float
+    every: int
+    keep_findings: bool
+    without_statistics: bool
+
+
+def _opener(path: str, connection: Mapping[str, Any]) -> Callable[[], RunFiles]:
+    if not is_address(path):
+        return partial(LocalFiles, path)
+    from smdwidgets.retention.store_files import StoreFiles  # imported for stores only
+
+    return partial(StoreFiles, path, connection)
+
+
+def _sizes(runs: Iterable[FoundRun], connection: Mapping[str, Any]) -> dict[str, int]:
+    """Return the bytes of runs by path."""
+
+    def size(run: FoundRun) -> tuple[str, int]:
+        with closing(_opener(run.path, connection)()) as files:
+            return run.path, files.size()
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            return dict(pool.map(size, runs))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _plan(run: FoundRun, size: int, choice: _Choice, excess: float, connection: Mapping[str, Any]) -> RunPlan:
     age = time.time() - run.written
     reason = "only runs of hooks are thinned" if run.kind != "smdebug" else ""
-    if not reason and age < older_than:
+    if not reason and age < choice.older_than:
         reason = "it was written more recently"
     if reason:
         return RunPlan(run.name, run.path, size, skipped=reason)
+    every = choice.every
+    opener = _opener(run.path, connection)
     try:
-        with closing(run.open()) as trial:
+        with closing(opener()) as files, closing(run.open()) as trial:
             if trial.reader.run.end_age() is None and age < QUIET:
                 return RunPlan(run.name, run.path, size, skipped="it is being written")
             statistics = trial.reader.run.statistics_file()
-            if not without_statistics and (statistics is None or not statistics.size()[1]):
+            if not choice.without_statistics and (statistics is None or not statistics.size()[1]):
                 reason = "it has no file of statistics, which would be lost"
                 return RunPlan(run.name, run.path, size, skipped=reason)
-            every_step = list(saved_steps(run.path))
-            saved = [step for step in every_step if _freed(step)]
-            protected = _protected(trial, saved, keep_findings)
+            version = files.version()
+            every_step = files.steps()
+            saved = [step for step in every_step if step.large]
+            left = tuple(files.left(every_step))
+            # Steps that were thinned before count, too, so that a second plan keeps the same ones.
+            numbers = sorted({step.step for step in every_step} | {step for step, _ in files.thinned()})
+            protected = _protected(trial, saved, choice.keep_findings)
     except (SMDebugError, OSError) as error:
         return RunPlan(run.name, run.path, size, skipped=f"it cannot be read: {error}")
     reasons = dict(Counter(protected.values()))
-    # Steps that were thinned before count, too, so that a second plan keeps the same ones.
-    numbers = sorted({step.step for step in every_step} | ThinnedSteps(run.path).steps())
     spacing = every or 1
-    chosen: list[SavedStep] = []
-    freed = 0
+    rest = sum(one.freed for one in left)
     while True:
         if not every:
             spacing = spacing * 2 if spacing < len(saved) else 0
         regular = set(numbers[::spacing]) if spacing else set()
-        chosen = [step for step in saved if step.step not in protected and step.step not in regular]
-        freed = sum(map(_freed, chosen))
+        steps = tuple(step for step in saved if step.step not in protected and step.step not in regular)
+        freed = rest + sum(step.large for step in steps)
         if every or not spacing or freed >= excess:
             break
-    return RunPlan(run.name, run.path, size, tuple(chosen), freed, spacing, reasons)
-
-
-def _freed(step: SavedStep) -> int:
-    return sum(length for _, length in step.lengths if length > SMALL)
+    return RunPlan(run.name, run.path, size, steps, freed, spacing, reasons, "", left, opener, version)
 
 
 def _protected(trial: Trial, saved: Iterable[SavedStep], keep_findings: bool) -> dict[int, str]:
@@ -196,16 +231,3 @@ def _protected(trial: Trial, saved: Iterable[SavedStep], keep_findings: bool) ->
                 near = own[max(0, low - BESIDE_FINDING) : high + BESIDE_FINDING]
                 protected |= {number: "finding" for number in near if number not in protected}
     return protected
-
-
-def _is_written(path: str, size: int) -> bool:
-    """Return whether a run has grown since the plan was made."""
-    return sum(one for _, one in files_of(path)) > size
-
-
-def _delete(run: RunPlan, step: SavedStep) -> None:
-    """Delete the large values of a step; their statistics stay."""
-    log = CaptureLog(Path(run.path), step.worker)
-    keep = {name for name, length in step.lengths if length <= SMALL}
-    key = step.step, ModeKeys[step.mode], step.mode_step
-    Thinning(Path(run.path), step.worker, log.thinned).keep(key, keep, run.every)

@@ -1,15 +1,15 @@
-"""The steps of a run as its index files list them: which values lie where."""
+"""A step of a run as its index file lists it."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
-from pathlib import Path
+import sys
 from typing import Any, Final, NamedTuple
 
-_INDEX_FILE: Final = re.compile(r"(\d+)_(.+)\.json")
+#: Records of at most this many bytes stay when a step is thinned: losses, learning rates, reductions.
+SMALL: Final = 1024
+_INDEX_FILE: Final = re.compile(r"index/\d+/(\d+)_(.+)\.json")
 
 
 class SavedStep(NamedTuple):
@@ -20,47 +20,43 @@ class SavedStep(NamedTuple):
     worker: str
     mode: str
     mode_step: int
-    #: Tensors, and the lengths of their records in bytes.
-    lengths: list[tuple[str, int]]
-    index_file: Path
+    #: Bytes of the values that are not small.
+    large: int
+    #: The index file and, of an object, its version.
+    key: str
+    etag: str
+    #: The event file, and where the last record in it ends: 0 if there is none.
+    events: str
+    end: int
 
 
-def saved_steps(path: str) -> Iterator[SavedStep]:
-    """Yield the steps of a run of a hook in order.
-
-    Index files that cannot be read are skipped.
-    """
-    index = Path(path, "index")
-    try:
-        folders = sorted(entry.path for entry in os.scandir(index) if entry.is_dir())
-    except OSError:
-        return
-    for folder in folders:
-        for file in sorted(Path(folder).iterdir()):
-            name = _INDEX_FILE.fullmatch(file.name)
-            if name is not None and (step := _read(file, int(name[1]), name[2])) is not None:
-                yield step
-
-
-def lengths_in(content: bytes, *, strict: bool = False) -> list[tuple[str, int]]:
-    """Return the tensors that an index file lists, and the lengths of their records.
-
-    A damaged file has none, unless ``strict``; then it raises.
-    """
+def saved_step(key: str, content: bytes, etag: str = "") -> SavedStep | None:
+    """Return the step of an index file; None if it is another file or damaged."""
+    name = _INDEX_FILE.fullmatch(key)
+    if name is None:
+        return None
     try:
         parsed: Any = json.loads(content)
-        return [(str(one["tensorname"]), int(one["length"])) for one in parsed["tensor_payload"]]
+        meta, records = parsed["meta"], _records(parsed)
+        end = max((start + length for _, start, length in records), default=0)
+        large = sum(length for _, _, length in records if length > SMALL)
+        events, mode_step = str(meta["event_file_name"]), int(meta["mode_step"])
+        worker, mode = sys.intern(name[2]), sys.intern(str(meta["mode"]))
+        return SavedStep(int(name[1]), worker, mode, mode_step, large, key, etag, events, end)
     except (ValueError, TypeError, KeyError, RecursionError):
-        if strict:
-            raise
+        return None
+
+
+def lengths_in(content: bytes) -> list[tuple[str, int]]:
+    """Return the tensors that an index file lists, and the lengths of their records.
+
+    A damaged file has none.
+    """
+    try:
+        return [(name, length) for name, _, length in _records(json.loads(content))]
+    except (ValueError, TypeError, KeyError, RecursionError):
         return []
 
 
-def _read(file: Path, step: int, worker: str) -> SavedStep | None:
-    try:
-        data = file.read_bytes()
-        meta: Any = json.loads(data)["meta"]
-        lengths = lengths_in(data, strict=True)
-        return SavedStep(step, worker, str(meta["mode"]), int(meta["mode_step"]), lengths, file)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return None
+def _records(parsed: Any) -> list[tuple[str, int, int]]:
+    return [(str(one["tensorname"]), int(one["start_idx"]), int(one["length"])) for one in parsed["tensor_payload"]]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError
-from smdwidgets.retention.saved_steps import lengths_in, saved_steps
-from smdwidgets.run_table.discovery import FoundRun, find_runs
+from smdwidgets.exceptions import RunNotFound
+from smdwidgets.retention.local_files import files_of
+from smdwidgets.retention.saved_steps import lengths_in
+from smdwidgets.run_table.discovery import FoundRun, find_remote_runs, find_runs
 from smdwidgets.sources import Tree
 from smdwidgets.sources.recognition import of_objects, of_store, why_no_run
 from smdwidgets.storage.address import is_address
-from smdwidgets.storage.local import local_path
+from smdwidgets.storage.local import LocalStorage, local_path
 from smdwidgets.trials.discovery import runs_in
 
 #: Name of the parts of a run of a hook, by the directory in the run.
@@ -50,7 +51,7 @@ def disk_use(path: str | os.PathLike[str], *, tensors: bool = True, **connection
     """
     if is_address(path):
         return _in_store(str(path), tensors, connection)
-    runs = runs_of(path)
+    runs = runs_of(path, {})
     tree = Tree(local_path(path))
     files_of_runs = {Path(tree.root, key): files for key, files in runs_in(tree).items()}
     keys_below: defaultdict[str, list[str]] = defaultdict(list)
@@ -63,8 +64,9 @@ def disk_use(path: str | os.PathLike[str], *, tensors: bool = True, **connection
             for file, size in files_of(run.path):
                 parts[_PARTS.get(file.partition("/")[0], "other")] += size
             by_tensor: Counter[str] = Counter()
-            for step in saved_steps(run.path) if tensors else ():
-                for name, length in step.lengths:
+            storage = LocalStorage(run.path)
+            for _, content in storage.read_many(storage.list("index/")) if tensors else ():
+                for name, length in lengths_in(content):
                     by_tensor[name] += length
             uses.append(RunUse(run.name, run.path, run.kind, parts.total(), dict(parts), dict(by_tensor.most_common())))
             continue
@@ -112,14 +114,14 @@ def _in_store(address: str, tensors: bool, connection: Mapping[str, Any]) -> lis
     return sorted(uses, key=lambda one: -one.size)
 
 
-def runs_of(path: str | os.PathLike[str]) -> list[FoundRun]:
-    """Return the runs below a local directory; raise an error if there are none."""
+def runs_of(path: str | os.PathLike[str], connection: Mapping[str, Any]) -> list[FoundRun]:
+    """Return the runs below a path; raise an error if there are none."""
     text = os.fspath(path)
     if is_address(text):
-        raise SMDebugNotImplementedError(
-            f"{text}: values are deleted in local directories only; in a store, use its lifecycle rules. `smdwidgets du` shows "
-            "what its runs take"
-        )
+        runs = find_remote_runs(text.rstrip("/"), connection)
+        if not runs:
+            raise RunNotFound(text, "no object below this prefix is a file of a run")
+        return runs
     root = local_path(text)
     if not os.path.isdir(root):
         raise RunNotFound(text, "" if not os.path.exists(root) else "it is a file; give a directory with runs below it")
@@ -127,17 +129,3 @@ def runs_of(path: str | os.PathLike[str]) -> list[FoundRun]:
     if not runs:
         raise RunNotFound(text, why_no_run(root))
     return runs
-
-
-def files_of(path: str) -> Iterator[tuple[str, int]]:
-    """Yield the files below a directory and their sizes.
-
-    Paths are relative and have slashes.
-    """
-    for folder, _, names in os.walk(path):
-        for name in names:
-            file = Path(folder, name)
-            try:
-                yield file.relative_to(path).as_posix(), file.lstat().st_size
-            except OSError:
-                continue  # deleted meanwhile

@@ -24,7 +24,7 @@ from smdwidgets.run_table.summary import VERSION, Summary
 from smdwidgets.sources.arrow import arrow_and_parquet
 from smdwidgets.sources.parquet import CATALOG
 from smdwidgets.storage.address import is_address
-from smdwidgets.storage.errors import ObjectChanged
+from smdwidgets.storage.conditional import put_if
 from smdwidgets.trials.discovery import RunFiles
 from smdwidgets.trials.tensorboard.layout import Directory
 
@@ -262,10 +262,8 @@ class CatalogFile:
         parquet.write_table(table, content, compression="zstd")
         if is_address(self._root):
             with self._storage() as storage:
-                try:
-                    storage.put(CATALOG, content.getvalue(), if_match=self._version)
-                except ObjectChanged as error:
-                    raise CatalogChanged(f"{shown(self.place, 400)}: written by another program meanwhile") from error
+                if not put_if(storage, CATALOG, content.getvalue(), self._version):
+                    raise CatalogChanged(f"{shown(self.place, 400)}: written by another program meanwhile")
             return
         if _version(self.place) != self._version:
             raise CatalogChanged(f"{shown(self.place, 400)}: written by another program meanwhile")

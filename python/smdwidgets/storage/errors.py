@@ -73,6 +73,8 @@ _CONNECT = {
 _PAST_THE_END = (
     "the index refers to bytes past the end of the object; the object is truncated or belongs to another run"
 )
+#: In the message of object_store for a server that answers a range behind the end with success, as Azurite does.
+_BEHIND_THE_END = "Wanted range starting at"
 #: Begins the messages of the core about an answer of the server.
 _ANSWERED = "the server answered"
 
@@ -94,6 +96,7 @@ def from_store(error: _core.StoreError, address: Address) -> SMDebugError:
     if code == "credentials" and not detail.startswith(_ANSWERED):
         return StoreError(address, "", code, detail)  # they could not be found
     name = _STORES[kind]
+    code = "range" if _BEHIND_THE_END in detail else code
     advice = {
         "denied": _DENIED.get(kind, "access denied by the web server"),
         "credentials": _NOT_ACCEPTED.get(kind, "the web server requires a password, which is not supported"),

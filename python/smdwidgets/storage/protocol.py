@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from smdwidgets.exceptions import TruncatedDataError
+from smdwidgets.exceptions import RunIOError, TruncatedDataError
 
 #: Maximum bytes of a file that is read whole, as in the Rust core.
 LARGEST_WHOLE = 1 << 30
@@ -63,6 +63,10 @@ def beginning(storage: Storage, key: str, length: int, offset: int = 0) -> bytes
         [content] = storage.read_ranges([Range(key, offset, length)])
     except TruncatedDataError:  # a bucket refuses a range beyond the end of an object
         return storage.read(key)[offset : offset + length]
+    except RunIOError as error:
+        if getattr(error, "code", "") != "range":  # the offset is at the end of an object, or behind it
+            raise
+        return b""
     return bytes(content)
 
 

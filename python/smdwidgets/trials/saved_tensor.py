@@ -400,7 +400,10 @@ class SavedTensor:
             except RunIOError as failure:
                 if not isinstance(failure, RunFileMissing) and run.file_there(location.event_key):
                     raise
-                error, changed = failure, None
+                error = failure
+                changed = run.reread(saved.step) and self._reader.index.find(self.name, saved.step, location.worker)
+                if changed and changed.event_key == location.event_key:
+                    changed = None
             except DataError as failure:
                 error = failure
                 changed = run.reread(saved.step) and self._reader.index.find(self.name, saved.step, location.worker)

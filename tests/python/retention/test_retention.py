@@ -14,10 +14,14 @@ import pytest
 import smdwidgets
 import smdwidgets.numpy
 from smdwidgets import cli
-from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, StepDeleted
+from smdwidgets._atomic import replace_file
+from smdwidgets.exceptions import RunNotFound, StepDeleted
+from smdwidgets.hooks.writing import thinning
 from smdwidgets.retention import disk_use, plan
 from smdwidgets.retention import plan as plan_of
+from smdwidgets.retention.local_files import LocalFiles
 from smdwidgets.retention.plans import Plan
+from smdwidgets.trials.smdebug.compaction import compact
 
 STEPS = 30
 
@@ -157,6 +161,42 @@ def test_an_interrupted_deletion_is_continued(runs):
     assert cli.main(["verify", str(runs / "old")]) == 0
 
 
+@pytest.mark.parametrize("large_first", [False, True])
+def test_what_a_killed_deletion_left_is_deleted(tmp_path, large_first, monkeypatch):
+    run = saved(tmp_path / "run", large_first=large_first)
+    shutil.copytree(run, tmp_path / "other")
+    replaced = []
+
+    def replace(file, content):
+        replace_file(file, content)
+        replaced.append(file)
+        if file.suffix == ".json":  # the values are still there
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(thinning, "replace_file", replace)
+        with pytest.raises(KeyboardInterrupt):
+            list(LocalFiles(str(run)).thin(LocalFiles(str(run)).steps()[1:2], (), 10))
+    assert len(replaced) == 1 + large_first
+    [rest] = plan(run).runs
+    assert len(rest.left) == 1
+    assert rest.left[0].freed > 4096 * 4
+    plan(run).apply()
+    plan(tmp_path / "other").apply()
+    assert [one.left for one in plan(tmp_path).runs] == [(), ()]
+    sizes = {one.name: one.parts["values"] for one in disk_use(tmp_path)}
+    assert sizes["run"] == sizes["other"]
+
+
+def test_the_compacted_index_is_deleted(tmp_path):
+    run = saved(tmp_path / "run")
+    compact(run)
+    plan(run).apply()
+    with smdwidgets.create_trial(run, trust="root") as trial:
+        assert len(trial.tensor("big").values()) < STEPS
+        assert len(trial.tensor("loss").values()) == STEPS
+
+
 def test_budget_thins_the_oldest_run_first_and_no_more_than_needed(runs):
     sizes = {one.name: one.size for one in disk_use(runs)}
     total = sum(sizes.values())
@@ -179,8 +219,6 @@ def test_a_run_without_statistics_is_left_unless_asked(tmp_path):
 def test_wrong_places_and_values(tmp_path, capsys):
     with pytest.raises(RunNotFound, match="the directory is empty"):
         disk_use(tmp_path)
-    with pytest.raises(SMDebugNotImplementedError, match="lifecycle rules"):
-        plan("s3://bucket/runs")
     for arguments in (["--older-than", "3x"], ["--budget", "many"]):
         assert cli.main(["thin", str(tmp_path), *arguments]) == 2
         assert f"{arguments[0].lstrip('-')}" in capsys.readouterr().err

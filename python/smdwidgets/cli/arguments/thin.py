@@ -8,6 +8,7 @@ Examples:
   smdwidgets thin runs --older-than 30d
   smdwidgets thin runs --older-than 30d --every 20 --delete
   smdwidgets thin runs --budget 200GB --delete
+  smdwidgets thin s3://team/runs --older-than 8w
 
 With --budget, the oldest runs are thinned first, and no more than needed.
 
@@ -23,7 +24,7 @@ from smdwidgets.cli.arguments._types import at_least
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("root", metavar="PATH", help="directory of a run, or of several")
+    parser.add_argument("root", metavar="PATH", help="directory or address of a run, or of several")
     parser.add_argument(
         "--older-than",
         default="0d",

@@ -17,12 +17,12 @@ from smdwidgets._text import shown
 from smdwidgets.checks.record import CHECKS_PREFIX
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.hooks.writing.compacted import forget_compacted_in
 from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE, RunEnd
 from smdwidgets.signals.record import SIGNALS_PREFIX
 from smdwidgets.storage.address import WRITABLE_FORMS, parse
 from smdwidgets.storage.connection import Connection
-from smdwidgets.storage.protocol import OWN_PREFIX
 
 __all__ = ["Bucket"]
 
@@ -70,11 +70,8 @@ class Bucket:
         self._storage.delete([*keys, END_FILE])
 
     def forget_compacted(self) -> None:
-        """Delete the compacted index, because its index objects change.
-
-        A compaction in progress fails, because the root object is not the one that it found.
-        """
-        self._storage.delete(list(self._storage.list(OWN_PREFIX)))
+        """Delete the compacted index, because its index objects change."""
+        forget_compacted_in(self._storage)
 
     def resume(self) -> _core.Catalog:
         """Delete the end marker, and return the catalog of the steps in the bucket."""

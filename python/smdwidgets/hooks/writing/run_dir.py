@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from smdwidgets import _core
-from smdwidgets._atomic import temporary_sibling
 from smdwidgets._text import listed
 from smdwidgets.checks.record import CHECKS_PREFIX
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
 from smdwidgets.hooks.writing.capture_log import CAPTURE
+from smdwidgets.hooks.writing.compacted import forget_compacted
 from smdwidgets.incident import INCIDENTS_PREFIX, Incident
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import COMPLETED, END_FILE, LARGEST_END_FILE, RunEnd
@@ -36,7 +36,6 @@ from smdwidgets.signals.record import SIGNALS_PREFIX
 from smdwidgets.stop import STOP_FILE, clear_stop
 from smdwidgets.storage.address import is_address, scheme_of
 from smdwidgets.storage.local import local_path
-from smdwidgets.storage.protocol import OWN_PREFIX
 
 if TYPE_CHECKING:
     from smdwidgets.hooks.writing.bucket import Bucket
@@ -133,7 +132,7 @@ class RunDirectory:
     def _enter(self, overwrite: bool, resume: bool | int) -> Resumed:
         if not overwrite and resume is False and (found := self._used()):
             raise _holds_a_run(str(self.path), found)
-        self._forget_compacted()
+        forget_compacted(self.path)
         resumed = Resumed()
         if overwrite:
             self._delete()
@@ -143,20 +142,8 @@ class RunDirectory:
             clear_stop(self.path)
             resumed = self._last_steps(None if resume is True else int(resume))
         # A compaction that began meanwhile may have listed files that are deleted now.
-        self._forget_compacted()
+        forget_compacted(self.path)
         return resumed
-
-    def _forget_compacted(self) -> None:
-        """Delete the compacted index, because its index files change.
-
-        A compaction in progress fails, because the directory that it writes to is renamed first.
-        """
-        own = self.path / OWN_PREFIX
-        away = temporary_sibling(own)
-        with suppress(OSError):
-            own.rename(away)
-            own = away
-        shutil.rmtree(own, ignore_errors=True)
 
     def _enter_bucket(self, overwrite: bool, resume: bool | int) -> Resumed:
         assert self.bucket is not None
@@ -362,7 +349,7 @@ class RunDirectory:
         if step is None:
             return _resumed(catalog, None)
         if self.bucket is None:
-            self._forget_compacted()
+            forget_compacted(self.path)
         return self._last_steps(step) if self.bucket is None else self._enter_bucket(False, step)
 
     # ------------------------------------------------------------------------------------------------------- closing

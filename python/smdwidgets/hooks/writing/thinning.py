@@ -19,9 +19,9 @@ from smdwidgets._atomic import replace_file
 from smdwidgets.hooks.capture.captured import StepKey
 
 #: Directory for event files with copies, beside the files that they replace.
-_COPIES = "kept"
+COPIES = "kept"
 
-__all__ = ["Thinning", "event_key", "index_key"]
+__all__ = ["COPIES", "Thinning", "event_key", "index_key", "reduced"]
 
 
 def index_key(step: int, worker: str) -> str:
@@ -78,12 +78,7 @@ class Thinning:
             with suppress(OSError):  # files of other workers are there
                 event_file.parent.rmdir()
             return False
-        names = {entry["tensorname"] for entry in kept}
-        index["tensor_payload"] = kept
-        for part in ("shape_payload", "shard_payload"):
-            if part in index:
-                index[part] = [entry for entry in index[part] if entry.get("tensorname") in names]
-        replace_file(index_file, json.dumps(index))
+        replace_file(index_file, json.dumps(_of_names(index, kept)))
         with event_file.open("r+b") as events:
             events.truncate(end)
         return True
@@ -107,24 +102,46 @@ class Thinning:
         step, mode, mode_step = key
         self._log({"step": step, "mode": mode.name, "mode_step": mode_step, "every": every, "whole_step": False})
         old = self._root / index["meta"]["event_file_name"]
-        folder = old.parent if old.parent.name == _COPIES else old.parent / _COPIES
-        kept, content = [], b""
+        folder = old.parent if old.parent.name == COPIES else old.parent / COPIES
+        index, ranges = reduced(index, names, (folder / old.name).relative_to(self._root).as_posix())
+        content = b""
         with old.open("rb") as events:
-            for entry in entries:
-                if entry["tensorname"] in names:
-                    events.seek(entry["start_idx"])
-                    kept.append({**entry, "start_idx": len(content)})
-                    content += events.read(entry["length"])
+            for start, length in ranges:
+                events.seek(start)
+                content += events.read(length)
         folder.mkdir(exist_ok=True)
         replace_file(folder / old.name, content)
-        index["tensor_payload"] = kept
-        index["meta"]["event_file_name"] = (folder / old.name).relative_to(self._root).as_posix()
-        for part in ("shape_payload", "shard_payload"):
-            if part in index:
-                index[part] = [entry for entry in index[part] if entry.get("tensorname") in names]
         replace_file(index_file, json.dumps(index))
         if old.parent != folder:
             old.unlink(missing_ok=True)
+
+
+def reduced(index: dict[str, Any], names: Set[str], event_key: str) -> tuple[dict[str, Any], list[tuple[int, int]]]:
+    """Return an index file of some tensors, and where their records were.
+
+    Args:
+        index: the index file of a step.
+        names: the tensors.
+        event_key: an event file with their records only, one after the other.
+    """
+    kept, ranges, end = [], [], 0
+    for entry in sorted(index["tensor_payload"], key=lambda entry: int(entry["start_idx"])):
+        if entry["tensorname"] in names:
+            ranges.append((int(entry["start_idx"]), int(entry["length"])))
+            kept.append({**entry, "start_idx": end})
+            end += int(entry["length"])
+    return {**_of_names(index, kept), "meta": {**index["meta"], "event_file_name": event_key}}, ranges
+
+
+def _of_names(index: dict[str, Any], kept: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return an index file with these entries, and what it says of their tensors."""
+    names = {entry["tensorname"] for entry in kept}
+    others: dict[str, Any] = {
+        part: [entry for entry in index[part] if entry.get("tensorname") in names]
+        for part in ("shape_payload", "shard_payload")
+        if part in index
+    }
+    return {**index, "tensor_payload": kept, **others}
 
 
 def _position(entries: list[dict[str, Any]], name: str) -> int:

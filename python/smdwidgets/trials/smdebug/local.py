@@ -77,7 +77,7 @@ class LocalRun(SmdebugRun):
         super().start_over()
         self.files = _core.Files(self.path)
         self._first_files = FirstFiles(self.path)
-        self._thinned = ThinnedSteps(self.path)
+        self._thinned = ThinnedSteps(self.storage)
         self._workers = -1
         self._caches: dict[str, StatisticsCache] = {}
 

@@ -115,20 +115,9 @@ class BucketFiles(ManifestFiles):
 
     def _put(self, content: bytes, etag: str | None) -> bool:
         """Write the root file over the one with this ETag; over none if it is empty."""
-        from smdwidgets.storage.errors import ObjectChanged, ObjectMissing, StoreError  # imported for stores only
+        from smdwidgets.storage.conditional import put_if  # imported for stores only
 
-        try:
-            self._storage.put(ROOT, content, if_match=etag)
-        except (ObjectChanged, ObjectMissing):
-            # An upload whose answer was lost is repeated, and then finds itself.
-            with suppress(ObjectMissing):
-                return self._storage.read(ROOT) == content
-            return False
-        except StoreError as error:
-            if error.code not in {"other", "fault"}:
-                raise
-            self._storage.put(ROOT, content)  # the server refuses conditions
-        return True
+        return put_if(self._storage, ROOT, content, etag)
 
     def _delete(self, keys: list[str]) -> None:
         self._storage.delete(keys)

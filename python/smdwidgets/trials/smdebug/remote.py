@@ -24,6 +24,7 @@ from smdwidgets.trials.reader import Reopening, checked_range, reopened
 from smdwidgets.trials.run import CollectionFiles, Getter
 from smdwidgets.trials.smdebug.manifest import WORTHWHILE, Stamp, as_trust, digests, plain_etag
 from smdwidgets.trials.smdebug.run import StorageRun, collection_files
+from smdwidgets.trials.smdebug.thinned import ThinnedSteps
 from smdwidgets.trials.trial import Trial
 
 #: Folder of a run below the prefix of a SageMaker job.
@@ -41,6 +42,8 @@ UPLOADS_SETTLE = 60.0
 WORKER_CACHE = 32 << 20
 #: Seconds between checks of the collection files, which rarely change.
 _COLLECTIONS_EVERY = 60.0
+#: Seconds between two looks at the log of deleted values, each of which takes requests.
+_DELETED_EVERY = 10.0
 #: Seconds between two checks for another run in the same place, each of which is a request.
 _CHECK_REPLACED_EVERY = 10.0
 
@@ -59,6 +62,7 @@ class RemoteRun(StorageRun):
         self._keys_listed: list[str] | None = None
         self._collections_checked = 0.0
         self._last_request: tuple[str, str | None, int] | None = None
+        self._thinned = ThinnedSteps(self.storage, _DELETED_EVERY)
         #: The first index object, which is written once.
         self._first: tuple[str, float] | None = None
         self._next_check = time.monotonic() + _CHECK_REPLACED_EVERY
@@ -176,6 +180,13 @@ class RemoteRun(StorageRun):
         # A backtick sorts after the underscore that follows the step, hence after all workers of that step.
         after = f"index/{settled // 1000:09d}/{settled:012d}`" if settled >= 0 else "index/"
         return max(after, self._manifest.end()) if self._trust == "root" else after
+
+    def reread(self, step: int) -> bool:
+        keys = self.storage.list(f"index/{step // 1000:09d}/{step:012d}_")
+        return self.catalog.load_many(list(self.storage.read_many(keys))) > 0
+
+    def deleted(self, step: int) -> int | None:
+        return self._thinned.every(step)
 
     def end_age(self) -> float | None:
         if self._ended_at is not None:

@@ -1,51 +1,70 @@
-"""The steps whose values a hook deleted to stay within its disk budget."""
+"""The steps whose values were deleted.
+
+A hook does it within its disk budget, and `smdwidgets thin` for old runs.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import time
 from contextlib import suppress
-from pathlib import Path
+from typing import Final
+
+from smdwidgets.exceptions import RunIOError
+from smdwidgets.storage.protocol import Storage, beginning
 
 __all__ = ["ThinnedSteps"]
 
 #: Files of a run, one for each worker: a JSON object a line.
-_FOLDER, _FILE = "capture", "thinned.jsonl"
+_FOLDER: Final = "capture/"
+_FILE: Final = re.compile(r"capture/([^/]+)/thinned\.jsonl")
 #: Bytes of a file that are read at once.
-_PIECE = 1 << 20
+_PIECE: Final = 1 << 20
 
 
 class ThinnedSteps:
-    """Reads what was appended to the files since it was asked last."""
+    """Reads what was appended to the files since it was asked last.
 
-    def __init__(self, root: str) -> None:
-        self._folder = Path(root) / _FOLDER
+    Args:
+        storage: the files of the run.
+        seconds: how long an answer is used.
+    """
+
+    def __init__(self, storage: Storage, seconds: float = 0.0) -> None:
+        self._storage = storage
+        self._seconds, self._next = seconds, 0.0
         self._every: dict[int, int] = {}
-        self._read: dict[Path, int] = {}
+        self._workers: set[tuple[int, str]] = set()
+        self._read: dict[str, int] = {}
 
     def every(self, step: int) -> int | None:
         """Return the spacing of steps with values; None if a step was not thinned."""
-        return self._read_all().get(step)
+        self._read_all()
+        return self._every.get(step)
 
-    def steps(self) -> frozenset[int]:
-        """Return the steps that were thinned."""
-        return frozenset(self._read_all())
+    def by_worker(self) -> frozenset[tuple[int, str]]:
+        """Return the steps that were thinned, each with a worker by its name in files."""
+        self._read_all()
+        return frozenset(self._workers)
 
-    def _read_all(self) -> dict[int, int]:
-        for path in self._folder.glob(f"*/{_FILE}"):
-            with suppress(OSError):
-                self._follow(path)
-        return self._every
+    def _read_all(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._seconds
+        with suppress(RunIOError):
+            for key in self._storage.list(_FOLDER):
+                if name := _FILE.fullmatch(key):
+                    self._follow(key, name[1])
 
-    def _follow(self, path: Path) -> None:
-        with path.open("rb") as file:
-            file.seek(self._read.get(path, 0))
-            while piece := file.read(_PIECE):
-                whole = piece.rpartition(b"\n")[0]
-                if not whole:  # an incomplete line, or one that is too long to be ours
-                    return
-                self._read[path] = self._read.get(path, 0) + len(whole) + 1
-                file.seek(self._read[path])
-                for line in whole.split(b"\n"):
-                    with suppress(ValueError, TypeError, KeyError):
-                        found = json.loads(line)
-                        self._every[int(found["step"])] = int(found["every"])
+    def _follow(self, key: str, worker: str) -> None:
+        while piece := beginning(self._storage, key, _PIECE, self._read.get(key, 0)):
+            whole = piece.rpartition(b"\n")[0]
+            if not whole:  # an incomplete line, or one that is too long to be ours
+                return
+            self._read[key] = self._read.get(key, 0) + len(whole) + 1
+            for line in whole.split(b"\n"):
+                with suppress(ValueError, TypeError, KeyError, RecursionError):
+                    entry = json.loads(line)
+                    self._every[int(entry["step"])] = int(entry["every"])
+                    self._workers.add((int(entry["step"]), worker))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from smdwidgets import _core
-from smdwidgets.exceptions import RunFileMissing, TruncatedDataError
-from smdwidgets.storage.protocol import Range, Storage, reads_at_once
+from smdwidgets.exceptions import RunFileMissing
+from smdwidgets.storage.protocol import Storage, beginning, reads_at_once
 from smdwidgets.trials.tables import Table
 
 #: The directory of a run that has the statistics.
@@ -40,10 +40,9 @@ class StatisticsFile:
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         try:
-            [data] = self._storage.read_ranges([Range(key, offset, length)])
-        except (TruncatedDataError, RunFileMissing):  # S3's response to a range beyond the end of an object
+            return beginning(self._storage, key, length, offset)
+        except RunFileMissing:
             return b""
-        return bytes(data)
 
     def names(self) -> list[str]:
         """Return the names of the tensors, in the order of the file."""
