@@ -38,7 +38,7 @@ export function openExplorer(packets: ArrayBuffer[], options: Options = {}): Ope
   document.body.append(host);
   const control = new AbortController();
   const { signal } = control;
-  const model = new LocalModel({ _kind: "explorer", ...traits });
+  const model = new LocalModel({ _kind: "explorer", map_stat: "surprise", ...traits });
   const state = new State(model, signal);
   const kind = kindOf(state);
   const session = openSession(state, kind, signal);

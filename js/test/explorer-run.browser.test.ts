@@ -287,7 +287,7 @@ test("the story of a NaN by keyboard alone", async () => {
   await press("Escape");
   expect(model.get("inspect")).toBe(false);
   await press("?");
-  expect($(el, ".smdw-keys").checkVisibility()).toBe(true);
+  await until(() => el.querySelector(".smdw-keys")?.checkVisibility());
 });
 
 test("a drag of the step sends nothing and saves nothing while it moves", async () => {
@@ -334,7 +334,7 @@ test("a drag over lanes selects steps, and the menu zooms, loops and marks them"
   pointer(canvas, "pointermove", axis.x(400), 10);
   pointer(canvas, "pointerup", axis.x(400), 10);
   expect(model.get("selection")).toEqual({ kind: "steps", range: [300, 400] });
-  const band = $(el, ".smdw-brush");
+  const band = await until(() => el.querySelector<HTMLElement>(".smdw-brush"));
   await until(() => band.checkVisibility());
   const left = $(el, ".smdw-stage").getBoundingClientRect().left;
   expect(Math.abs(band.getBoundingClientRect().left - left - axis.x(300))).toBeLessThanOrEqual(0.5);

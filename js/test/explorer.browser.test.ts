@@ -63,13 +63,13 @@ test("map and timeline are saved as a picture with names, step and legend", asyn
       "fc1",
       "ExplodingTensor",
       "mode",
-      "larger than usual",
       "NaN",
-      "step 300 \u00b7 fc3.weight \u00b7 colour: surprise",
+      "step 300 \u00b7 fc3.weight \u00b7 colour: size relative to start",
     ])
       expect(
         texts.some((each) => each?.startsWith(one.slice(0, 9)) && one.startsWith(each.replace(/\u2026$/, ""))),
       ).toBe(true);
+    expect(texts.some((each) => each?.endsWith("its start"))).toBe(true);
     expect(svg.querySelectorAll("image").length).toBeGreaterThan(0);
     expect(texts).not.toContain("Export");
     const png = saved.find((blob) => blob.type === "image/png");

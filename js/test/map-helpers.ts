@@ -1,5 +1,6 @@
 /** The Run Map alone, over a made-up run: its rows, its faults, and packets as a kernel sends them. */
 
+import { FLAG } from "../src/data/survey";
 import { ThemeWatch } from "../src/draw/theme";
 import { KeyCapture } from "../src/lib/key-capture";
 import { encode } from "../src/protocol/packet";
@@ -26,6 +27,8 @@ const PARTS = [
   "mlp.up_proj.weight",
   "mlp.down_proj.weight",
 ];
+/** A larger surprise is a sudden change. */
+const SUDDEN = 5.5;
 const GRADIENTS = ["self_attn.q_proj.weight", "self_attn.k_proj.weight"];
 
 export interface MadeRun {
@@ -83,6 +86,10 @@ export function madeRun(fault = true, layers = 24, count = 500): MadeRun {
     const gradient = flags[at("gradient/model.layers.17.self_attn.k_proj.weight")];
     gradient?.fill(4, 359, 372);
   }
+  values.forEach((row, tensor) => {
+    const flag = flags[tensor] as Uint8Array;
+    for (const [i, value] of row.entries()) if (Math.abs(value) > SUDDEN) flag[i] = (flag[i] ?? 0) | FLAG.sudden;
+  });
   const indices = (has: (name: string) => boolean) => names.flatMap((name, i) => (has(name) ? [i] : []));
   return {
     names,
@@ -186,6 +193,7 @@ export function openMap(
   const { signal } = control;
   const model = new LocalModel({
     _kind: "explorer",
+    map_stat: "surprise",
     tensor: NAN_TENSOR,
     step: NAN_STEP,
     follow: false,

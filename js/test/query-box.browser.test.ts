@@ -224,7 +224,7 @@ describe("small multiples", () => {
       return each.length === cells(el).length && each;
     });
     expect(new Set(bands.map((band) => band.style.transform)).size).toBe(1);
-    expect($(el, ".smdw-brush").checkVisibility()).toBe(true);
+    await until(() => el.querySelector(".smdw-brush")?.checkVisibility());
   });
 
   test("a click or Enter shows the tensor; arrows move; playheads follow the step", async () => {

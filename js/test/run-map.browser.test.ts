@@ -1,5 +1,8 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { FLAG } from "../src/data/survey";
+import { encode } from "../src/protocol/packet";
+import type { DiagnosisFinding } from "../src/protocol/types";
 import { $, frame, key, pixel, pointer, until } from "./helpers";
 import { bootPackets, catalogPacket, type MountedMap, madeRun, NAN_STEP, NAN_TENSOR, openMap } from "./map-helpers";
 import { surveyPacket } from "./packets";
@@ -410,4 +413,55 @@ test("rows of a survey that is on its way are dotted, and a poster is enough for
   expect(hasViolet(canvasOf(el))).toBe(false);
   session.store.addPackets(bootPackets(madeRun(), true).slice(1));
   await until(() => hasViolet(canvasOf(el)));
+});
+
+test("growth is coloured by its scale, and lasting states have a line and a word at the end", async () => {
+  const run = madeRun(false, 2, 100);
+  const names = ["model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight"];
+  const [grown, dead] = names.map((name) => run.names.indexOf(name)) as [number, number];
+  const values = run.values.map((_, tensor) =>
+    Float32Array.from({ length: 100 }, (__, i) => (tensor === grown && i >= 50 ? 1e6 : tensor === dead ? 0 : 1)),
+  );
+  const flags = run.flags.map((row, tensor) => (tensor === grown ? row.with(50, FLAG.sudden) : new Uint8Array(100)));
+  const finding = {
+    ...{ id: "dead", kind: "dead", level: "problem", confidence: "high", first: 40, tensor: names[1], title: "" },
+    ...{ text: "", explains: "", advice: "", about: "" },
+    lasting: { word: "dead", tensors: [names[1]], last: 99 },
+  } as DiagnosisFinding;
+  const about = { run: 0, summary: "", notes: [], withdrawn: [] };
+  shown = openMap(
+    [
+      catalogPacket(run),
+      surveyPacket(
+        run.names.map((_, i) => i),
+        values,
+        { stat: "growth", limit: Math.log10(4), flag: flags, append: false },
+      ),
+      encode({ kind: "diagnosis", state: "found", ...about, findings: [finding] }),
+    ],
+    {
+      traits: { map_stat: "growth", unfolded: ["model.layers.0", "model.layers.1"], tensor: names[1] as string },
+      height: 600,
+    },
+  );
+  const { el, map } = shown;
+  const ends = () => [...el.querySelectorAll<HTMLElement>(".smdw-map-ends > span")].map((each) => each.textContent);
+  await until(() => ends().includes("dead"));
+  const rows = labels(el);
+  expect(ends()[rows.findIndex((each) => each.startsWith("W") && each.includes("up_proj"))]).toBe("\u00d710\u2076");
+  expect(ends().filter((word) => word === "dead")).toHaveLength(2); // the tensor and its module
+  const canvas = canvasOf(el);
+  const axis = shown.session.scene(1000).stepAxis;
+  const row = el.querySelectorAll<HTMLElement>(".smdw-map-row")[rows.findLastIndex((each) => each.includes("up_proj"))];
+  const box = canvas.getBoundingClientRect();
+  const ratio = canvas.width / box.width;
+  const bottom = ((row as HTMLElement).getBoundingClientRect().bottom - box.top - 2) * ratio;
+  const colourAt = (step: number, y: number) => {
+    const x = Math.round((axis.x(step) - axis.left) * ratio);
+    return [...(canvas.getContext("2d")?.getImageData(x, Math.round(y), 1, 1).data ?? [])].slice(0, 3);
+  };
+  const dark = (rgb: number[]) => rgb.every((channel) => channel < 90);
+  expect(dark(colourAt(70, bottom))).toBe(true);
+  expect(dark(colourAt(20, bottom))).toBe(false);
+  expect(map.tensors.length).toBeGreaterThan(0);
 });

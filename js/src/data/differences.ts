@@ -1,5 +1,5 @@
 /** Which tensors differ most between the steps of a range and all others. */
-import { codePosition, codeValue, FLAG, isLog, NO_SURPRISE, type Survey } from "./survey";
+import { codePosition, codeValue, FLAG, isLog, type Survey } from "./survey";
 
 export interface Difference {
   tensor: number;
@@ -44,7 +44,7 @@ export function differences(survey: Survey, tensors: readonly number[], from: nu
     const read = (block: typeof rest, wanted: boolean) => {
       const row = block.rows.get(tensor) as number;
       const reader = block.reader(row, stat);
-      const centre = stat === "surprise" ? NO_SURPRISE : block.centre(row);
+      const centre = block.usual(row, stat);
       const mid = block.array("mid");
       const width = 2 ** block.level;
       for (let k = 0; k < block.bins; k++) {
@@ -85,7 +85,7 @@ export function curveOf(survey: Survey, tensor: number, most: number): { step: n
   if (!block) return [];
   const row = block.rows.get(tensor) as number;
   const reader = block.reader(row, survey.stat);
-  const centre = survey.stat === "surprise" ? NO_SURPRISE : block.centre(row);
+  const centre = block.usual(row, survey.stat);
   const points: { step: number; y: number }[] = [];
   for (let k = 0; k < block.bins; k++)
     if (reader(k, centre) && reader.code && Number.isFinite(codeValue(survey.stat, reader.code)))

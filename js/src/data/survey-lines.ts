@@ -1,7 +1,7 @@
 /** The survey as rows of pixels: of all values and tensors that share a pixel, the one farthest from what is usual. */
 import { defined } from "../lib/defined";
 import { lowerIndex } from "../lib/sorted";
-import { FLAG, NO_SURPRISE, type Survey, type SurveyBlock, type Surveys } from "./survey";
+import { FLAG, type Survey, type SurveyBlock, type Surveys } from "./survey";
 
 /** The bins of a level in which the run saved a step, from left to right. */
 export interface BinList {
@@ -228,7 +228,7 @@ export class LineMaker {
     const list = this.bins.at(block.level);
     const out = this.#level(block.level);
     const read = block.reader(row, survey.stat);
-    const centre = survey.stat === "surprise" ? NO_SURPRISE : block.centre(row);
+    const centre = block.usual(row, survey.stat);
     const size = list.bin.length;
     let missing = false;
     for (let i = 0; i < size; i++) {

@@ -1,8 +1,7 @@
 /** What the survey says of each tensor over the whole run, for the minimap, the badges and the order of suspicion. */
 import { defined } from "../lib/defined";
-import { chance } from "../lib/map-colour";
 import type { MapStat } from "../protocol/types";
-import { codePosition, FLAG, NO_SURPRISE, NOT_FINITE_FLAGS, type Survey, type SurveyBlock } from "./survey";
+import { FLAG, NOT_FINITE_FLAGS, type Survey, type SurveyBlock } from "./survey";
 
 /** By index of the tensor. */
 export interface Summary {
@@ -14,9 +13,9 @@ export interface Summary {
   flag: Uint8Array;
   /** number of values */
   n: Float32Array;
-  /** first step of the first bin that is not finite, or more surprising than chance explains; Infinity if none */
+  /** first step of the first bin that is not finite, and of the first sudden change of size; Infinity if none */
   notFinite: Float64Array;
-  surprising: Float64Array;
+  sudden: Float64Array;
 }
 
 const empty = (size: number): Summary => ({
@@ -25,7 +24,7 @@ const empty = (size: number): Summary => ({
   flag: new Uint8Array(size),
   n: new Float32Array(size),
   notFinite: new Float64Array(size).fill(Number.POSITIVE_INFINITY),
-  surprising: new Float64Array(size).fill(Number.POSITIVE_INFINITY),
+  sudden: new Float64Array(size).fill(Number.POSITIVE_INFINITY),
 });
 
 /** Summaries of surveys. A block that has not changed is not read again. */
@@ -40,7 +39,7 @@ export class Summaries {
         if (tensor >= tensors) continue;
         out.flag[tensor] = defined(out.flag[tensor]) | defined(part.flag[row]);
         out.n[tensor] = Math.max(defined(out.n[tensor]), defined(part.n[row]));
-        for (const name of ["notFinite", "surprising"] as const)
+        for (const name of ["notFinite", "sudden"] as const)
           out[name][tensor] = Math.min(defined(out[name][tensor]), defined(part[name][row]));
         if (defined(part.score[row]) <= defined(out.score[tensor])) continue;
         out.score[tensor] = defined(part.score[row]);
@@ -61,19 +60,20 @@ export class Summaries {
 }
 
 function summariseRow(block: SurveyBlock, row: number, stat: MapStat, out: Summary): void {
-  const surprise = stat === "surprise";
   const width = 2 ** block.level;
   const read = block.reader(row, stat);
-  const centre = surprise ? NO_SURPRISE : block.centre(row);
+  const centre = block.usual(row, stat);
   let flag = 0;
   let n = 0;
   let worst = -1;
   let code = 0;
   let notFinite = Number.POSITIVE_INFINITY;
+  let sudden = Number.POSITIVE_INFINITY;
   for (let k = 0; k < block.bins; k++) {
     if (!read(k, centre)) continue;
     flag |= read.flag;
-    if (read.flag & NOT_FINITE_FLAGS && notFinite === Number.POSITIVE_INFINITY) notFinite = (block.first + k) * width;
+    if (read.flag & NOT_FINITE_FLAGS) notFinite = Math.min(notFinite, (block.first + k) * width);
+    if (read.flag & FLAG.sudden) sudden = Math.min(sudden, (block.first + k) * width);
     if (!read.code) continue;
     n += read.n || 1;
     const score = Math.abs(read.code - centre);
@@ -87,14 +87,7 @@ function summariseRow(block: SurveyBlock, row: number, stat: MapStat, out: Summa
   out.score[row] = worst;
   out.code[row] = code;
   out.notFinite[row] = notFinite;
-  // Among so many values, chance explains more than in a single cell.
-  const usual = chance(n);
-  if (!surprise || !code || Math.abs(codePosition(stat, code)) <= usual) return;
-  for (let k = 0; k < block.bins; k++)
-    if (read(k, centre) && read.code && Math.abs(codePosition(stat, read.code)) > usual) {
-      out.surprising[row] = (block.first + k) * width;
-      return;
-    }
+  out.sudden[row] = sudden;
 }
 
 export const hasNotFinite = (flag: number) => (flag & NOT_FINITE_FLAGS) !== 0;

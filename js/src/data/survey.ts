@@ -17,11 +17,13 @@ export const FLAG = {
   sampled: bit("sampled"),
   unread: bit("unread"),
   reductions: bit("reductions"),
+  sudden: bit("sudden"),
 };
 export const NOT_FINITE_FLAGS = FLAG.nan | FLAG.infinite;
 
-/** Values of the first and the last code. Those of the first three statistics are powers of ten. */
+/** Values of the first and the last code. Those of growth and sizes are powers of ten. */
 const DOMAINS: Record<MapStat, [number, number]> = {
+  growth: [-6.4, 6.4],
   size: [-30, 20],
   l2: [-30, 20],
   update: [-30, 20],
@@ -31,10 +33,15 @@ const DOMAINS: Record<MapStat, [number, number]> = {
 };
 /** 0 is no value. */
 const CODES = 65535;
-export const isLog = (stat: MapStat) => DOMAINS[stat][0] === -30;
+export const isLog = (stat: MapStat) => DOMAINS[stat][0] < -1 && stat !== "surprise";
 
-/** Code of no surprise. */
-export const NO_SURPRISE = (CODES + 1) / 2;
+/** Statistics whose usual value is that of the middle code. */
+export const isCentred = (stat: MapStat) => stat === "growth" || stat === "surprise";
+/** Code of no growth, and of no surprise. */
+export const MIDDLE = (CODES + 1) / 2;
+
+/** The scale of a survey that does not say its own: a factor of 4. */
+const GROWTH = Math.log10(4);
 
 /** The code as a position on the statistic's linear or logarithmic scale. */
 export function codePosition(stat: MapStat, code: number): number {
@@ -143,6 +150,11 @@ export class SurveyBlock {
     return reader;
   }
 
+  /** The code of a row's usual value. */
+  usual(row: number, stat: MapStat): number {
+    return isCentred(stat) ? MIDDLE : this.centre(row);
+  }
+
   /** The median code of a row, to one part in 256 of the domain. */
   centre(row: number): number {
     this.#centres ??= new Float32Array(this.rows.size);
@@ -238,6 +250,8 @@ export class Survey {
   /** from coarse to fine; of one level, posters first and later packets last */
   blocks: SurveyBlock[] = [];
   version = 0;
+  /** of growth: the decimal logarithm of the factor at the end of the colour scale */
+  limit = GROWTH;
   #extent: { version: number; value: [number, number] | undefined } | undefined;
   constructor(
     readonly stat: MapStat,
@@ -259,10 +273,10 @@ export class Survey {
       const k = Math.floor(step / 2 ** block.level) - block.first;
       if (row === undefined || k < 0 || k >= block.bins) continue;
       const read = block.reader(row, this.stat);
-      const saved = read(k, this.stat === "surprise" ? NO_SURPRISE : block.centre(row));
+      const centre = block.usual(row, this.stat);
+      const saved = read(k, centre);
       const at = row * block.stride + k;
       const ends = block.poster ? [read.code, read.code] : [block.array("lo")?.[at] ?? 0, block.array("hi")?.[at] ?? 0];
-      const centre = this.stat === "surprise" ? NO_SURPRISE : block.centre(row);
       return {
         level: block.level,
         k: k + block.first,
@@ -275,6 +289,18 @@ export class Survey {
       };
     }
     return undefined;
+  }
+
+  /** Codes at both ends of the colour scale: whole decades, so that it rarely changes while a run grows. */
+  get domain(): [number, number] {
+    if (this.stat === "growth") {
+      const half = (this.limit / DOMAINS.growth[1]) * (MIDDLE - 1);
+      return [MIDDLE - half, MIDDLE + half];
+    }
+    const [lo, hi] = (isLog(this.stat) && this.extent()) || [1, CODES];
+    if (!isLog(this.stat)) return [lo, hi];
+    const decade = (CODES - 1) / 50;
+    return [Math.floor((lo - 1) / decade) * decade + 1, Math.ceil((hi - 1) / decade) * decade + 1];
   }
 
   /** The smallest and largest code of values other than 0; undefined if there is none. */
@@ -340,6 +366,7 @@ export class Surveys {
         if (other.startsWith(`${head.run}\n`) && each.edition < head.edition) this.#surveys.delete(other);
       this.#surveys.set(key, survey);
     }
+    survey.limit = head.limit ?? survey.limit;
     this.use(block);
     survey.add(block);
     this.#evict();

@@ -1,16 +1,26 @@
 /** Draws the cells of the Run Map: rows of coloured pixels, marks of values that are not finite, hatches and dots. */
 
-import { codePosition, FLAG, NOT_FINITE_FLAGS } from "../data/survey";
+import { codePosition, codeValue, FLAG, NOT_FINITE_FLAGS } from "../data/survey";
 import { type Line, STATE } from "../data/survey-lines";
 import { NOT_FINITE } from "../lib/colour";
 import { defined } from "../lib/defined";
-import { type MapPalette, type MapScale, mapPalette, type Rgb, surpriseStrength } from "../lib/map-colour";
+import { factorText, num } from "../lib/format";
+import { type MapPalette, type MapScale, mapPalette, type Rgb, STRONGEST, surpriseStrength } from "../lib/map-colour";
 import type { MapStat } from "../protocol/types";
 import type { Theme } from "./theme";
+
+/** A state that lasts, such as dead, in pixels of its line; the end is exclusive. */
+export interface LastingMark {
+  from: number;
+  to: number;
+  word: string;
+}
 
 export interface MapPicture {
   /** of the rows in view, from top to bottom, each as wide as the canvas in device pixels */
   lines: readonly Line[];
+  /** of each line */
+  lasting: readonly (LastingMark | undefined)[];
   /** CSS pixels from the top of the canvas to the top of the first row */
   top: number;
   rowHeight: number;
@@ -23,8 +33,20 @@ export interface MapPicture {
   ratio: number;
 }
 
-const SCALES: Record<MapStat, MapScale> = {
+/** What each statistic is called. */
+export const STAT_NAMES: Record<MapStat, string> = {
+  growth: "size relative to start",
   surprise: "surprise",
+  size: "size (RMS)",
+  l2: "L2 norm",
+  update: "update ratio",
+  zeros: "zeros",
+  not_finite: "not finite",
+};
+
+const SCALES: Record<MapStat, MapScale> = {
+  growth: "diverging",
+  surprise: "diverging",
   size: "size",
   l2: "size",
   update: "size",
@@ -35,6 +57,8 @@ const SCALES: Record<MapStat, MapScale> = {
 /** Size of the marks of values that are not finite, in CSS pixels. */
 const ONSET = 5;
 const LASTING = 4;
+/** Width of the mark of a sudden change. */
+const SUDDEN = 2;
 /** Every mark is at least this wide or high; a line that lasts, at least this high. */
 const LEAST = 3;
 const LEAST_LINE = 2;
@@ -55,11 +79,20 @@ export function paletteOf(stat: MapStat, theme: Theme): MapPalette {
   return mapPalette(SCALES[stat], theme.dark, theme.forced ? [rgbOf("Canvas"), rgbOf("CanvasText")] : undefined);
 }
 
-/** The colours of a legend, and what its ends mean. */
-export function legendOf(stat: MapStat, theme: Theme): { table: Uint8Array; low: string; high: string } {
+export interface Legend {
+  table: Uint8Array;
+  low: string;
+  high: string;
+}
+
+/** The colours of a legend, the values at its ends, and what they are. */
+export function legendOf(stat: MapStat, theme: Theme, [lo, hi]: readonly [number, number]): Legend {
   const { table } = paletteOf(stat, theme);
-  if (stat === "surprise") return { table, low: "smaller", high: "larger than usual" };
-  return SCALES[stat] === "share" ? { table, low: "0%", high: "100%" } : { table, low: "small", high: "large" };
+  if (stat === "surprise") return { table, low: `\u2212${STRONGEST}`, high: `+${STRONGEST} usual spreads` };
+  if (stat === "growth")
+    return { table, low: factorText(codePosition(stat, lo)), high: `${factorText(codePosition(stat, hi))} its start` };
+  if (SCALES[stat] === "share") return { table, low: "0%", high: "100%" };
+  return { table, low: num(codeValue(stat, lo), 2), high: num(codeValue(stat, hi), 2) };
 }
 
 /** The colour of NaN. */
@@ -105,6 +138,8 @@ export class MapPainter {
     this.#cells(c, picture, theme, width, edges);
     if (between) for (const [i] of lines.entries()) c.clearRect(0, defined(edges[i + 1]) - between, width, between);
     this.#patterns(c, picture, theme, width, edges, between);
+    c.fillStyle = theme.ink;
+    for (const [i, line] of lines.entries()) this.#marks(c, line, picture, width, edges, i, between);
     for (const [i, line] of lines.entries()) this.#notFinite(c, line, picture, theme, width, edges, i, between);
     if (theme.contrast && between) {
       c.fillStyle = theme.rule;
@@ -126,7 +161,7 @@ export class MapPainter {
   ) {
     const { table, steps } = paletteOf(stat, theme);
     // Without hues, what is smaller than usual has cells of half the height.
-    const parts = steps && stat === "surprise" ? 2 : 1;
+    const parts = steps && SCALES[stat] === "diverging" ? 2 : 1;
     const image = new ImageData(width, lines.length * parts);
     const { data } = image;
     lines.forEach((line, row) => {
@@ -202,6 +237,27 @@ export class MapPainter {
     const p = tile.getContext("2d");
     if (p) draw(p, tile.width);
     return c.createPattern(tile, "repeat");
+  }
+
+  /** A bar where the size changes suddenly, and a line below a state that lasts. */
+  #marks(
+    c: CanvasRenderingContext2D,
+    line: Line,
+    { ratio, lasting }: MapPicture,
+    width: number,
+    edges: readonly number[],
+    i: number,
+    between: number,
+  ) {
+    const bar = Math.round(SUDDEN * ratio);
+    for (const [from] of spans(width, (p) => (defined(line.flag[p]) & FLAG.sudden) > 0, LEAST * bar))
+      this.#rect(c, from, Math.min(width, from + bar), edges, i, between);
+    const mark = lasting[i];
+    if (!mark) return;
+    const bottom = defined(edges[i + 1]) - between;
+    const thin = Math.min(bottom - defined(edges[i]), Math.round(LEAST_LINE * ratio));
+    c.fillRect(mark.from, bottom - thin, mark.to - mark.from, thin);
+    this.#rect(c, mark.from, Math.min(width, mark.from + Math.round(LEAST * ratio)), edges, i, between);
   }
 
   /** A block at the first step, then a line that leaves the colours of the finite values in sight. */

@@ -65,6 +65,22 @@ function trim(text: string): string {
   return exponent === undefined ? short : `${short}e${exponent}`;
 }
 
+/**
+ * Formats a factor that is a power of ten, of decades: "×1.3", "÷4", "×10⁶"; "×1" of about none.
+ */
+export function factorText(decades: number): string {
+  const size = Math.abs(decades);
+  const sign = decades > 0 ? "\u00d7" : "\u00f7";
+  if (size < 3.97) {
+    const factor = num(10 ** size, size < 1 ? 2 : 3);
+    return factor === "1" ? "\u00d71" : `${sign}${factor}`;
+  }
+  const whole = Math.floor(size + 0.022);
+  const digit = Math.round(10 ** (size - whole));
+  return `${sign}${digit > 1 ? `${digit}\u00b7` : ""}10${[...String(whole)].map((each) => SUPERSCRIPTS[Number(each)]).join("")}`;
+}
+const SUPERSCRIPTS = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
+
 /** Formats an integer with separators: 12,345. */
 export function count(n: number): string {
   // `+ 0` converts -0 to 0.

@@ -3,8 +3,8 @@
 import { defined } from "./defined";
 import { type Table, table } from "./palette";
 
-/** "surprise" is diverging, its middle is the ordinary; the others rise. */
-export type MapScale = "surprise" | "size" | "share";
+/** "diverging": the middle is the usual value; the others rise. */
+export type MapScale = "diverging" | "size" | "share";
 
 /** Of m values merged, one of them is expected to be this far from the usual one by chance in a hundredth of the cells. */
 export const chance = (m: number): number => Math.sqrt(2 * Math.log(100 * Math.max(1, m)));
@@ -19,7 +19,7 @@ export interface MapPalette {
 }
 
 export function mapPalette(scale: MapScale, dark: boolean, forced?: readonly [Rgb, Rgb]): MapPalette {
-  const names = { surprise: "blue-red", size: "cividis", share: "density" } as const;
+  const names = { diverging: "blue-red", size: "cividis", share: "density" } as const;
   if (!forced) return { scale, table: table(names[scale], dark), steps: false };
   return { scale, table: stepTable(scale, ...forced), steps: true };
 }
@@ -30,7 +30,7 @@ export type Rgb = readonly [number, number, number];
 function stepTable(scale: MapScale, from: Rgb, to: Rgb): Table {
   const out = new Uint8Array(256 * 3);
   for (let i = 0; i < 256; i++) {
-    const t = scale === "surprise" ? Math.abs(i - 127.5) / 127.5 : i / 255;
+    const t = scale === "diverging" ? Math.abs(i - 127.5) / 127.5 : i / 255;
     const step = Math.min(4, Math.floor(t * 5)) / 4;
     for (let c = 0; c < 3; c++)
       out[3 * i + c] = Math.round(defined(from[c]) + (defined(to[c]) - defined(from[c])) * step);

@@ -34,7 +34,7 @@ export const TRAIT_TYPES: { readonly [name: string]: TraitType } = {
   query: "str",
   cell_scale: {"any": [{"is": ""}, {"is": "shared"}, {"is": "own"}]},
   height: "int",
-  map_stat: {"any": [{"is": "surprise"}, {"is": "size"}, {"is": "l2"}, {"is": "update"}, {"is": "zeros"}, {"is": "not_finite"}]},
+  map_stat: {"any": [{"is": "growth"}, {"is": "surprise"}, {"is": "size"}, {"is": "l2"}, {"is": "update"}, {"is": "zeros"}, {"is": "not_finite"}]},
   map_order: {"any": [{"is": "model"}, {"is": "suspicious"}, {"is": "change"}, {"is": "name"}]},
   map_fit: "bool",
   unfolded: {"any": [{"list": "str"}, "null"]},

@@ -220,6 +220,18 @@ export interface DiagnosisFinding {
   curve?: FindingCurve;
   /** absent: no incident recorded its step */
   replay?: ReplayOffer;
+  /** absent: it is no state of tensors */
+  lasting?: LastingState;
+}
+
+/** A state that tensors stay in from the first step of a finding on. */
+export interface LastingState {
+  /** such as "dead" */
+  word: string;
+  /** names, at most 50 */
+  tensors: string[];
+  /** last step; null: to the end of the run */
+  last: number | null;
 }
 
 /** The batch of a finding, and whether its steps can be executed again. */
@@ -287,8 +299,8 @@ export interface IncidentInfo {
   text: string;
 }
 
-/** What the Run Map colours: size is the root mean square. */
-export type MapStat = "surprise" | "size" | "l2" | "update" | "zeros" | "not_finite";
+/** What the Run Map colours: size is the root mean square, growth the size divided by the first one that is not 0. */
+export type MapStat = "growth" | "surprise" | "size" | "l2" | "update" | "zeros" | "not_finite";
 
 export type MapOrder = "model" | "suspicious" | "change" | "name";
 
@@ -497,7 +509,7 @@ export const DEFAULTS: Traits = {
   query: "",
   cell_scale: "",
   height: 0,
-  map_stat: "surprise",
+  map_stat: "growth",
   map_order: "model",
   map_fit: false,
   unfolded: null,
@@ -557,7 +569,7 @@ export const DIFFERENCE_STATISTICS = [
 ] as const;
 
 /** Flags of a bin of the survey, by bit. */
-export const SURVEY_FLAGS = ["nan", "infinite", "fired", "error", "sampled", "unread", "reductions"] as const;
+export const SURVEY_FLAGS = ["nan", "infinite", "fired", "error", "sampled", "unread", "reductions", "sudden"] as const;
 
 export interface HelloRequest {
   what: "hello";
@@ -889,6 +901,8 @@ export interface SurveyHead {
   edition: number;
   /** replaces the same bins of earlier packets; otherwise all of them */
   append: boolean;
+  /** of growth: decimal logarithm of the factor at the end of the colour scale */
+  limit?: number;
 }
 
 export interface ReadingHead {

@@ -24,8 +24,8 @@ const MAP_STATS: Record<string, MapStat> = {
 };
 /** The survey's statistic of this name; undefined if it has none. */
 export const mapStatOf = (statistic: string): MapStat | undefined => MAP_STATS[statistic];
-/** The name of a statistic of the survey in a query. */
-const statisticOf = (stat: MapStat): string => (stat === "not_finite" ? "nonfinite" : stat);
+/** The name of a statistic of the survey in a query; "" of growth, which queries do not have. */
+const statisticOf = (stat: MapStat): string => (stat === "not_finite" ? "nonfinite" : stat === "growth" ? "" : stat);
 
 /** How the result is shown. */
 export const viewOf = ({ query }: QueryView): ViewName => (query.view as ViewName | undefined) ?? "map";

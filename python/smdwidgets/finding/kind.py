@@ -43,6 +43,7 @@ class Kind:
         explains: kinds that it explains if they begin no earlier than shortly before it.
         needs_symptom: whether it is only a note unless a symptom accompanies it.
         symptom: whether it is a symptom that confirms such a cause.
+        state: word for the state in which its tensors are from its first step on, such as ``"dead"``; may be empty.
         page: page of the documentation with its section.
     """
 
@@ -61,6 +62,7 @@ class Kind:
     needs_symptom: bool = False
     symptom: bool = False
     test: str = ""
+    state: str = ""
     page: str = PAGE
 
     @property

@@ -256,6 +256,7 @@ _KINDS = (
         "Saturated units pass almost no gradient.",
         explains=_STARVED | {"stands_out"},
         symptom=True,
+        state="saturated",
     ),
     Kind(
         "dead",
@@ -273,6 +274,7 @@ _KINDS = (
         explains=_STARVED | {"stands_out"},
         symptom=True,
         test="replace ReLU by LeakyReLU and train 100 steps: if the loss falls, dead units were the cause",
+        state="dead",
     ),
     Kind(
         "vanishing",
@@ -386,6 +388,7 @@ _KINDS = (
         "{saves} saves; other layers' do",
         "They are not trained.",
         test="print `requires_grad` of this weight and look for it in the optimizer's parameter groups",
+        state="frozen",
     ),
     Kind(
         "diverged",

@@ -220,11 +220,19 @@ def first_tensor(names: Sequence[str], collections: Mapping[str, Collection[int]
 def model_order(names: Sequence[str], collections: Mapping[str, Collection[int]]) -> list[int]:
     """Return the indices of names in the order of the Run Map.
 
-    Tensors are grouped by module.
+    >>> names = ["loss", "layers.10.w", "layers.2.w"]
+    >>> model_order(names, {"losses": [0], "weights": [1, 2]})
+    [2, 1, 0]
+    """
+    return [index for _, members in modules(names, collections) for index in members]
+
+
+def modules(names: Sequence[str], collections: Mapping[str, Collection[int]]) -> list[tuple[str, list[int]]]:
+    """Return the modules of the Run Map, and the indices of their tensors.
 
     >>> names = ["loss", "gradient/layers.2.w", "layers.10.w", "layers.2.w"]
-    >>> [names[index] for index in model_order(names, {"losses": [0], "gradients": [1], "weights": [2, 3]})]
-    ['layers.2.w', 'gradient/layers.2.w', 'layers.10.w', 'loss']
+    >>> modules(names, {"losses": [0], "gradients": [1], "weights": [2, 3]})
+    [('layers.2', [3, 1]), ('layers.10', [2]), ('scalars', [0])]
     """
     letters = _letters(names, collections)
     paths = [_path(_stem(name)) for name in names]
@@ -244,14 +252,12 @@ def model_order(names: Sequence[str], collections: Mapping[str, Collection[int]]
             for index in members:
                 groups.setdefault(module_of(index, 2), []).append(index)
     common = _common_start(groups)
-    modules = sorted(groups, key=lambda module: (module == _SCALAR_MODULE, natural_key(module.removeprefix(common))))
-    return [
-        index
-        for module in modules
-        for index in sorted(
-            groups[module], key=lambda index: (_LETTERS.index(letters[index]), natural_key(_stem(names[index])))
-        )
-    ]
+    ordered = sorted(groups, key=lambda module: (module == _SCALAR_MODULE, natural_key(module.removeprefix(common))))
+
+    def in_module(index: int) -> tuple[int, object]:
+        return _LETTERS.index(letters[index]), natural_key(_stem(names[index]))
+
+    return [(module, sorted(groups[module], key=in_module)) for module in ordered]
 
 
 def _letters(names: Sequence[str], collections: Mapping[str, Collection[int]]) -> list[str]:

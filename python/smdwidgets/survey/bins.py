@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: Flags of a bin, as in SURVEY_FLAGS of the widget protocol.
-NAN, INFINITE, FIRED, ERROR, SAMPLED, UNREAD, REDUCTIONS = (1 << bit for bit in range(7))
+NAN, INFINITE, FIRED, ERROR, SAMPLED, UNREAD, REDUCTIONS, SUDDEN = (1 << bit for bit in range(8))
 
-#: Statistics, and the range of their values that codes represent. Sizes are decimal logarithms.
+#: Statistics, and the range of their values that codes represent. Sizes are decimal logarithms, and so is growth, which
+#: is the size divided by the first one of the same tensor.
 DOMAINS: Final = {
+    "growth": (-6.4, 6.4),
     "surprise": (-64.0, 64.0),
     "size": (-30.0, 20.0),
     "l2": (-30.0, 20.0),
@@ -24,6 +26,8 @@ DOMAINS: Final = {
     "zeros": (0.0, 1.0),
     "not_finite": (0.0, 1.0),
 }
+#: Statistics whose usual value is 0, in the middle of their codes.
+CENTRED: Final = frozenset({"growth", "surprise"})
 #: The largest code. Code 0 is no value.
 LARGEST_CODE = 65535
 
@@ -68,10 +72,10 @@ class Bins:
         """Return the bins at some places, which can occur several times."""
         return Bins(*(getattr(self, each.name)[:, places] for each in fields(self)))
 
-    def farthest(self) -> Floats:
-        """Return the value of each bin that is farthest from the median of its row."""
+    def farthest(self, stat: str) -> Floats:
+        """Return the value of each bin that is farthest from the usual value of its row."""
         with np.errstate(invalid="ignore"):
-            middle = _row_medians(self.mid)[:, None]
+            middle = np.float32(0) if stat in CENTRED else _row_medians(self.mid)[:, None]
             return np.where(self.hi - middle >= middle - self.lo, self.hi, self.lo)
 
 

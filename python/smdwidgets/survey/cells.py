@@ -16,8 +16,8 @@ from smdwidgets.survey.bins import DOMAINS, Bins
 
 Columns = dict[str, NDArray[Any]]
 
-#: Statistics of a cell. The mean of the elements is for queries.
-STATISTICS: Final = (*DOMAINS, "mean")
+#: Statistics of a cell. The mean of the elements is for queries; growth follows from the size.
+STATISTICS: Final = (*(name for name in DOMAINS if name != "growth"), "mean")
 _KEYS: Final = ("row", "mode", "place")
 #: Size of the later parts, as a share of the first one, above which all are merged.
 _LATER = 0.2
@@ -78,6 +78,15 @@ class Cells:
         values = np.repeat(low, twice)
         values[np.cumsum(twice) - 1] = high
         return np.repeat(place << self.level, twice), np.repeat(mode, twice), values
+
+    def values(self, statistic: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the row and the mean of each cell."""
+        rows = np.concatenate([part["row"] for part in self._parts])
+        total, known = (
+            np.concatenate([part[f"{statistic}.{name}"] for part in self._parts]) for name in ("sum", "known")
+        )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return rows, total / np.where(known > 0, known, np.nan)
 
     def bins(
         self,

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from smdwidgets._text import natural
 from smdwidgets.anomalies.defaults import SIZE_DEVIATIONS, SIZE_WINDOW
 from smdwidgets.anomalies.sizes import surprise
-from smdwidgets.survey.bins import DOMAINS, ERROR, INFINITE, NAN, REDUCTIONS, Bins, binned
+from smdwidgets.survey.bins import DOMAINS, ERROR, INFINITE, NAN, REDUCTIONS, SUDDEN, Bins, binned
 from smdwidgets.survey.cells import Cells
+from smdwidgets.survey.growth import Layer, Starts, limit_of
 from smdwidgets.survey.measures import measures
 from smdwidgets.survey.spans import Span, Spans
 from smdwidgets.trials.tables import APPROXIMATE, REDUCTIONS_ONLY
@@ -41,6 +42,8 @@ MOST_RECORDS, MOST_CELLS = 2_000_000, 1_000_000
 _MOST_ADDED = 500_000
 #: Records of merged steps that are kept because they stand out.
 _MOST_KEPT = 1_000_000
+#: Values by which the colour scale of the growth is chosen.
+_MOST_SCALED = 100_000
 
 Records = dict[str, NDArray[Any]]
 
@@ -62,6 +65,7 @@ class SurveyTable:
         self._records = _empty()
         #: Added records that are not among the sorted ones yet.
         self._added: list[Records] = []
+        self._starts = Starts()
         self._spans = Spans()
         self._cells: Cells | None = None
         #: Records in cells that stand out, with their neighbours.
@@ -283,6 +287,7 @@ class SurveyTable:
         order = order[last]
         records = {name: column[order] for name, column in joined.items()}
         _set_surprise(records, is_new[order])
+        self._starts.add(_chosen(records, is_new[order]) if len(parts) > 1 else records)
         return records
 
     def rows_of(self, name: str, worker: str) -> list[int]:
@@ -320,21 +325,40 @@ class SurveyTable:
                     layers[depth].append((at, row))
             shape = len(names), count
             found = Bins.empty(*shape)
-            for depth, layer in enumerate(layers):
-                one = self._layer(self._records, layer, mode, stat, level, first, shape)
+
+            def stored(name: str, rows: Layer) -> Bins:
+                one = self._layer(self._records, rows, mode, name, level, first, shape)
                 if self._cells is not None:
-                    owners, rows = zip(*layer, strict=True)
-                    one.merge(self._cells.bins(rows, owners, mode, stat, level, first, shape))
+                    at, of = [at for at, _ in rows], [row for _, row in rows]
+                    one.merge(self._cells.bins(of, at, mode, name, level, first, shape))
+                return one
+
+            for depth, layer in enumerate(layers):
+                one = self._starts.bins(layer, level, first, stored) if stat == "growth" else stored(stat, layer)
                 if depth:
                     found.merge(one)
                 else:
                     found = one
             return found
 
+    def growth_limit(self) -> float:
+        """Return the end of the colour scale of the growth, as a logarithm."""
+        with self._lock:
+            self._merge()
+            columns = [(self._records["row"], self._records["size"])]
+            if self._cells is not None:
+                columns.append(self._cells.values("size"))
+            rows, sizes = (np.concatenate(parts)[:: self._every(columns)] for parts in zip(*columns, strict=True))
+            return limit_of(self._starts.growths(rows, sizes))
+
+    @staticmethod
+    def _every(parts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> int:
+        return max(1, sum(len(rows) for rows, _ in parts) // _MOST_SCALED)
+
     @staticmethod
     def _layer(
         records: Records,
-        layer: list[tuple[int, int]],
+        layer: Layer,
         mode: int,
         stat: str,
         level: int,
@@ -430,8 +454,12 @@ def _set_surprise(records: Records, is_new: NDArray[np.bool_]) -> None:
     unknown = np.isnan(sizes)
     sizes[unknown] = records["l2"][order][unknown]
     found, usual = surprise(sizes, first, stale)
-    records["surprise"][order[stale]] = found
-    records["usual"][order[stale]] = usual
+    changed = order[stale]
+    records["surprise"][changed] = found
+    records["usual"][changed] = usual
+    with np.errstate(invalid="ignore"):
+        is_sudden = (np.abs(found) >= SIZE_DEVIATIONS) & (records["elements"][changed] != 1)
+    records["flag"][changed] = (records["flag"][changed] & ~np.uint8(SUDDEN)) | is_sudden * np.uint8(SUDDEN)
 
 
 def _empty() -> Records:

@@ -412,7 +412,7 @@ def _make_survey(trials: Sequence[Trial], rules: RuleController, state: dict[str
     from smdwidgets.widgets.survey_packets import Colour
 
     worker, mode, stat = (str(state.get(name, "")) for name in ("worker", "mode", "map_stat"))
-    colour = Colour(worker, mode if mode in ModeKeys.__members__ else "", stat if stat in DOMAINS else "surprise")
+    colour = Colour(worker, mode if mode in ModeKeys.__members__ else "", stat if stat in DOMAINS else "growth")
     return LiveSurvey(trials, rules, colour)
 
 

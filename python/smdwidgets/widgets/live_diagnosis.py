@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ logger = logging.getLogger("smdwidgets.widgets")
 PAUSE, SHARE = 2.0, 20
 #: Bytes of a run beyond which only its scalars are read.
 LARGEST_RUN = 4 << 30
+#: Tensors that are marked with the state that a finding names.
+_MOST_LASTING = 50
 #: Points of the small picture of a finding.
 _CURVE_POINTS = 100
 
@@ -276,7 +278,31 @@ def _described(finding: Finding, joined: Diagnosis, names: dict[str, str]) -> di
         "advice": visible(finding.try_, 1000),
         "about": about(finding),
         **_curve(finding),
+        **_lasting(finding, names),
     }
+
+
+def lasting_of(findings: Iterable[Finding]) -> dict[str, tuple[str, int, int | None]]:
+    """Return the states that tensors stay in.
+
+    They are a word, the first step, and the last one or None. The first finding of a tensor counts.
+    """
+    found: dict[str, tuple[str, int, int | None]] = {}
+    for finding in findings:
+        word = KINDS[finding.kind].state if finding.kind in KINDS else ""
+        if word and finding.first is not None:
+            last = finding.last if finding.last is not None and finding.last <= LARGEST_STEP else None
+            for name in finding.names[:_MOST_LASTING]:
+                found.setdefault(name, (word, finding.first, last))
+    return found
+
+
+def _lasting(finding: Finding, names: dict[str, str]) -> dict[str, Any]:
+    states = {names[name]: state for name, state in lasting_of([finding]).items() if name in names}
+    if not states:
+        return {}
+    word, _, last = next(iter(states.values()))
+    return {"lasting": {"word": word, "tensors": list(states), "last": last}}
 
 
 def _curve(finding: Finding) -> dict[str, Any]:

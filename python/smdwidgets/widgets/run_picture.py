@@ -1,33 +1,39 @@
 """Draw a run as an SVG picture.
 
-It has the map of all tensors, the curve of the loss, the steps at which rules fired, and the axis of steps, in the
-page's light colours. Used by stills and stories, which render without a browser.
+It has the map of the tensors in the rows of the explorer, the curve of the loss, the steps at which rules fired, and
+the axis of steps, in the page's light colours. Used by stills and stories, which render without a browser.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets._text import markup, visible
+from smdwidgets.naming.tensors import modules
+from smdwidgets.pictures.overview import collection_members
 from smdwidgets.survey import RuleFirings, Survey
-from smdwidgets.survey.bins import DOMAINS, INFINITE, NAN, Bins, level_of
+from smdwidgets.survey.bins import DOMAINS, INFINITE, NAN, SUDDEN, level_of
+from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.widgets.protocol import SCHEMA
 
 WIDTH = 960
-_GUTTER, _RIGHT = 230, 14
-_ROW, _MOST_ROWS, _MAP_HEIGHT = 14, 24, 300
+_GUTTER, _RIGHT = 230, 64
+_ROW, _MOST_ROWS, _LEAST_ROW, _MAP_HEIGHT = 14, 42, 4, 420
 _LOSS_HEIGHT, _LANE = 44, 13
 _LABEL = 34
 """Characters of a name beside the map."""
 _MOST_NAMES = 2000
-"""Tensors beyond which a part of them is drawn."""
+"""Tensors of rows beyond which a part of them is drawn."""
 _MOST_LANES = 3
+_FEW_ROWS = 24
+"""Rows of a model whose modules are all open."""
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_MARKS = 4000
 _STRONGEST = 12.0
 _NAN = f"#{SCHEMA['colours']['not_finite']['nan']}"
@@ -37,7 +43,8 @@ _MISSING = np.array([247, 247, 247], np.uint8)
 """Colour of cells without a value."""
 
 _STATISTICS = {
-    "surprise": ("blue-red", "smaller than usual", "larger than usual", "surprise (size against the last steps)"),
+    "growth": ("blue-red", "", "", "size relative to start"),
+    "surprise": ("blue-red", "−12", "+12 usual spreads", "surprise (size against the last steps)"),
     "size": ("cividis", "small", "large", "size (root mean square, logarithmic)"),
     "l2": ("cividis", "small", "large", "L2 norm (logarithmic)"),
     "update": ("cividis", "small", "large", "update ratio (logarithmic)"),
@@ -70,12 +77,22 @@ class Marks:
         tensor: the tensor in view, or "".
         names: tensors whose names are shown first.
         bookmarks: marked steps.
+        lasting: words for the states of tensors, with their first step and their last one or None.
     """
 
     step: int | None = None
     tensor: str = ""
     names: tuple[str, ...] = ()
     bookmarks: tuple[int, ...] = ()
+    lasting: Mapping[str, tuple[str, int, int | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A tensor, or a module whose tensors share a row."""
+
+    label: str
+    names: tuple[str, ...]
 
 
 def draw(
@@ -87,7 +104,7 @@ def draw(
     marks: Marks | None = None,
     tensors: Sequence[str] | None = None,
     span: tuple[float, float] | None = None,
-    stat: str = "surprise",
+    stat: str = "growth",
     worker: str = "",
 ) -> str | None:
     """Return the picture of a run as SVG, or None before the first step.
@@ -98,7 +115,7 @@ def draw(
         loss: the scalar above the axis; "" for none.
         rules: what rules found.
         marks: what to point out.
-        tensors: the rows; by default all tensors.
+        tensors: the rows; by default those of the explorer, which folds modules without a marked tensor.
         span: first and last step; by default all.
         stat: the statistic that the map colours.
         worker: the worker; "" for the first one.
@@ -114,19 +131,16 @@ def draw(
     page = _Page(axis)
     page.text(8, 18, title, 13, _INK, "600")
     page.y = 30
-    names = list(tensors) if tensors is not None else survey.names()
-    if len(names) > _MOST_NAMES:
-        kept = {marks.tensor, *marks.names}
-        names = [name for at, name in enumerate(names) if at % (len(names) // _MOST_NAMES + 1) == 0 or name in kept]
-    if names:
-        found = survey.bins(names, worker, 0, stat, axis.level, axis.begin, axis.count)
-        _draw_map(page, names, found, stat, marks)
+    rows = _rows(survey, marks) if tensors is None else [_Row(name, (name,)) for name in tensors]
+    scale = _Scale(survey, stat)
+    if rows:
+        _draw_map(page, survey, rows, worker, scale, marks)
     if loss:
         _draw_loss(page, survey, loss)
     _draw_rules(page, rules)
     _draw_axis(page, marks)
-    if names:
-        _draw_legend(page, stat)
+    if rows:
+        _draw_legend(page, scale)
     return page.svg(title)
 
 
@@ -208,31 +222,100 @@ class _Page:
 # ----------------------------------------------------------------------------------------------------------------- map
 
 
-def _draw_map(page: _Page, names: list[str], bins: Bins, stat: str, marks: Marks) -> None:
-    axis = page.axis
-    dense = len(names) > _MOST_ROWS
-    rows = min(len(names), _MAP_HEIGHT) if dense else len(names)
-    height = _ROW if not dense else max(1.0, min(4.0, _MAP_HEIGHT / rows))
-    groups = np.arange(len(names)) * rows // len(names)
-    shown = _merged_rows(bins.farthest(), groups, rows)
-    amount = np.zeros((rows, axis.count), np.int64)
+def _rows(survey: Survey, marks: Marks) -> list[_Row]:
+    """Return a row per module, and those of tensors as the explorer unfolds them.
+
+    These are of the module of the first marked tensor, or of all modules if they are few.
+    """
+    names = survey.names()
+    with no_refresh(survey.trial):
+        folded = modules(names, collection_members(survey.trial, names))
+    all_open = sum(len(members) + (len(members) > 1) for _, members in folded) <= _FEW_ROWS
+    marked = next(iter([*marks.names, marks.tensor]), "")
+    rows: list[_Row] = []
+    for module, members in folded:
+        of_module = tuple(names[index] for index in members)
+        if len(members) == 1:
+            rows.append(_Row(of_module[0], of_module))
+            continue
+        rows.append(_Row(module, of_module))
+        if all_open or marked in of_module:
+            rows += [_Row(name.replace(module, "", 1).replace("/.", "/").lstrip("./"), (name,)) for name in of_module]
+    return rows
+
+
+class _Scale:
+    """What the colours of a statistic mean."""
+
+    def __init__(self, survey: Survey, stat: str) -> None:
+        self.stat = stat
+        self.map, self.low, self.high, self.title = _STATISTICS[stat]
+        self.limit = survey.table.growth_limit() if stat == "growth" else 1.0
+        if stat == "growth":
+            self.low, self.high = factor_text(-self.limit), f"{factor_text(self.limit)} its start"
+
+    def word(self, value: float) -> str:
+        """Return a value in a word; "" if it is none."""
+        if np.isnan(value) or self.stat == "surprise":
+            return ""
+        if self.stat == "growth":
+            return "0" if value <= DOMAINS["growth"][0] else factor_text(value)
+        return f"{value:.0%}" if self.stat in {"zeros", "not_finite"} else f"{10.0**value:.2g}"
+
+
+def factor_text(decades: float) -> str:
+    """Return a factor as text, as the page does.
+
+    >>> factor_text(0.0), factor_text(0.28), factor_text(-0.602), factor_text(6.0), factor_text(6.3)
+    ('×1', '×1.9', '÷4', '×10⁶', '×2·10⁶')
+    """
+    size = abs(decades)
+    sign = "×" if decades > 0 else "÷"
+    if size < 3.97:
+        factor = f"{float(f'{10**size:.{1 if size < 1 else 2}e}'):g}"
+        return "×1" if factor == "1" else f"{sign}{factor}"
+    whole = int(size + 0.022)
+    digit = round(10 ** (size - whole))
+    return f"{sign}{f'{digit}·' if digit > 1 else ''}10{str(whole).translate(_SUPERSCRIPTS)}"
+
+
+def _draw_map(page: _Page, survey: Survey, rows: list[_Row], worker: str, scale: _Scale, marks: Marks) -> None:
+    axis, stat = page.axis, scale.stat
+    names = [name for row in rows for name in row.names]
+    owners = np.repeat(np.arange(len(rows)), [len(row.names) for row in rows])
+    if len(names) > _MOST_NAMES:
+        every = len(names) // _MOST_NAMES + 1
+        kept = {marks.tensor, *marks.names}
+        chosen = [at for at, name in enumerate(names) if at % every == 0 or name in kept]
+        names, owners = [names[at] for at in chosen], owners[chosen]
+    bins = survey.bins(names, worker, 0, stat, axis.level, axis.begin, axis.count)
+    dense = len(rows) > _MOST_ROWS
+    drawn = min(len(rows), _MAP_HEIGHT // _LEAST_ROW) if dense else len(rows)
+    height = _ROW if not dense else max(_LEAST_ROW, _MAP_HEIGHT / drawn)
+    groups = owners * drawn // len(rows)
+    shown = _merged_rows(bins.farthest(stat), groups, drawn)
+    amount, flags = np.zeros((drawn, axis.count), np.int64), np.zeros((drawn, axis.count), np.uint8)
     np.maximum.at(amount, groups, bins.n)
-    bad = np.zeros((rows, axis.count), bool)
-    np.logical_or.at(bad, groups, (bins.flag & (NAN | INFINITE)) != 0)
+    np.bitwise_or.at(flags, groups, bins.flag)
     _fill_gaps(shown, amount)
     page.top = top = page.y
-    data = _core.encode_png(_pixels(shown, amount, stat))
-    page.rect(_GUTTER, top, axis.width, rows * height, "#f7f7f7")
+    data = _core.encode_png(_pixels(shown, amount, scale))
+    page.rect(_GUTTER, top, axis.width, drawn * height, "#f7f7f7")
     page.add(
-        f'<image x="{_GUTTER}" y="{top:.1f}" width="{axis.width}" height="{rows * height:.1f}" preserveAspectRatio="none" '
+        f'<image x="{_GUTTER}" y="{top:.1f}" width="{axis.width}" height="{drawn * height:.1f}" preserveAspectRatio="none" '
         f'style="image-rendering:pixelated" href="data:image/png;base64,{base64.b64encode(data).decode("ascii")}"/>'
     )
     if not dense:
-        for row in range(1, rows):
+        for row in range(1, drawn):
             page.rect(_GUTTER, top + row * height - 0.5, axis.width, 1, "#fff")
-    _draw_not_finite(page, bad, height)
-    _draw_names(page, names, groups, height, dense, marks)
-    page.y += rows * height + 8
+    bad = (flags & (NAN | INFINITE)) != 0
+    _draw_sudden(page, (flags & SUDDEN) != 0, height)
+    states = _draw_lasting(page, names, groups, height, marks)
+    _draw_not_finite(page, bad & (amount > 0), amount > 0, height)
+    _draw_names(page, rows, drawn, height, marks)
+    if not dense:
+        _draw_ends(page, shown, amount, flags, states, scale)
+    page.y += drawn * height + 8
 
 
 def _merged_rows(values: NDArray[np.float32], groups: NDArray[np.intp], rows: int) -> NDArray[np.float32]:
@@ -259,30 +342,32 @@ def _fill_gaps(shown: NDArray[np.float32], amount: NDArray[np.int64]) -> None:
             row[empty] = row[empty - distance]
 
 
-def _pixels(shown: NDArray[np.float32], amount: NDArray[np.int64], stat: str) -> NDArray[np.uint8]:
+def _pixels(shown: NDArray[np.float32], amount: NDArray[np.int64], scale: _Scale) -> NDArray[np.uint8]:
     """Return the colours of the cells."""
+    stat = scale.stat
     missing = np.isnan(shown)
     position = np.nan_to_num(shown)
     if stat == "surprise":
         usual = np.minimum(np.sqrt(2 * np.log(100.0 * np.maximum(1, amount))), _STRONGEST - 1)
         strength = np.clip((np.abs(position) - usual) / (_STRONGEST - usual), 0, 1)
         position = 0.5 + 0.5 * strength * np.sign(position)
+    elif stat == "growth":
+        position = 0.5 + 0.5 * position / scale.limit
     elif stat not in {"zeros", "not_finite"}:
         finite = shown[np.isfinite(shown)]
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
         position = (position - low) / max(high - low, 1e-9)
-    pixels = colour_map(_STATISTICS[stat][0])[np.rint(255 * np.clip(position, 0, 1)).astype(np.uint8)]
+    pixels = colour_map(scale.map)[np.rint(255 * np.clip(position, 0, 1)).astype(np.uint8)]
     pixels[missing] = _MISSING
     return pixels
 
 
-def _draw_not_finite(page: _Page, bad: NDArray[np.bool_], height: float) -> None:
-    """Draw a block where NaN or infinite values begin, and a line while they last."""
+def _draw_not_finite(page: _Page, bad: NDArray[np.bool_], saved: NDArray[np.bool_], height: float) -> None:
+    """Draw a block where values stop being finite, and a line while they are not."""
     axis, drawn = page.axis, 0
     for row in np.flatnonzero(bad.any(axis=1)):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], bad[row].astype(np.int8), [0]])))
         top = page.top + row * height
-        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        for begin, end in _episodes(bad[row], saved[row]):
             drawn += 1
             if drawn > _MOST_MARKS:
                 return
@@ -292,34 +377,99 @@ def _draw_not_finite(page: _Page, bad: NDArray[np.bool_], height: float) -> None
             page.rect(x, top, 5, max(height, 1.0), _NAN)
 
 
-def _draw_names(
-    page: _Page, names: list[str], groups: NDArray[np.intp], height: float, dense: bool, marks: Marks
+def _episodes(bad: NDArray[np.bool_], saved: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return where a row is bad.
+
+    Bins without saved steps continue what is before them.
+
+    >>> _episodes(np.array([0, 1, 0, 1, 0, 0], bool), np.array([1, 1, 0, 1, 0, 1], bool))
+    [(1, 5)]
+    """
+    places = np.flatnonzero(saved)
+    states = bad[places].astype(np.int8)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], states, [0]])))
+    ends = np.append(places, len(bad))
+    return [(int(places[begin]), int(ends[end])) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _draw_sudden(page: _Page, sudden: NDArray[np.bool_], height: float) -> None:
+    """Draw a bar where the size of a row changes suddenly."""
+    for row, place in np.argwhere(sudden & ~np.roll(sudden, 1, axis=1))[:_MOST_MARKS].tolist():
+        page.rect(page.axis.edge(place), page.top + row * height, 2, height, _INK)
+
+
+def _draw_lasting(
+    page: _Page, names: list[str], groups: NDArray[np.intp], height: float, marks: Marks
+) -> dict[int, str]:
+    """Draw a line below states that last.
+
+    Return the words of those that last to the end.
+    """
+    axis, words = page.axis, {}
+    for name, row in zip(names, groups.tolist(), strict=True):
+        if name not in marks.lasting or row in words:
+            continue
+        word, first, last = marks.lasting[name]
+        # The last steps of a run can be evaluation, which saves fewer tensors.
+        to_end = last is None or last >= axis.last - 0.03 * (axis.last - axis.first)
+        x = max(_GUTTER, axis.x(first))
+        x1 = WIDTH - _RIGHT if to_end or last is None else min(WIDTH - _RIGHT, axis.x(last))
+        if x1 > x:
+            bottom = page.top + (row + 1) * height - 1
+            page.rect(x, bottom - 2, x1 - x, 2, _INK)
+            page.rect(x, bottom + 1 - height, 3, height - 1, _INK)
+        if to_end:
+            words[row] = word
+    return words
+
+
+def _draw_ends(
+    page: _Page,
+    shown: NDArray[np.float32],
+    amount: NDArray[np.int64],
+    flags: NDArray[np.uint8],
+    states: Mapping[int, str],
+    scale: _Scale,
 ) -> None:
+    """Write how each row ends."""
+    for row, saved in enumerate(amount > 0):
+        places = np.flatnonzero(saved)
+        if not len(places):
+            continue
+        flag, value = int(flags[row, places[-1]]), float(shown[row, places[-1]])
+        y = page.top + (row + 1) * _ROW - 3.5
+        if flag & (NAN | INFINITE):
+            page.text(WIDTH - _RIGHT + 5, y, "NaN" if flag & NAN else "Inf", 10.5, _NAN, "600")
+        elif row in states:
+            page.text(WIDTH - _RIGHT + 5, y, states[row], 10.5, _INK, "600")
+        else:
+            beyond = scale.stat == "growth" and abs(value) > scale.limit
+            page.text(
+                WIDTH - _RIGHT + 5, y, scale.word(value), 10.5, _INK if beyond else _QUIET, "600" if beyond else "400"
+            )
+
+
+def _draw_names(page: _Page, rows: list[_Row], drawn: int, height: float, marks: Marks) -> None:
     """Write the names of rows, first the marked ones, none over another."""
-    order = [name for name in (marks.tensor, *marks.names) if name]
-    wanted = list(dict.fromkeys([*order, *names])) if not dense else list(dict.fromkeys(order))
-    rows = {name: int(group) for name, group in zip(names, groups, strict=True)}
+    marked = [name for name in (marks.tensor, *marks.names) if name]
+    order = {name: at for at, name in reversed(list(enumerate(marked)))}
+
+    def rank(row: _Row) -> int:
+        return min((order[name] for name in row.names if name in order), default=len(order))
+
+    single = sorted(range(len(rows)), key=lambda at: (len(rows[at].names) > 1, rank(rows[at])))
     room = max(height, 13.0)
     taken: list[float] = []
-    for name in wanted:
-        if name not in rows:
-            continue
-        middle = page.top + (rows[name] + 0.5) * height
+    for at in single if height < _ROW else range(len(rows)):
+        row = rows[at]
+        is_marked = len(row.names) == 1 and row.names[0] in order
+        middle = page.top + (at * drawn // len(rows) + 0.5) * height
         if any(abs(middle - other) < room - 0.5 for other in taken):
             continue
         taken.append(middle)
-        is_marked = name in order
-        page.text(
-            _GUTTER - 8,
-            middle + 4,
-            _short(name),
-            11,
-            _INK if is_marked else _QUIET,
-            "600" if is_marked else "400",
-            "end",
-        )
-        if dense:
-            page.line(_GUTTER - 5, middle, _GUTTER, middle, _QUIET)
+        bold = is_marked or (len(row.names) > 1 and height >= _ROW)
+        colour = _INK if bold else _QUIET
+        page.text(_GUTTER - 8, middle + 4, _short(row.label), 11, colour, "600" if bold else "400", "end")
 
 
 def _short(name: str) -> str:
@@ -429,14 +579,18 @@ def _ticks(first: int, last: int) -> list[int]:
     return list(range(-(-first // distance) * distance, last + 1, distance))
 
 
-def _draw_legend(page: _Page, stat: str) -> None:
-    name, low, high, title = _STATISTICS[stat]
-    y, x = page.y, WIDTH - _RIGHT - 110.0 - 7.0 * len(high)
-    for part, colour in enumerate(colour_map(name)[np.linspace(0, 255, 22).astype(int)]):
+def _draw_legend(page: _Page, scale: _Scale) -> None:
+    low, high = scale.low, scale.high
+    y, x = page.y, WIDTH - _RIGHT - 110.0 - 6.5 * len(high)
+    for part, colour in enumerate(colour_map(scale.map)[np.linspace(0, 255, 22).astype(int)]):
         page.rect(x + part * 5, y, 5.2, 9, f"#{bytes(colour).hex()}")
     page.text(x - 6, y + 9, low, 11, end="end")
     page.text(x + 116, y + 9, high, 11)
-    page.rect(x - 30 - 6.2 * len(low) - 62, y, 5, 9, _NAN)
-    page.text(x - 30 - 6.2 * len(low) - 53, y + 9, "NaN or inf", 11)
-    page.text(_GUTTER, y + 9, f"Colour: {title}", 11)
+    x -= 30 + 6.2 * len(low)
+    page.text(x, y + 9, "sudden change", 11, end="end")
+    x -= 92
+    page.rect(x, y, 2, 9, _INK)
+    page.text(x - 14, y + 9, "NaN or inf", 11, end="end")
+    page.rect(x - 80, y, 5, 9, _NAN)
+    page.text(_GUTTER, y + 9, f"Colour: {scale.title}", 11)
     page.y = y + 18

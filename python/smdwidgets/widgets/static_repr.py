@@ -18,6 +18,7 @@ from smdwidgets.run_table import RunTable
 from smdwidgets.survey.sentence import text as sentence
 from smdwidgets.widgets import run_picture
 from smdwidgets.widgets.first_view import lane_of
+from smdwidgets.widgets.live_diagnosis import lasting_of
 from smdwidgets.widgets.protocol import SCHEMA
 from smdwidgets.widgets.run_picture import Marks
 from smdwidgets.widgets.view import RunView
@@ -62,7 +63,9 @@ def run_svg(widget: RunView) -> tuple[str, str]:
         title=f"{visible(widget.trial.name, 80)} · {len(steps):,} steps · {len(widget.trial.tensor_names()):,} tensors",
         loss=loss,
         rules=rules,
-        marks=Marks(step, widget.tensor, tuple(dict.fromkeys(blamed)), tuple(_steps_of(widget.bookmarks))),
+        marks=Marks(
+            step, widget.tensor, tuple(dict.fromkeys(blamed)), tuple(_steps_of(widget.bookmarks)), lasting_of(listed)
+        ),
         span=(widget.range[0], widget.range[1]) if len(widget.range) == 2 else None,
         stat=widget.map_stat,
         worker=widget.worker,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from smdwidgets._atomic import replacing
 from smdwidgets._text import did_you_mean, listed, markup, natural, shown, visible
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.widgets import run_picture, state_string
+from smdwidgets.widgets.live_diagnosis import lasting_of
 from smdwidgets.widgets.run_picture import Marks
 from smdwidgets.widgets.static_repr import run_svg
 from smdwidgets.widgets.traits import STATE
@@ -57,6 +58,7 @@ class _Place:
     text: str
     tensors: tuple[str, ...]
     step: int | None
+    lasting: Mapping[str, tuple[str, int, int | None]] = field(default_factory=dict)
 
 
 class Story:
@@ -145,7 +147,9 @@ def _places(widget: RunView) -> dict[str, _Place]:
         for name, findings in (("finding", diagnosis.findings), ("note", diagnosis.notes)):
             for number, finding in enumerate(findings, 1):
                 text = f"{finding.text} {diagnosis.consequences(finding)}".strip()
-                places[f"{name} {number}"] = _Place(finding.title, text, finding.names, finding.first)
+                places[f"{name} {number}"] = _Place(
+                    finding.title, text, finding.names, finding.first, lasting_of([finding])
+                )
     for number, mark in enumerate(widget.bookmarks, 1):
         tensor, step = str(mark.get("tensor", "")), int(mark.get("step", 0))
         title = f"{f'`{tensor}` at step' if tensor else 'Step'} {step:,}"
@@ -189,7 +193,7 @@ def _picture(widget: RunView, place: _Place) -> str:
             title=visible(widget.trial.name, 80),
             loss=loss,
             rules=rules,
-            marks=Marks(place.step, tensors[0] if tensors else "", tuple(tensors)),
+            marks=Marks(place.step, tensors[0] if tensors else "", tuple(tensors), lasting=place.lasting),
             tensors=tensors or None,
             stat=widget.map_stat,
             worker=widget.worker,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST, LARGEST_STEP, pack
 from smdwidgets.survey import Survey
-from smdwidgets.survey.bins import DOMAINS, FIRED, Bins, codes, level_of
+from smdwidgets.survey.bins import CENTRED, DOMAINS, FIRED, Bins, codes, level_of
 
 #: Largest number of bins of a packet for the whole run, and of an answer, which has a margin on each side.
 BINS, MOST_BINS = 1024, 4096
@@ -33,7 +33,7 @@ class Colour:
 
     worker: str = ""
     mode: str = ""
-    stat: str = "surprise"
+    stat: str = "growth"
 
     @property
     def mode_number(self) -> int:
@@ -76,10 +76,10 @@ def poster_window(survey: Survey, tensors: Mapping[str, int], room: int = POSTER
 
 
 def poster(run: int, survey: Survey, colour: Colour, window: Window, fired: Fired, append: bool) -> bytes:
-    """Return a packet with one value per bin: the farthest from its row's median."""
+    """Return a packet with one value per bin: the farthest from its row's usual one."""
     bins = _bins(survey, colour, window, fired)
-    shown = codes(bins.farthest(), colour.stat) >> 8
-    if colour.stat == "surprise":  # the first steps have nothing to compare with, but were saved
+    shown = codes(bins.farthest(colour.stat), colour.stat) >> 8
+    if colour.stat in CENTRED:  # the first steps have nothing to compare with, but were saved
         shown[(shown == 0) & (bins.n > 0)] = 128
     arrays: dict[str, NDArray[Any]] = {"tensor": _indices(window), "shown": shown.astype(np.uint8), "flag": bins.flag}
     return pack(_head(run, survey, colour, window, append), arrays)
@@ -101,7 +101,9 @@ def in_room(run: int, survey: Survey, stat: str, tensors: Mapping[str, int], fir
     if small is None or large is None:
         return []
     size, full = (_SHOWN * len(tensors) * small.count, _BIN * len(tensors) * large.count)
-    stats = tuple(dict.fromkeys((stat, *DOMAINS)))[: max(1, room // size)]
+    # The statistic in view is exact before others have a poster.
+    others = max(0, room - (full if full <= room else size)) // size
+    stats = tuple(dict.fromkeys((stat, *DOMAINS)))[: 1 + others]
     room -= size * len(stats)
     packets: list[bytes] = []
     for each in stats:
@@ -125,7 +127,8 @@ def _detail(run: int, survey: Survey, colour: Colour, window: Window, fired: Fir
 def _head(run: int, survey: Survey, colour: Colour, window: Window, append: bool) -> dict[str, Any]:
     about = {"worker": colour.worker, "mode": colour.mode, "stat": colour.stat}
     place = {"level": window.level, "first": window.first, "edition": survey.edition, "append": append}
-    return {"kind": "survey", "run": run, **about, **place}
+    limit = {"limit": survey.table.growth_limit()} if colour.stat == "growth" else {}
+    return {"kind": "survey", "run": run, **about, **place, **limit}
 
 
 def _indices(window: Window) -> NDArray[np.uint32]:

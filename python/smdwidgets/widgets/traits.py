@@ -49,7 +49,7 @@ class ViewState(traitlets.HasTraits):
     query = Unicode("").tag(sync=True)
     cell_scale = Enum(("", "shared", "own"), "").tag(sync=True)
     height = Int(0).tag(sync=True)
-    map_stat = Enum(("surprise", "size", "l2", "update", "zeros", "not_finite"), "surprise").tag(sync=True)
+    map_stat = Enum(("growth", "surprise", "size", "l2", "update", "zeros", "not_finite"), "growth").tag(sync=True)
     map_order = Enum(("model", "suspicious", "change", "name"), "model").tag(sync=True)
     map_fit = Bool(False).tag(sync=True)
     unfolded = List(Unicode(), None, allow_none=True).tag(sync=True)

@@ -291,7 +291,7 @@ def test_exported_pages_have_the_survey(tmp_path: Path, explore: Any) -> None:
     assert held.reading["state"] == "complete"
     assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
     stats = [head["stat"] for head, _ in packets if head["kind"] == "survey"]
-    assert sorted(stats) == ["l2", "not_finite", "size", "surprise", "update", "zeros"]
+    assert sorted(stats) == ["growth", "l2", "not_finite", "size", "surprise", "update", "zeros"]
     small = [unpack(packet) for packet in page_content(widget, [], 200_000).packets]
     size = sum(len(array.tobytes()) for head, arrays in small if head["kind"] == "survey" for array in arrays.values())
     assert 0 < size <= 30_000

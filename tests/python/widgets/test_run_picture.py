@@ -95,7 +95,7 @@ def test_picture_of_a_part_of_the_steps(survey):
     assert violet(svg)[1][0] == pytest.approx(run_picture._Axis(30, 50, 0).edge(10), abs=0.1)
 
 
-@pytest.mark.parametrize("stat", ["size", "l2", "update", "zeros", "not_finite"])
+@pytest.mark.parametrize("stat", ["growth", "surprise", "size", "l2", "update", "zeros", "not_finite"])
 def test_every_statistic_is_drawn(survey, stat):
     svg = run_picture.draw(survey, title="run", stat=stat)
     assert svg is not None

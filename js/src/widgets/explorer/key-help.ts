@@ -1,50 +1,24 @@
 /** The list of keys. */
 import { h, textButton } from "../../lib/dom";
+import { Deferred } from "../common/deferred";
 import type { Context } from "../common/part";
 import { Popover } from "../common/popover";
-
-const KEYS: readonly (readonly [string, string])[] = [
-  ["\u2190 \u2192 \u2191 \u2193", "move in the map, or by one step on the axis"],
-  ["1\u20139", "type a step"],
-  ["Enter", "open the inspector"],
-  ["Esc", "go back"],
-  ["n p", "next, previous finding"],
-  [". ,", "next, previous firing of a rule"],
-  ["w s", "zoom in, out"],
-  ["a d", "pan"],
-  ["f", "zoom to the selection"],
-  ["0", "all steps"],
-  ["Space", "play"],
-  ["l", "loop the selection"],
-  ["b", "bookmark the step"],
-  ["c x m v", "set B, swap A and B, A \u2212 B, blink"],
-  ["/", "query tensors"],
-  ["t", "table of the rows"],
-  ["e", "full screen"],
-  ["?", "this list"],
-];
 
 export class KeyHelp {
   readonly el: HTMLElement;
   readonly #popover: Popover;
 
   constructor(context: Context) {
-    const list = h(
-      "dl",
-      { class: "smdw-keys" },
-      ...KEYS.flatMap(([key, does]) => [
-        h("dt", {}, ...key.split(" ").map((each) => h("kbd", {}, each))),
-        h("dd", {}, does),
-      ]),
-    );
-    const button = textButton("?", () => {}, context.signal);
+    const list = new Deferred(context, async () => new (await import("./key-list")).KeyList());
+    const button = textButton("?", () => list.use(() => {}), context.signal);
     button.setAttribute("aria-label", "Keys");
     button.title = "Keys (?)";
-    this.#popover = new Popover(button, list, context);
+    const content = h("div", {}, list.el);
+    this.#popover = new Popover(button, content, context);
     this.el = h("div", { class: "smdw-anchor smdw-help" }, button, this.#popover.el);
   }
 
   toggle(): void {
-    this.#popover.show(!this.#popover.open);
+    this.#popover.button.click();
   }
 }

@@ -13,6 +13,7 @@ import { Popover } from "../common/popover";
 import { QueryBox } from "../common/query-box";
 
 const STATS: readonly (readonly [MapStat, string])[] = [
+  ["growth", "Colour: size relative to start"],
   ["surprise", "Colour: surprise"],
   ["size", "Colour: size (RMS)"],
   ["l2", "Colour: L2 norm"],
@@ -52,6 +53,8 @@ export class Toolbar {
   readonly #log: Select;
   readonly #low = h("span", {});
   readonly #high = h("span", {});
+  /** shown while there is something to read */
+  readonly #unread = [h("span", { class: "smdw-key-unread" }), h("span", {}, "not read yet")];
   readonly #bar = h("span", { class: "smdw-legend-bar" });
   #bars = "";
   #scene: Scene | undefined;
@@ -94,8 +97,11 @@ export class Toolbar {
         this.#high,
         h("span", { class: "smdw-key-nan" }),
         h("span", {}, "NaN"),
+        h("span", { class: "smdw-key-sudden" }),
+        h("span", {}, "sudden change"),
         h("span", { class: "smdw-key-unsaved" }),
         h("span", {}, "not saved"),
+        ...this.#unread,
       ),
     );
   }
@@ -137,7 +143,12 @@ export class Toolbar {
       ],
       traits.log_y ? "log" : "linear",
     );
-    const { table, low, high } = legendOf(traits.map_stat, this.context.theme());
+    const { store } = this.context.session;
+    const survey = store.surveys.find(traits.run, traits.worker, traits.mode, traits.map_stat);
+    const { table, low, high } = legendOf(traits.map_stat, this.context.theme(), survey?.domain ?? [1, 65535]);
+    const waiting = store.readings.get(traits.run)?.state;
+    for (const el of this.#unread)
+      setVisible(el, waiting === "reading" || waiting === "sampled" || waiting === "stopped");
     setText(this.#low, low);
     setText(this.#high, high);
     const stops: string[] = [];

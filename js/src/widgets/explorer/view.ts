@@ -19,7 +19,7 @@ import { RunLine } from "../status/run-line";
 import { StepControl } from "../steps/control";
 import type { SizeLane, StripLane, ValueLane } from "../timeline/tensor-lanes";
 import { Timeline } from "../timeline/view";
-import { Brush } from "./brush";
+import type { Brush } from "./brush";
 import { KeyHelp } from "./key-help";
 import { Toolbar } from "./toolbar";
 import { Tooltip } from "./tooltip";
@@ -44,7 +44,7 @@ export class Explorer implements Part {
   readonly #size: Deferred<SizeLane>;
   readonly #strip: Deferred<StripLane>;
   readonly #value: Deferred<ValueLane>;
-  readonly #brush: Brush;
+  readonly #brush: Deferred<Brush>;
   readonly #header: TensorHeader;
   readonly #pictures: Deferred<Pictures>;
   readonly #help: KeyHelp;
@@ -83,10 +83,11 @@ export class Explorer implements Part {
     this.#value = new Deferred(context, async () => new (await lanes()).ValueLane(context));
     this.#header = new TensorHeader(context);
     this.#pictures = new Deferred(context, async () => new (await import("../inspector/pictures")).Pictures(context));
-    this.#brush = new Brush(context, {
-      loop: (range) => this.#control.setPlaying(true, range),
-      differences: (range) => this.#map.showDifferences(range),
-    });
+    const actions = {
+      loop: (range: [number, number]) => this.#control.setPlaying(true, range),
+      differences: (range: [number, number]) => this.#map.showDifferences(range),
+    };
+    this.#brush = new Deferred(context, async () => new (await import("./brush")).Brush(context, actions));
     // It does what it says: a second click before the next frame does not undo the first.
     this.#open = textButton("", () => session.state.set({ inspect: this.el.dataset.inspect !== "true" }), signal);
     this.#open.classList.add("smdw-inspect-button");
@@ -109,7 +110,7 @@ export class Explorer implements Part {
       this.#strip.el,
       this.#value.el,
       this.#playhead,
-      this.#brush.el,
+      h("div", { class: "smdw-brush-layer" }, this.#brush.el),
       this.#hover.el,
     );
     this.#hover.follow(this.stage, signal);
@@ -190,7 +191,8 @@ export class Explorer implements Part {
     const inside = !Number.isNaN(at) && at >= axis.left - 0.5 && at <= axis.right + 0.5;
     setVisible(this.#playhead, inside && steps > 0);
     if (inside) this.#playhead.style.transform = `translateX(${at}px)`;
-    this.#brush.update(scene);
+    if (traits.selection.kind === "steps") this.#brush.use((brush) => brush.update(scene));
+    else this.#brush.part?.update(scene);
     this.#header.update(scene);
     this.#hover.show(this.#map.hoverText || this.#timeline.hoverText());
     setText(this.#openKey, inspect ? "Esc" : "Enter");

@@ -9,21 +9,14 @@ import type { MapRow } from "../../lib/map-rows";
 import { Memo } from "../../lib/memo";
 import type { Scene } from "../../session/scene";
 import type { Context } from "../common/part";
+import { MapEnds, type RowEnd } from "./ends";
+import { LastingStates } from "./lasting";
 import type { MapList } from "./list";
 import type { MapScroll } from "./scroll";
 
 /** While zooming, cells that take longer to draw than this many milliseconds are stretched until the zoom rests. */
 const FAST = 12;
 const REST = 90;
-
-/** Codes at both ends of the colour scale: whole decades, so that it rarely changes while a run grows. */
-export function domainOf(survey: Survey | undefined): [number, number] {
-  if (!survey || survey.stat === "surprise" || survey.stat === "zeros" || survey.stat === "not_finite")
-    return [1, 65535];
-  const [lo, hi] = survey.extent() ?? [1, 65535];
-  const decade = 65534 / 50;
-  return [Math.floor((lo - 1) / decade) * decade + 1, Math.ceil((hi - 1) / decade) * decade + 1];
-}
 
 /** What decides how the cells look, beside the rows. */
 export interface CellsPicture {
@@ -37,6 +30,9 @@ export interface CellsPicture {
 
 export class MapCells {
   readonly el = h("canvas", { "aria-hidden": "true" });
+  /** the words at the ends of the rows */
+  readonly ends = new MapEnds();
+  readonly #lasting = new LastingStates();
   readonly #painter = new MapPainter();
   readonly #idle: IdleTimer;
   #lines = new Map<string, Line>();
@@ -67,6 +63,8 @@ export class MapCells {
     const { top, height } = this.scroll;
     if (this.#data.changed([survey, survey?.version, steps, width, ratio])) this.#renewed = true;
     if (this.#ends.changed([axis.from, axis.to])) this.#zoomed = true;
+    const { store } = this.context.session;
+    if (this.#lasting.update(store, traits.run, this.list.model.names)) this.#renewed = true;
     const looks = this.#look.changed([top, rows, rowHeight, height, theme, domain]);
     if (!this.#renewed && !this.#zoomed && !looks) return this.#stretch(axis.from, axis.to, width);
     if (this.#zoomed && !this.#renewed && this.#cost > FAST && !this.#stretched) {
@@ -82,16 +80,23 @@ export class MapCells {
       this.#renewed = this.#zoomed = false;
       this.#lines = new Map();
       const bins = new StepBins(steps, axis.from, axis.to, Math.max(1, Math.round(width * ratio)));
-      this.#maker = new LineMaker(this.context.session.store.surveys, survey, bins, Math.round(3 * ratio));
+      this.#maker = new LineMaker(store.surveys, survey, bins, Math.round(3 * ratio));
     }
     const [first, last] = this.scroll.range();
     const y = this.scroll.y(first);
     this.context.paint(() => {
       const start = performance.now();
+      const pixel = (step: number) => ((step - axis.from) / (axis.to - axis.from)) * Math.round(width * ratio);
+      const ends = rows.slice(first, last).map((row, i): RowEnd => {
+        const line = this.#line(row);
+        return { y: this.scroll.y(first + i), line, mark: this.#lasting.mark(row, line, pixel) };
+      });
+      this.ends.update(ends, rowHeight, traits.map_stat, domain);
       this.#painter.paint(
         this.el,
         {
-          lines: rows.slice(first, last).map((row) => this.#line(row)),
+          lines: ends.map(({ line }) => line),
+          lasting: ends.map(({ mark }) => mark),
           top: y,
           rowHeight,
           stat: traits.map_stat,

@@ -1,13 +1,14 @@
 import { curveOf, type Difference, differences } from "../../data/differences";
 import { isLog, type Survey } from "../../data/survey";
+import { STAT_NAMES } from "../../draw/map";
 import { h, iconButton, setVisible } from "../../lib/dom";
-import { count, num, percent } from "../../lib/format";
+import { count, factorText, num, percent } from "../../lib/format";
 import { Memo } from "../../lib/memo";
 import type { MapStat } from "../../protocol/types";
 import type { Scene } from "../../session/scene";
 import type { Context } from "../common/part";
 import type { MapList } from "./list";
-import { nameElement, STAT_NAMES, spreads } from "./text";
+import { nameElement, spreads } from "./text";
 
 const MOST = 12;
 /** Differences below this many spreads are not listed. */
@@ -127,9 +128,11 @@ export function changeText(stat: MapStat, { inside, outside, firedInside, firedO
   const values =
     stat === "surprise"
       ? `${spreads(outside)} \u2192 ${spreads(inside)}`
-      : isLog(stat)
-        ? `${num(outside, 2)} \u2192 ${num(inside, 2)} (\u00d7 ${num(ratio, 2)})`
-        : `${percent(outside)} \u2192 ${percent(inside)}`;
+      : stat === "growth"
+        ? `${factorText(Math.log10(outside))} \u2192 ${factorText(Math.log10(inside))}`
+        : isLog(stat)
+          ? `${num(outside, 2)} \u2192 ${num(inside, 2)} (\u00d7 ${num(ratio, 2)})`
+          : `${percent(outside)} \u2192 ${percent(inside)}`;
   const fired = Math.abs(firedInside - firedOutside) >= 0.05;
   return fired ? `${values} \u00b7 fired ${percent(firedOutside)} \u2192 ${percent(firedInside)}` : values;
 }

@@ -162,7 +162,7 @@ export class MapList {
     const { summary, model } = this;
     const troubles = model.names.map((_, i): Trouble => {
       const notFinite = hasNotFinite(defined(summary.flag[i]));
-      const onset = (notFinite ? summary.notFinite : summary.surprising)[i] as number;
+      const onset = (notFinite ? summary.notFinite : summary.sudden)[i] as number;
       const severity = notFinite ? SEVERITY.not_finite : Number.isFinite(onset) ? SEVERITY.stands_out : 0;
       return { severity, onset, amount: defined(summary.score[i]) };
     });

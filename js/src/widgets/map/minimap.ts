@@ -7,7 +7,7 @@ import { Memo } from "../../lib/memo";
 import type { MapStat } from "../../protocol/types";
 
 const BAR = 12;
-const LEFT = 13;
+const LEFT = 48;
 
 export interface MinimapPicture {
   rows: readonly MapRow[];

@@ -1,5 +1,6 @@
 import { codePosition, codeValue, isLog, type Survey } from "../../data/survey";
 import { notFiniteLabel } from "../../data/survey-summary";
+import { STAT_NAMES } from "../../draw/map";
 import { defined } from "../../lib/defined";
 import { h, setText } from "../../lib/dom";
 import { count, num, percent } from "../../lib/format";
@@ -8,7 +9,7 @@ import type { MapStat } from "../../protocol/types";
 import type { Scene } from "../../session/scene";
 import type { Context } from "../common/part";
 import type { MapList } from "./list";
-import { STAT_NAMES, spreads } from "./text";
+import { shortValue, spreads } from "./text";
 
 /** Rows of the table, so that a page with many tensors stays fast. A query shows the others. */
 const MOST = 500;
@@ -150,6 +151,7 @@ export class MapTable {
 
 function written(stat: MapStat, code: number): string {
   if (stat === "surprise") return spreads(codePosition(stat, code));
+  if (stat === "growth") return shortValue(stat, code);
   return isLog(stat) ? num(codeValue(stat, code), 3) : percent(codeValue(stat, code));
 }
 

@@ -1,20 +1,12 @@
 /** Texts about cells of the Run Map. */
 import type { Store } from "../../data/store";
 import { codePosition, codeValue, FLAG, isLog, type Survey, type SurveyCell } from "../../data/survey";
+import { STAT_NAMES } from "../../draw/map";
 import { h } from "../../lib/dom";
-import { count, num, percent, plural } from "../../lib/format";
+import { count, factorText, num, percent, plural } from "../../lib/format";
 import { chance } from "../../lib/map-colour";
 import type { MapRow } from "../../lib/map-rows";
 import type { MapStat } from "../../protocol/types";
-
-export const STAT_NAMES: Record<MapStat, string> = {
-  surprise: "surprise",
-  size: "size (RMS)",
-  l2: "L2 norm",
-  update: "update ratio",
-  zeros: "zeros",
-  not_finite: "not finite",
-};
 
 export const stepsText = (first: number, last: number) =>
   first === last ? `step ${count(first)}` : `steps ${count(first)}\u2013${count(last)}`;
@@ -27,8 +19,22 @@ export function surpriseText(surprise: number): string {
   return `size ${amount} ${surprise > 0 ? "above" : "below"} usual`;
 }
 
+/** A growth: 1 is the lowest code, of 0 and of less than its scale has. */
+const growthText = (code: number) => (code <= 1 ? "0" : factorText(codePosition("growth", code)));
+
+/** A value in a word; "" of a surprise, which is no value. */
+export function shortValue(stat: MapStat, code: number): string {
+  if (!code || stat === "surprise") return "";
+  if (stat === "growth") return growthText(code);
+  return isLog(stat) ? num(codeValue(stat, code), 2) : percent(codeValue(stat, code));
+}
+
 function valueText(stat: MapStat, cell: SurveyCell): string {
-  if (!cell.code) return cell.saved ? "too few earlier values to compare" : "";
+  if (!cell.code) return cell.saved ? (stat === "growth" ? "size 0" : "too few earlier values to compare") : "";
+  if (stat === "growth") {
+    const [lo, hi] = [growthText(cell.lo), growthText(cell.hi)];
+    return `size ${lo === hi ? lo : `${lo} \u2026 ${hi}`} of its start`;
+  }
   if (stat === "surprise") return surpriseText(codePosition(stat, cell.code));
   const written = (code: number) => (isLog(stat) ? num(codeValue(stat, code), 3) : percent(codeValue(stat, code)));
   const [lo, hi] = [written(cell.lo), written(cell.hi)];
@@ -39,6 +45,7 @@ function flagTexts(flag: number): string[] {
   return [
     flag & FLAG.nan && "NaN",
     flag & FLAG.infinite && "infinite",
+    flag & FLAG.sudden && "sudden change",
     flag & FLAG.error && "read error",
     flag & FLAG.unread && "not read yet",
     flag & FLAG.sampled && "read in part",

@@ -8,7 +8,7 @@ import { viewOf, withView } from "../../session/query-view";
 import type { Scene } from "../../session/scene";
 import { Deferred } from "../common/deferred";
 import type { Context, Part } from "../common/part";
-import { domainOf, MapCells } from "./cells";
+import { MapCells } from "./cells";
 import { MapCursor } from "./cursor";
 import type { Differences } from "./differences";
 import { MapHover } from "./hover";
@@ -83,6 +83,7 @@ export class RunMap implements Part {
       "div",
       { class: "smdw-map" },
       grid,
+      this.#cells.ends.el,
       this.#minimap.el,
       this.#empty,
       this.#table.el,
@@ -123,6 +124,7 @@ export class RunMap implements Part {
     setVisible(this.#table.el, this.#tableShown);
     setVisible(this.#cursor.grid, !this.#tableShown);
     setVisible(this.#minimap.el, !this.#tableShown);
+    setVisible(this.#cells.ends.el, !this.#tableShown);
     if (this.#tableShown) this.#table.use((table) => table.update(scene, this.#list, survey));
     this.#differences.part?.update(scene, this.#list, survey);
     this.#updateEmpty(scene);
@@ -131,7 +133,7 @@ export class RunMap implements Part {
     this.#positions.update(scene, survey);
     const { top, height } = this.#scroll;
     if (!height || this.#tableShown) return;
-    const domain = domainOf(survey);
+    const domain = survey?.domain ?? [1, 65535];
     const ratio = Math.min(3, globalThis.devicePixelRatio || 1);
     this.#names.update(traits, this.#cursor.row);
     this.#cells.update(scene, { survey, domain, steps: this.#positions.steps, ratio });

@@ -5,19 +5,20 @@ import { isLog, type Survey } from "../../data/survey";
 import { surveyPoints } from "../../data/survey-columns";
 import { type Column, drawBars } from "../../draw/bars";
 import { drawCurve, type LaneCurve } from "../../draw/lanes";
+import { STAT_NAMES } from "../../draw/map";
 import { notFiniteRanges } from "../../draw/not-finite";
 import { CanvasPen } from "../../draw/pen";
 import type { Theme } from "../../draw/theme";
 import { defined } from "../../lib/defined";
 import { h, setAttributes, setText, setVisible } from "../../lib/dom";
-import { num, percent, truncate } from "../../lib/format";
+import { factorText, num, percent, truncate } from "../../lib/format";
 import { Memo } from "../../lib/memo";
 import { StepAxis } from "../../lib/step-axis";
 import type { MapStat, SeriesLine } from "../../protocol/types";
 import type { Scene } from "../../session/scene";
 import { CurveSource, valueNear } from "../common/curve-source";
 import type { Context } from "../common/part";
-import { STAT_NAMES, spreads } from "../map/text";
+import { spreads } from "../map/text";
 
 /** Size in pixels, and that of the axis at the left. */
 export const CELL = { width: 176, height: 72 };
@@ -160,6 +161,7 @@ function valueText(curve: LaneCurve, { traits, step }: Scene, content: CellConte
 function written(stat: MapStat, { line }: CellContent, value: number): string {
   if (line) return num(value);
   if (stat === "surprise") return spreads(value);
+  if (stat === "growth") return value ? factorText(Math.log10(value)) : "0";
   return isLog(stat) ? num(value, 3) : percent(value);
 }
 

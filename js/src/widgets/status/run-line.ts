@@ -1,5 +1,6 @@
 /** Name, state and size of the run, and the controls of the view. */
-import { legendOf, nanColour } from "../../draw/map";
+
+import { legendOf, nanColour, STAT_NAMES } from "../../draw/map";
 import { h, iconButton, Select, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { bytes, count, percent, plural, truncate } from "../../lib/format";
 import { copyText, pyString, save } from "../../lib/save";
@@ -150,15 +151,13 @@ export class RunLine implements Part {
   /** Saves map and timeline as a picture. */
   async #save(kind: "png" | "svg") {
     const theme = this.context.theme();
-    const { traits, run, step } = this.context.session.scene();
-    const { table, low, high } = legendOf(traits.map_stat, theme);
+    const { session } = this.context;
+    const { traits, run, step } = session.scene();
+    const survey = session.store.surveys.find(traits.run, traits.worker, traits.mode, traits.map_stat);
+    const { table, low, high } = legendOf(traits.map_stat, theme, survey?.domain ?? [1, 65535]);
     const name = run?.head.name ?? "run";
     const tensor = traits.tensor && traits.inspect ? truncate(traits.tensor, 200) : "";
-    const words = [
-      Number.isNaN(step) ? "" : `step ${count(step)}`,
-      tensor,
-      `colour: ${traits.map_stat.replace("_", " ")}`,
-    ];
+    const words = [Number.isNaN(step) ? "" : `step ${count(step)}`, tensor, `colour: ${STAT_NAMES[traits.map_stat]}`];
     const caption: Caption = {
       title: [truncate(name, 200), this.#facts.textContent].filter(Boolean).join(" \u00b7 "),
       text: words.filter(Boolean).join(" \u00b7 "),
