@@ -1,7 +1,7 @@
 """The size of tensors relative to their start.
 
-The map colours it unless another statistic is chosen. The start of a tensor is its first size that is finite and not 0. Sizes are logarithms, so that the start is subtracted
-from bins of sizes, whose extremes and means stay exact.
+The map colours it unless another statistic is chosen. The start of a tensor is its first size that is finite and not 0.
+Sizes are logarithms, so that the start is subtracted from bins of sizes, whose extremes and means stay exact.
 """
 
 from __future__ import annotations
