@@ -470,14 +470,15 @@ def test_reading_that_costs_too_much_becomes_rarer(tmp_path):
         SignalWriter(lambda lines: read.append(lines.count(b'"values"'))),
         lambda: 0,
         lambda module: "model",
-        dict,
+        list,
+        lambda: 1,
         lambda module: False,
         lambda: False,
         lambda: float(next(clock)),
     )
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(256):
-        signals.enters(model)
+        signals.enters(model, ())
         model(torch.ones(2, 16)).sum().backward()
         signals.leaves(model, None)
         signals.before_update(optimizer)

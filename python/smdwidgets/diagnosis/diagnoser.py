@@ -24,6 +24,7 @@ from smdwidgets.diagnosis.tensor_detectors import DETECTORS as TENSOR_DETECTORS
 from smdwidgets.incident import Incident
 from smdwidgets.naming.scalars import Role
 from smdwidgets.signals import Signals
+from smdwidgets.signals.noise import NOISE_KIND
 from smdwidgets.survey import Survey
 from smdwidgets.trials import TensorBoardTrial, Trial
 from smdwidgets.trials.run import Progress
@@ -122,7 +123,8 @@ class Diagnoser:
         forward = {tensor.name: tensor.order for tensor in data.tensors}
         judged, unjudged = _coverage(data, self._kinds)
         unjudged += tuple(Unjudged(f"check {name}", reason) for name, reason in data.checks_off.items())
-        unjudged += tuple(Unjudged(f"signal {name}", reason) for name, reason in data.signals.off.items())
+        off = {name: reason for name, reason in data.signals.off.items() if name != NOISE_KIND}  # no finding needs it
+        unjudged += tuple(Unjudged(f"signal {name}", reason) for name, reason in off.items())
         diagnosis = Diagnosis.of(
             joined,
             path,

@@ -14,12 +14,13 @@ class SignalKind:
 
     Attributes:
         id: identifier, such as ``"attention_max"``.
-        rows: what the values at a step belong to: ``"head"``, ``"expert"``, ``"block"`` or ``"tensor"``; empty if there
-            is one value.
+        rows: what the values at a step belong to: ``"head"``, ``"expert"``, ``"block"``, ``"tensor"`` or ``"part"``;
+            empty if there is one value.
         meaning: what a value is, in one sentence without a full stop.
         limits: values above which the diagnosis looks, ascending.
         centre: the healthy value from which others differ on both sides; None if there is none.
         is_logarithmic: whether a picture has a logarithmic scale.
+        names: names of the rows, if they are the same in every run.
     """
 
     id: str
@@ -28,6 +29,7 @@ class SignalKind:
     limits: tuple[float, ...] = ()
     centre: float | None = None
     is_logarithmic: bool = False
+    names: tuple[str, ...] = ()
 
 
 _KINDS: Final = (
@@ -46,6 +48,12 @@ _KINDS: Final = (
         1.0,
     ),
     SignalKind("sigma_max", "tensor", "largest singular value of a weight", (), None, True),
+    SignalKind(
+        "gradient_noise",
+        "part",
+        "squared norms of the gradients of a small and a large batch, and the sizes of both",
+        names=("small", "big", "small_batch", "big_batch"),
+    ),
 )
 
 SIGNAL_KINDS: Final = {one.id: one for one in _KINDS}

@@ -130,7 +130,8 @@ class Signal:
 
     def row_name(self, row: int) -> str:
         """Return the name of a row, such as ``"head 3"``."""
-        return self.names[row] if row < len(self.names) else f"{self.rows} {row}"
+        names = self.names or SIGNAL_KINDS[self.kind].names
+        return names[row] if row < len(names) else f"{self.rows} {row}"
 
 
 class Signals(Sequence[Signal]):

@@ -31,6 +31,7 @@ from smdwidgets.exceptions import (
 from smdwidgets.executors import using
 from smdwidgets.modes import ModeKeys, as_mode, as_name, as_step
 from smdwidgets.run_end import RunEnd
+from smdwidgets.signals.noise import NoiseScale, noise_scale_of
 from smdwidgets.signals.record import Signal, Signals
 from smdwidgets.storage.address import is_address
 from smdwidgets.trials import bulk, extensions, show
@@ -270,7 +271,8 @@ class Trial:
 
         Args:
             kind: ``"attention_max"``, ``"attention_entropy"``, ``"router_load"``, ``"residual_rms"``,
-                ``"residual_kurtosis"``, ``"log_z"``, ``"update_ratio"``, ``"stale"`` or ``"sigma_max"``; default: all.
+                ``"residual_kurtosis"``, ``"log_z"``, ``"update_ratio"``, ``"stale"``, ``"sigma_max"`` or
+                ``"gradient_noise"``; default: all.
 
         >>> import smdwidgets, tempfile
         >>> from smdwidgets.numpy import Hook
@@ -299,6 +301,31 @@ class Trial:
                 return one
         names = [one.name for one in every]
         raise SMDebugValueError(f"no signal {shown(name)} was recorded.{did_you_mean(str(name), names)}")
+
+    def noise_scale(self, window: int = 64) -> NoiseScale:
+        """Return the gradient noise scale, which says how large a batch should be.
+
+        It is the batch size at which noise halves the progress of an update. It follows from the squared norms of
+        gradients of two batch sizes, micro-batches and whole batches, which the hook of PyTorch reads where an update
+        has several micro-batches or several processes.
+
+        Args:
+            window: measurements that a running mean covers. One measurement alone is mostly noise.
+
+        Raises:
+            SMDebugValueError: no such gradients were recorded; the message says why.
+
+        >>> import smdwidgets, tempfile
+        >>> from smdwidgets.numpy import Hook
+        >>> with Hook(folder := tempfile.mkdtemp()) as hook:
+        ...     for step in range(8):  # squared norms of the gradients of 4 and 16 examples, and these sizes
+        ...         hook.save_signal("gradient_noise", "", [26 + step % 2, 8 - step % 2, 4, 16])
+        ...         hook.step()
+        >>> smdwidgets.create_trial(folder).noise_scale()
+        NoiseScale: 86.9 examples (95 %: 50.5 to 251) at step 7, of 8 measurements
+        updates of 16 examples make 16% of the progress without noise
+        """
+        return noise_scale_of(self.reader.signals(), window)
 
     # ------------------------------------------------------------------------------------------------------- steps
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["Judge", "Values", "is_plain", "sampled"]
+__all__ = ["Judge", "Values", "is_plain", "sampled", "stride_of"]
 
 Judge = Callable[..., object]
 """Called with one float64 array per tensor."""
@@ -39,21 +39,27 @@ def is_plain(tensor: object) -> bool:
     )
 
 
+def stride_of(number: int, row: int, count: int) -> int:
+    """Return the distance of about ``count`` elements, spread evenly.
+
+    It has no common divisor with the size of a row, so that they are not of one column.
+    """
+    stride = max(1, number // count)
+    while stride > 1 and math.gcd(stride, row) > 1:
+        stride -= 1
+    return stride
+
+
 def sampled(tensor: torch.Tensor, count: int) -> torch.Tensor:
     """Return about ``count`` elements, spread evenly.
 
     Tensors of one shape give the same places.
-    The distance of two elements has no common divisor with the size of a row, so that they are not of one column.
     """
     flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else _flat(tensor.detach())
     number = flat.numel()
     if number <= count:
         return flat
-    stride = number // count
-    row = tensor.shape[-1] if tensor.ndim else 1
-    while stride > 1 and math.gcd(stride, row) > 1:
-        stride -= 1
-    return flat[::stride][:count]
+    return flat[:: stride_of(number, tensor.shape[-1] if tensor.ndim else 1, count)][:count]
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

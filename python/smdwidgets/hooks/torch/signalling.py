@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.callbacks import Callback
+from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.training import TorchOptions, is_passive
 from smdwidgets.signals.torch.session import TorchSignals
@@ -39,7 +41,8 @@ class Signalling:
                 parts.recorder.signals,
                 lambda: parts.steps.step,
                 lambda module: models.names.get(module) or type(module).__name__,
-                self._parameters,
+                models.parameters,
+                self._ranks,
                 self._is_compiled,
                 is_passive,
             )
@@ -52,8 +55,14 @@ class Signalling:
         first, self._is_first = self._is_first, False
         return torch_graph.is_compiled(model) or (first and torch_graph.is_wrapped(model))
 
-    def _parameters(self) -> Mapping[int, str]:
-        return {id(parameter): name for name, parameter in self._models.parameters()}
+    def _ranks(self) -> int:
+        """Return the number of processes that average their gradients."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return 1
+        for model in self._models.with_wrappers():
+            if isinstance(model, DistributedDataParallel):
+                return int(model.process_group.size())
+        return int(torch.distributed.get_world_size())
 
     def listen(self) -> list[Any]:
         """Listen to updates; return handles that end it."""
@@ -62,7 +71,21 @@ class Signalling:
         return [
             register_optimizer_step_pre_hook(Callback(self, self._guard, Signalling._before_update)),
             register_optimizer_step_post_hook(Callback(self, self._guard, Signalling._after_update)),
+            listen(
+                {
+                    "backward_begins": Callback(self, self._guard, Signalling._backward_begins),
+                    "backward_ends": Callback(self, self._guard, Signalling._backward_ends),
+                }
+            ),
         ]
+
+    def _backward_begins(self, tensors: Any) -> None:
+        if self.signals is not None:
+            self.signals.backward_begins()
+
+    def _backward_ends(self) -> None:
+        if self.signals is not None:
+            self.signals.backward_ends()
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self.signals is not None:
@@ -75,7 +98,7 @@ class Signalling:
     def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
         """A registered model is called."""
         if self.signals is not None:
-            self.signals.enters(module)
+            self.signals.enters(module, (*inputs, *(named_inputs or {}).values()))
 
     def leaves(self, module: nn.Module, outputs: Any) -> None:
         """A registered model has returned."""

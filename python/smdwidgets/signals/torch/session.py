@@ -9,7 +9,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from torch.optim import Optimizer
 from smdwidgets._suspend import suspended
 from smdwidgets.checks.torch.values import Values
 from smdwidgets.signals.file import SignalWriter
+from smdwidgets.signals.noise import NOISE_KIND
 from smdwidgets.signals.torch import attention, routing
 from smdwidgets.signals.torch.blocks import Blocks, log_z
+from smdwidgets.signals.torch.micro_batches import MicroBatches, examples_of
 from smdwidgets.signals.torch.optimizers import Measured, OptimizerHealth
 from smdwidgets.signals.torch.replaced import Replaced
 
@@ -44,6 +46,7 @@ _MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "routing": ("router_load",),
     "blocks": ("residual_rms", "residual_kurtosis", "log_z"),
     "optimizer": ("update_ratio", "stale", "sigma_max"),
+    "noise": (NOISE_KIND,),
 }
 
 Key = tuple[str, str]
@@ -56,7 +59,8 @@ class TorchSignals:
         writer: writes the signals of the run.
         step: returns the global step.
         name_of: returns the name of a module.
-        parameters: returns the names of all parameters by their id.
+        parameters: returns all parameters with their names.
+        ranks: returns the number of processes that average gradients.
         is_compiled: whether torch.compile has made a graph of a model.
         is_passive: whether a module is called for another reason than a pass.
         seconds: returns the processor time of this thread.
@@ -67,7 +71,8 @@ class TorchSignals:
         writer: SignalWriter,
         step: Callable[[], int],
         name_of: Callable[[nn.Module], str],
-        parameters: Callable[[], Mapping[int, str]],
+        parameters: Callable[[], Iterable[tuple[str, nn.Parameter]]],
+        ranks: Callable[[], int],
         is_compiled: Callable[[nn.Module], bool],
         is_passive: Callable[[], bool],
         seconds: Callable[[], float] = time.thread_time,
@@ -104,6 +109,8 @@ class TorchSignals:
         #: What the pass has given so far: kind and layer, and values on their device.
         self._found: dict[Key, torch.Tensor] = {}
         self._shapes: dict[Key, tuple[int, int, int]] = {}
+        self._batches = MicroBatches(ranks, self._run_in_backward)
+        self._noise_at, self._noisy_updates = -_LARGEST_INTERVAL, 0
 
     # ------------------------------------------------------------------------------------------------------ intervals
 
@@ -141,10 +148,12 @@ class TorchSignals:
 
     # --------------------------------------------------------------------------------------------------------- passes
 
-    def enters(self, model: nn.Module) -> None:
+    def enters(self, model: nn.Module, inputs: Iterable[Any]) -> None:
         """A registered model is called."""
         if self._is_elsewhere() or self._is_passive() or suspended():
             return
+        if not self._calls and torch.is_grad_enabled():
+            self._batches.called(examples_of(inputs))
         self._calls.append(model)
         if len(self._calls) > 1:
             return
@@ -309,6 +318,57 @@ class TorchSignals:
             self._writer.declare("router_load", layer, most=count / result[1].shape[-1])
             self._found["router_load", layer] = load
 
+    # ------------------------------------------------------------------------------------------------- backward passes
+
+    def backward_begins(self) -> None:
+        """``backward()`` is called."""
+        if not (self._is_elsewhere() or self._is_passive() or suspended()):
+            self._count_time("noise", self._begin_backward)
+
+    def _begin_backward(self) -> None:
+        batches = self._batches
+        has_two_sizes = batches.last_passes > 0 and not batches.why_not
+        is_due = has_two_sizes and self._updates - self._noise_at >= self._interval and not _is_capturing()
+        if is_due and not batches.passes:
+            self._noise_at = self._updates
+        batches.begins(lambda: (one for _, one in self._parameters()), is_due)
+
+    def backward_ends(self) -> None:
+        """``backward()`` has returned, or raised."""
+        if not (self._is_elsewhere() or self._is_passive() or suspended()):
+            self._count_time("noise", self._batches.ends)
+            self._batches.listens_no_more()  # also after a failure
+
+    def _count_time(self, mechanism: str, call: Callable[..., object], *args: Any) -> None:
+        begin = self._seconds()
+        self._run(mechanism, call, *args)
+        self._spend(begin)
+
+    def _run_in_backward(self, call: Callable[..., object], *args: Any) -> None:
+        """Call a function in the hook of a parameter, whose thread may be another one."""
+        begin = self._seconds()
+        self._run("noise", call, *args)
+        self._spent += self._seconds() - begin
+
+    def _end_batches(self, optimizer: Optimizer) -> None:
+        """Write what the gradients of an update have given."""
+        batches = self._batches
+        if not batches.updates(lambda: {id(one) for group in optimizer.param_groups for one in group["params"]}):
+            return
+        measured = batches.finished()
+        self._noisy_updates += 1
+        if measured is not None:
+            values, judge = measured
+            step = max(self._step(), 0)
+            self._seen.add(NOISE_KIND)
+            self._values.read(lambda flat: self._write_noise(step, judge(flat)), values)
+        elif self._noisy_updates == _PASSES and NOISE_KIND not in self._seen and batches.why_not:
+            self._writer.off(NOISE_KIND, batches.why_not)
+
+    def _write_noise(self, step: int, values: tuple[float, ...] | None) -> None:
+        if values is not None:
+            self._writer.write(step, {(NOISE_KIND, ""): values})
+
     # -------------------------------------------------------------------------------------------------------- updates
 
     def before_update(self, optimizer: Optimizer) -> None:
@@ -319,9 +379,7 @@ class TorchSignals:
             self._health.clear()
         health = self._health.setdefault(id(optimizer), OptimizerHealth())
         if health.is_due(self._interval):
-            begin = self._seconds()
-            self._run("optimizer", health.before, optimizer)
-            self._spend(begin)
+            self._count_time("optimizer", health.before, optimizer)
 
     def after_update(self, optimizer: Optimizer) -> None:
         """``optimizer.step()`` has returned."""
@@ -329,9 +387,8 @@ class TorchSignals:
             return
         health = self._health.get(id(optimizer))
         if health is not None and health.begun:
-            begin = self._seconds()
-            self._run("optimizer", lambda: self._send_measured(optimizer, health.after(optimizer)))
-            self._spend(begin)
+            self._count_time("optimizer", lambda: self._send_measured(optimizer, health.after(optimizer)))
+        self._run("noise", self._end_batches, optimizer)
         self._values.poll()
         self._stepped = True
 
@@ -342,7 +399,7 @@ class TorchSignals:
             shape = (id(optimizer), len(parameters), id(parameters[0]))
             if self._shapes.get((kind, layer)) != shape:
                 if not all(id(one) in self._names for one in parameters):
-                    self._names = self._parameters()
+                    self._names = {id(one): name for name, one in self._parameters()}
                 names = [self._names.get(id(one), f"tensor {index}") for index, one in enumerate(parameters)]
                 self._shapes[kind, layer] = shape
                 self._writer.declare(kind, layer, names, again=True)
@@ -378,4 +435,10 @@ class TorchSignals:
     def close(self) -> None:
         """The training has ended: write what has not arrived yet."""
         self._end_reading()
+        self._batches.listens_no_more()
         self._values.poll(wait=True)
+
+
+def _is_capturing() -> bool:
+    """Whether operations are recorded for a CUDA graph, which would repeat them."""
+    return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
