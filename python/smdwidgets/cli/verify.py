@@ -70,7 +70,8 @@ def _check_store(path: str, steps: range | None) -> dict[str, Any]:
     """Verify the logs and files of other formats below an address."""
     from smdwidgets.storage.connection import Connection  # imported for stores only
 
-    root, _, runs = remote_runs(path, {})
+    with closing(remote_runs(path, {})) as below:
+        root, runs = below.root, below.runs
     if any(files.of_hook for files in runs.values()):
         raise SeveralRuns(path, sorted(runs))
     if steps is not None:

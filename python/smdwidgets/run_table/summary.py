@@ -25,6 +25,7 @@ from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Storage, beginning
 from smdwidgets.trials import SourceTrial, TensorBoardTrial, Trial
 from smdwidgets.trials.refresh import no_refresh
+from smdwidgets.trials.smdebug.run import SmdebugRun
 
 #: Version of the summaries; entries of other versions are made again.
 VERSION: Final = 3
@@ -211,6 +212,8 @@ def flat(given: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def _times_of_files(trial: Trial, found: FoundRun) -> tuple[float, float]:
     """Return when the run began and was last written, by the times of its files."""
+    if not isinstance(trial.reader.run, SmdebugRun):
+        return math.inf, -math.inf
     storage, folder = _files_of(trial, found)
     try:
         keys = [key for key in storage.list(f"{folder}collections/") if key.endswith(".json")]

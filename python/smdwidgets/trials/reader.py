@@ -177,7 +177,8 @@ class RunReader:
         else:
             self.run.check()
         wait_until(self._collections_complete, self._missing_collections, wait, hint=hint, log_after=_LOG_WAIT_AFTER)
-        self.run.refresh()
+        if not self.run.refreshed_for_collections:
+            self.run.refresh()
         self._after_refresh()
         problems = self.run.problems()
         if problems and not self._skip_bad_index:
@@ -257,7 +258,10 @@ class RunReader:
         """Check for new steps unless refreshing is off or all steps are known."""
         if self.closed:
             self.refuse()
-        self.read_first()
+        began = time.monotonic()
+        if self.read_first():
+            self._finish_if_ended(began)
+            return
         if not self.dynamic_refresh:
             return
         if self.loaded_all_steps:
@@ -270,14 +274,31 @@ class RunReader:
             self._check_replaced()
             self._refresh_or_finish()
 
-    def read_first(self) -> None:
-        """Read a run that was opened lazily, unless it was read."""
+    def read_first(self) -> bool:
+        """Read a run that was opened lazily, unless it was read.
+
+        Returns whether it was read now.
+        """
         if not self.unread:
-            return
+            return False
         with self.lock:
-            if self.unread and not self.closed:
+            reads = self.unread and not self.closed
+            if reads:
                 self._open(0.0, may_come=False)
                 self.unread = False
+        return reads
+
+    def _finish_if_ended(self, began: float) -> None:
+        """Note that all steps are known, if the run had ended before it was read first.
+
+        Args:
+            began: when the caller began to read it.
+        """
+        with self.lock:
+            age = self.run.end_age() if self.dynamic_refresh else None
+            if age is not None and age > max(self._end_delay, time.monotonic() - began):
+                self.completeness.end(self.run.index)
+                self.loaded_all_steps = True
 
     def _check_replaced(self) -> None:
         """Drop everything that was read if another run was written to the same place."""

@@ -149,6 +149,8 @@ class Run(ABC):
     settled: int = -1
     #: Whether the content of some steps has not been read into the index.
     partly_read: bool = False
+    #: Whether the last call of `collections` read what is new: some formats have collections of what they contain.
+    refreshed_for_collections: bool = False
     #: Description of its problems in a repr, after their number.
     damage: str = "unreadable index files"
     #: What was read in spite of a problem, for the log.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from smdwidgets.trials.tensorboard.trial import TensorBoardTrial
 from smdwidgets.trials.trial import Trial
 
 if TYPE_CHECKING:
+    from smdwidgets.sources.store_tree import StoreTree
     from smdwidgets.storage.remote import RemoteStorage
 
 #: Arguments of smdebug that have no effect, since reading is always parallel.
@@ -83,11 +85,12 @@ def create_trial(
         try:
             return _open_remote(text, name, range_steps, options)
         except RunNotFound:
-            root, run, found = remote_runs(text, options)
-            chosen = run or chosen_run(text, found)
-            if chosen not in found:
-                raise RunNotFound(text, f"runs in {root}: {listed(list(found), 20)}") from None
-            return open_remote_run(root, chosen, found[chosen], name, range_steps, options)
+            with closing(remote_runs(text, options)) as below:
+                chosen = below.run or chosen_run(text, below.runs)
+                if chosen not in below.runs:
+                    raise RunNotFound(text, f"runs in {below.root}: {listed(list(below.runs), 20)}") from None
+                files = below.runs[chosen]
+                return open_remote_run(below.root, chosen, files, name, range_steps, options, below)
     root, run = _in_store(local_path(text))
     runs = _runs_for(options, find_runs(root))
     if run and runs and run not in runs:
@@ -190,7 +193,8 @@ def create_trials(
             trial: Trial = _open_remote(text, None, range_steps, options)
             return {trial.name: trial}
         except RunNotFound:
-            root, run, runs = remote_runs(text, options)
+            with closing(remote_runs(text, options)) as below:
+                root, run, runs = below.root, below.run, below.runs
             runs = {run: runs[run]} if run in runs else runs
     else:
         runs = _runs_for(options, find_runs(root))
@@ -227,20 +231,50 @@ def _storage(text: str, options: Mapping[str, Any]) -> RemoteStorage:
     return Connection(**{key: options[key] for key in options.keys() & SETTINGS}).storage(text)
 
 
-def remote_runs(text: str, options: Mapping[str, Any]) -> tuple[str, str, dict[str, RunFiles]]:
-    """Return an address, the run that it names or "", and the runs below it.
+@dataclass
+class Below:
+    """An address, the run that it names or "", and the runs below it.
 
     For a run in an object, such as ``s3://b/mlflow.db/run``, the address is that of the object.
+    """
+
+    root: str
+    run: str
+    runs: dict[str, RunFiles]
+    _tree: StoreTree | None
+
+    def take(self, place: str, only: str) -> StoreTree | None:
+        """Return the files that were listed, if they are those of a place.
+
+        The caller closes their storage.
+        """
+        tree = self._tree
+        if only or tree is None or tree.root != place.rstrip("/"):
+            return None
+        self._tree = None
+        return tree
+
+    def close(self) -> None:
+        """Close the connections of files that were not taken."""
+        if self._tree is not None:
+            self._tree.storage.close()
+
+
+def remote_runs(text: str, options: Mapping[str, Any]) -> Below:
+    """Return the runs below an address.
 
     Raises an error if there are no runs, with the objects that are there.
     """
     from smdwidgets.trials.remote_discovery import one_object, store_tree  # imported for stores only
 
-    with closing(_storage(text, options)) as storage:
+    storage = _storage(text, options)
+    with ExitStack() as closing_storage:
+        closing_storage.callback(storage.close)
         tree = store_tree(storage)
         below = _runs_for(options, runs_in(tree))
         if below:
-            return text, "", below
+            closing_storage.pop_all()
+            return Below(text, "", below, tree)
         if tree.keys:
             raise RunNotFound(text, of_store(tree))
     parts = parse(text).prefix.split("/")
@@ -254,7 +288,7 @@ def remote_runs(text: str, options: Mapping[str, Any]) -> tuple[str, str, dict[s
                 below = runs_in(tree)
                 if not below:
                     raise RunNotFound(text, of_store(tree))
-                return above + parts[at], "/".join(parts[at + 1 :]), below
+                return Below(above + parts[at], "/".join(parts[at + 1 :]), below, None)
     raise RunNotFound(text, of_objects(()))
 
 
@@ -265,10 +299,14 @@ def open_remote_run(
     name: str | None,
     range_steps: tuple[int | None, int | None] | None,
     options: Mapping[str, Any],
+    below: Below | None = None,
 ) -> Trial:
-    """Open a run below an address."""
+    """Open a run below an address.
+
+    What ``below`` has listed is not listed again.
+    """
     if files.sources:
-        return _open_sources(text, name, range_steps, options, run, files)
+        return _open_sources(text, name, range_steps, options, run, files, below)
     if not files.of_hook:
         return _open_log(text, name, range_steps, options, run, files.layout)
     # A run that is found by a listing is read at its first query, like one in a directory.
@@ -283,6 +321,7 @@ def _open_sources(
     options: Mapping[str, Any],
     run: str,
     files: RunFiles,
+    below: Below | None,
 ) -> SourceTrial:
     place, only = f"{text.rstrip('/')}/{run}".rstrip("/"), ""
     keys = [key for of_format in files.sources.values() for key in of_format]
@@ -299,11 +338,11 @@ def _open_sources(
             folder = folder.rpartition("/")[0]
         place, run = f"{text.rstrip('/')}/{folder}".rstrip("/"), run[len(folder) :].lstrip("/")
     for_logs = {key: options[key] for key in options.keys() & _FOR_LOGS - {"segment"}}
-    storage = _storage(place, options)
+    tree = None if below is None else below.take(place, only)
+    storage = _storage(place, options) if tree is None else tree.storage
+    for_logs |= {"storage": storage, "tree": tree, "only": only, "run": run, "lazy": options.get("lazy") is True}
     try:
-        return SourceTrial(
-            name, "", range_steps, storage=storage, only=only, run=run, lazy=options.get("lazy") is True, **for_logs
-        )
+        return SourceTrial(name, "", range_steps, **for_logs)
     except BaseException:
         storage.close()
         raise

@@ -28,4 +28,4 @@ def test_each_run_is_opened_once_and_not_followed(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(LocalTensorBoardRun, "refresh", counted)
     table = smdwidgets.runs(tmp_path, cache=False)
     assert [row.name for row in table] == ["a", "b", "c"]
-    assert set(counts.values()) == {2}, "one for the collections and one for the steps"
+    assert set(counts.values()) == {1}

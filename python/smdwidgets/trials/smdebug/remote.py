@@ -92,12 +92,17 @@ class RemoteRun(StorageRun):
             if folder:
                 self.storage.enter(folder)
             keys = list(self.storage.list(COLLECTIONS_PREFIX + "/"))
-            if keys or any(next(self.storage.list(sign), None) for sign in ("index/", "events/", END_FILE)):
+            if keys or self._has_signs():
                 self._keys_listed = collection_files(keys)
                 self.path = self.storage.url
                 return
         self.storage.address = given
         raise RunNotFound(given.url, f"found none of collections/, index/ and events/ there or in {SAGEMAKER_FOLDER}/")
+
+    def _has_signs(self) -> bool:
+        """Return whether the folder has steps or an end of a run of a hook."""
+        folders, files = self.storage.folder("")
+        return any(key in {"index", "events", END_FILE} for key in [*folders, *(file.key for file in files)])
 
     def collections(self) -> CollectionFiles | None:
         now = time.monotonic()

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.sources.store_tree import StoreTree
 from smdwidgets.storage.local import local_path
 from smdwidgets.storage.remote import RemoteStorage
 from smdwidgets.trials.discovery import find_runs, runs_in
@@ -25,6 +26,7 @@ class SourceTrial(TensorBoardTrial):
         name: name of the trial; by default the last part of the path.
         dirname: the directory, or a file in it.
         storage: where the files are stored, instead of ``dirname``.
+        tree: the files in the storage, if they were listed just now.
         only: the key of the only file that is read from the storage.
         range_steps: begin (inclusive) and end (exclusive) of the steps to read; None means unbounded.
         run: the run's directory relative to ``dirname``, if there are several.
@@ -47,6 +49,7 @@ class SourceTrial(TensorBoardTrial):
         range_steps: tuple[int | None, int | None] | None = None,
         *,
         storage: RemoteStorage | None = None,
+        tree: StoreTree | None = None,
         only: str = "",
         run: str = "",
         keep_orphans: bool = False,
@@ -73,7 +76,8 @@ class SourceTrial(TensorBoardTrial):
         if storage is None:
             opened: SourceRun = LocalSourceRun(root, run, **options)
         else:
-            tree = one_object(storage, only) if only else store_tree(storage)
+            if tree is None:
+                tree = one_object(storage, only) if only else store_tree(storage)
             opened = StoredSourceRun(tree, run, **options)
         self.run = run
         self._open(opened, name, range_steps, lazy)

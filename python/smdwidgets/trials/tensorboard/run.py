@@ -193,7 +193,8 @@ class TensorBoardRun(Run):
         return min((age for age in ages if age is not None), default=None)
 
     def collections(self) -> CollectionFiles | None:
-        if self.log.generation == 0:
+        self.refreshed_for_collections = self.log.generation == 0
+        if self.refreshed_for_collections:
             self.refresh()
         if self.log.num_names() == self._collections_names:
             return None
