@@ -188,11 +188,18 @@ def _explorer() -> Any:
     return explore
 
 
+def _catalog_writer() -> Any:
+    from smdwidgets.run_table.catalog import add_run
+
+    return add_run
+
+
 _extensions.tensor_plotter.register(_tensor_plots)
 _extensions.trial_plotter.register(_trial_plots)
 _extensions.exporter.register(_export)
 _extensions.lazy_reader.register(_lazy_reader)
 _extensions.explorer.register(_explorer)
+_extensions.catalog_writer.register(_catalog_writer)
 
 
 def __getattr__(name: str) -> Any:

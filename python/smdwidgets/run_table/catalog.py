@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from smdwidgets._text import listed, natural, shown
 from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.rules.progress import Progress
 from smdwidgets.run_table.catalog_file import CatalogChanged, CatalogFile, files_from_json, row_of, schema
-from smdwidgets.run_table.discovery import FoundRun, find_remote_runs, find_runs, opener
+from smdwidgets.run_table.discovery import FoundRun, find_remote_runs, find_run, find_runs, opener
 from smdwidgets.run_table.summary import Summary, summarize
 from smdwidgets.run_table.table import state_of
 from smdwidgets.sources.arrow import MissingPyarrow, arrow_and_parquet
@@ -73,7 +75,7 @@ def update_catalog(
     >>> update_catalog("s3://team/runs").changed                   # doctest: +SKIP
     ('job-17',)
     """
-    path = parse(os.fspath(root)).url.rstrip("/") if is_address(root) else local_path(root)
+    path = _usual(root)
     arrow_and_parquet("a catalog of runs")
     if is_address(path):
         below = find_remote_runs(path, connection)
@@ -87,8 +89,11 @@ def update_catalog(
     accepted = _known(accept, {run.name: key for key, run in runs.items()})
     file = CatalogFile(path, connection)
     fresh: dict[str, Summary] = {}
-    for attempt in range(_ATTEMPTS):
-        old = file.read()
+    before: dict[str, tuple[str, bool]] = {}
+    changed: list[str] = []
+
+    def updated(old: Any) -> Any:
+        nonlocal before, changed
         before = _signatures(old)
         kept = {
             key
@@ -99,14 +104,9 @@ def update_catalog(
         states = {} if old is None else _states(old)
         changed = [key for key in runs if key not in kept]
         rows = {key: _row(runs[key], key, fresh[key], states.get(key, {})) for key in changed}
-        table = _joined(old, kept, rows, accepted)
-        try:
-            file.write(table)
-        except CatalogChanged:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            continue
-        break
+        return _joined(old, kept, rows, accepted)
+
+    table = _replaced(file, updated)
     counts: dict[str, int] = {}
     for one in table["findings"].to_pylist():
         for finding in one or ():
@@ -119,6 +119,69 @@ def update_catalog(
         tuple(key or Path(path).name for key in before if key not in runs),
         counts,
     )
+
+
+def add_run(root: str | os.PathLike[str], run: str, **connection: Any) -> None:
+    """Add a run of a hook to a catalog, or replace its row.
+
+    It is not diagnosed: :func:`update_catalog` does that later. If there is no catalog yet, all runs below the root are
+    read once.
+
+    Args:
+        root: the directory or address that has the catalog.
+        run: the directory or address of the run, which is below the root.
+        **connection: for a store, the fields of :class:`~smdwidgets.storage.Connection`.
+
+    >>> add_run("s3://team/runs", "s3://team/runs/job-17")         # doctest: +SKIP
+    """
+    path, place = _usual(root), _usual(run)
+    key = _relative(path, place)
+    if not place.startswith(path) or not key:
+        raise SMDebugValueError(
+            f"the run {shown(place, 400)} is not below {shown(path, 400)}, whose catalog it is added to"
+        )
+    file = CatalogFile(path, connection)
+    added_run = find_run(path, key, connection)
+    if added_run is None:
+        raise RunNotFound(place)
+    summary = summarize(added_run, with_findings=False)
+
+    def added(old: Any) -> Any:
+        if old is None:
+            return None
+        kept = {other for other in old["run"].to_pylist() if other != key}
+        return _joined(old, kept, {key: _row(added_run, key, summary, _states(old).get(key, {}))}, set())
+
+    if _replaced(file, added) is None:
+        # There is none, or one with the columns of another version.
+        update_catalog(path, findings=False, **connection)
+
+
+def _usual(root: str | os.PathLike[str]) -> str:
+    """Return a directory or an address in its usual form."""
+    return parse(os.fspath(root)).url.rstrip("/") if is_address(root) else local_path(root)
+
+
+def _replaced(file: CatalogFile, change: Callable[[Any], Any]) -> Any:
+    """Replace a catalog by what a function makes of it, and return it.
+
+    Others may do the same at the same time.
+
+    Nothing is written if the function returns None.
+    """
+    for attempt in range(_ATTEMPTS):
+        table = change(file.read())
+        try:
+            if table is not None:
+                file.write(table)
+        except CatalogChanged:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            # Many trainings of a sweep may end at the same time.
+            time.sleep(random.uniform(0, 0.05 * attempt))
+            continue
+        return table
+    return None
 
 
 class CatalogRuns(NamedTuple):
@@ -151,13 +214,11 @@ def catalog_runs(path: str, connection: Mapping[str, Any]) -> CatalogRuns | None
     # One document is parsed several times faster than one for each run.
     contents = json.loads(f"[{','.join(texts)}]")
     rows = []
-    for content, time, run, name, kind, signature in zip(contents, written, *columns.values(), strict=True):
+    for content, at, run, name, kind, signature in zip(contents, written, *columns.values(), strict=True):
         files = files_from_json(content["files"])
         place = "/".join([path, run]) if run else path
         opened = opener(path, run, files, name, connection)
-        rows.append(
-            (FoundRun(name, place, kind, signature, (time or 0) / 1e6, opened, files=files), content["summary"])
-        )
+        rows.append((FoundRun(name, place, kind, signature, (at or 0) / 1e6, opened, files=files), content["summary"]))
     about = (table.schema.metadata or {}).get(_WRITTEN, b"").decode("ascii", "replace")
     return CatalogRuns(rows, about)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,8 @@ _VERSION_KEY: Final = b"smdwidgets.summaries"
 #: Names of hyperparameters that say who made a run, or from which commit, by the last part of the name.
 _OWNERS: Final = ("owner", "user", "author", "username")
 _COMMITS: Final = ("git_commit", "git_sha", "commit", "commit_hash", "git_hash", "sha")
+#: Seconds after which a program that replaces a catalog has been killed.
+_STALE: Final = 60.0
 
 
 class CatalogChanged(RunIOError):
@@ -265,9 +268,26 @@ class CatalogFile:
                 if not put_if(storage, CATALOG, content.getvalue(), self._version):
                     raise CatalogChanged(f"{shown(self.place, 400)}: written by another program meanwhile")
             return
-        if _version(self.place) != self._version:
-            raise CatalogChanged(f"{shown(self.place, 400)}: written by another program meanwhile")
-        replace_file(Path(self.place), content.getvalue())
+        with self._alone():
+            if _version(self.place) != self._version:
+                raise CatalogChanged(f"{shown(self.place, 400)}: written by another program meanwhile")
+            replace_file(Path(self.place), content.getvalue())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other programs from replacing the file in a directory."""
+        lock = Path(f"{self.place}.lock")
+        try:
+            lock.open("x").close()
+        except FileExistsError as error:
+            with suppress(OSError):
+                if time.time() - lock.stat().st_mtime > _STALE:
+                    lock.unlink()  # its program was killed
+            raise CatalogChanged(f"{shown(self.place, 400)}: another program writes it") from error
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
     @contextmanager
     def _storage(self) -> Iterator[Any]:

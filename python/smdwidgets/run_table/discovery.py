@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +122,9 @@ def find_remote_runs(
         layout = [(one.path, one.worker, one.mode.value, one.suffix) for one in files.layout]
         name = run or root.rpartition("/")[2]
         path = f"{root}/{run}" if run else root
-        versions = sorted((one.key, one.size, one.written, one.etag) for one in seen)
+        # Keys below the run, so that it has one signature whatever prefix was listed.
+        base = f"{run}/" if run else ""
+        versions = sorted((one.key.removeprefix(base), one.size, one.written, one.etag) for one in seen)
         signature = _digest([files.kind, layout, versions])
         found.append(
             FoundRun(
@@ -136,6 +138,22 @@ def find_remote_runs(
             )
         )
     return found
+
+
+def find_run(root: str, run: str, connection: Mapping[str, Any]) -> FoundRun | None:
+    """Return a run of a hook below a directory or an address, listing nothing but it.
+
+    Args:
+        root: the directory or address.
+        run: the directory of the run, relative to it.
+        connection: for a store, fields of :class:`~smdwidgets.storage.Connection`.
+    """
+    place = "/".join([root, run]) if is_address(root) else str(Path(root, run))
+    below = find_remote_runs(place, connection) if is_address(root) else find_runs(place)
+    for one in below:
+        if one.path == place and one.files is not None:
+            return replace(one, name=run, open=opener(root, run, one.files, run, connection))
+    return None
 
 
 def opener(root: str, run: str, files: RunFiles, name: str, connection: Mapping[str, Any]) -> Callable[[], Trial]:

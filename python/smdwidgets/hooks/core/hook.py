@@ -98,6 +98,8 @@ class Hook:
         fsync: flush every step to the disk before it becomes visible.
         compact: write the compacted index (see :func:`smdwidgets.compact`) when the run has ended, so that a run of
             many steps opens faster.
+        catalog: directory or address above the run, whose catalog (see :func:`smdwidgets.run_table.update_catalog`) the
+            run is added to when it has ended. Default: the environment variable ``SMDWIDGETS_CATALOG``.
         checks: which checks of the training run: True, False, or a list such as ``["-same_batch"]`` (all but this one)
             or ``["not_reset"]`` (only this one).
         checks_only: record nothing but checks, and stop the training after this number of updates.
@@ -149,6 +151,7 @@ class Hook:
         flush_seconds: float = 1.0,
         fsync: bool = False,
         compact: bool = False,
+        catalog: str | os.PathLike[str] | None = None,
         checks: ChecksOption = False,
         checks_only: int | None = None,
         **options: Any,
@@ -669,6 +672,7 @@ class Hook:
             recorder.queue.close,
             functools.partial(recorder.run_dir.close, end),
             recorder.compact,
+            recorder.add_to_catalog,
         ):
             try:
                 part()

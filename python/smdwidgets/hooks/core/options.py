@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from smdwidgets._suspend import suspended
 from smdwidgets._text import did_you_mean, shown
@@ -18,6 +18,8 @@ from smdwidgets.hooks.incidents.source_rules import SourceRule
 
 __all__ = ["HookOptions", "PlanOption"]
 
+#: The environment variable with the default of ``catalog``.
+CATALOG_VARIABLE: Final = "SMDWIDGETS_CATALOG"
 PlanOption = CapturePlan | Mapping[str, Any] | str | os.PathLike[str] | Literal[False] | None
 
 
@@ -52,6 +54,7 @@ class HookOptions:
     flush_seconds: float = 1.0
     fsync: bool = False
     compact: bool = False
+    catalog: str | os.PathLike[str] | None = None
     checks: ChecksOption = False
     #: Number of updates after which the training stops, if nothing but checks is recorded; None: everything is.
     checks_only: int | None = None
@@ -73,6 +76,8 @@ class HookOptions:
         if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
             raise SMDebugTypeError(f"recorder_bytes must be a number of bytes >= 0, got {shown(nbytes)}")
         chosen_checks(self.checks)
+        if self.catalog is None:
+            self._set("catalog", os.environ.get(CATALOG_VARIABLE) or None)
         names = self.include_collections
         self._set("dry_run", bool(self.dry_run) or self.checks_only is not None or suspended())
         self._set("save_all", bool(self.save_all))

@@ -9,6 +9,7 @@ import functools
 import logging
 from collections.abc import Callable
 
+from smdwidgets import _extensions
 from smdwidgets.hooks.capture.disk_budget import DiskBudget, free_space
 from smdwidgets.hooks.capture.plan import Plan
 from smdwidgets.hooks.core.guard import Guard
@@ -210,3 +211,8 @@ class Recorder:
             from smdwidgets.trials.smdebug.compaction import compact  # not needed by a training before its end
 
             compact(self.run_dir.url)
+
+    def add_to_catalog(self) -> None:
+        """Add the run to a catalog, if requested and this worker ended the run."""
+        if self._options.catalog and self.run_dir.ended_run:
+            _extensions.catalog_writer.load()(self._options.catalog, self.run_dir.url)
