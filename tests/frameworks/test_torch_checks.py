@@ -5,7 +5,6 @@ The examples of docs/checks.md, healthy trainings, equal results, failures.
 
 from __future__ import annotations
 
-import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from frameworks.check_examples import PAGE, is_right, outcomes, runner_of
 from python.launch.launching import Place
 from smdwidgets import create_trial, diagnose
 from smdwidgets.checks.torch.session import MECHANISMS
@@ -23,7 +23,6 @@ from smdwidgets.finding import CHECKS
 from smdwidgets.pytorch import Hook
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "checks.md"
 #: Checks whose example takes several processes.
 SEVERAL = {"replicas_differ"}
 
@@ -31,45 +30,38 @@ SEVERAL = {"replicas_differ"}
 # ------------------------------------------------------------------------------------------------------- the examples
 
 
-WITH_EXAMPLE = [one.id for one in CHECKS if one.id not in SEVERAL]
+TEXT = PAGE.read_text(encoding="utf-8")
+WITH_EXAMPLE = [one.id for one in CHECKS if runner_of(TEXT, one.id) == Path(__file__).name]
 #: Examples that one process runs.
 AT_ONCE = 9
 
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
-    """Return a function that says what fired in an example.
-
-    It is recorded as `smdwidgets run` does.
-    """
-    outcomes = {}
+    """Return a function that says what fired in the examples of a process."""
+    found = {}
 
     def fired(check):
-        if (check, False) not in outcomes:
+        if (check, False) not in found:
             begin = WITH_EXAMPLE.index(check) // AT_ONCE * AT_ONCE
-            names = WITH_EXAMPLE[begin : begin + AT_ONCE]
             place = Place(tmp_path_factory.mktemp("examples"))
-            words = ["--checks-only", "--steps", "1000", sys.executable, HERE / "check_examples.py", PAGE, *names]
-            done = place.run(*words, env={"OMP_NUM_THREADS": "1"})
-            assert done.code in (0, 1), done.err
-            lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
-            outcomes.update({(one["check"], one["fixed"]): one for one in lines})
-        return outcomes[check, False], outcomes[check, True]
+            found.update(outcomes(place, "torch", WITH_EXAMPLE[begin : begin + AT_ONCE]))
+        return found
 
     return fired
 
 
 @pytest.mark.parametrize("check", WITH_EXAMPLE)
 def test_the_example_of_a_check_fires_and_its_fix_does_not(examples, check):
-    broken, fixed = examples(check)
-    assert check in {id for id, _ in broken["fired"]}
-    assert {level for _, level in fixed["fired"]} <= {"note"}
-    assert check not in {id for id, _ in fixed["fired"]}
-    assert not {**broken["off"], **fixed["off"]}
+    found = examples(check)
+    is_right(check, found)
+    assert not {**found[check, False]["off"], **found[check, True]["off"]}
 
 
 def test_each_check_has_a_mechanism():
-    assert sorted(id for ids in MECHANISMS.values() for id in ids) == sorted(one.id for one in CHECKS)
+    checks = sorted(one.id for one in CHECKS if "PyTorch" in one.frameworks)
+    assert sorted(id for ids in MECHANISMS.values() for id in ids) == checks
+    assert {*WITH_EXAMPLE, *SEVERAL} <= {*checks}
 
 
 # -------------------------------------------------------------------------------------------------- healthy trainings

@@ -93,6 +93,7 @@ class CheckLog:
         *,
         need: int = 1,
         level: Level | None = None,
+        advice: str = "",
     ) -> None:
         """A check has seen a fault.
 
@@ -103,6 +104,7 @@ class CheckLog:
             subject: names that show it.
             need: how often it must be seen before it fires.
             level: level; default: that of the table.
+            advice: what to change; default: that of the table.
         """
         if not self.runs(id):
             return
@@ -121,7 +123,7 @@ class CheckLog:
         facts = dict(facts or {})
         words = {key: visible(value, 200) if isinstance(value, str) else value for key, value in facts.items()}
         says = row.fact.format(**words)
-        advice = capitalized(row.advice)
+        advice = capitalized(advice or row.advice)
         names = tuple(str(one) for one in subject)[:_MOST_SUBJECTS]
         first = state.first
         state.record = CheckRecord(id, level, first, step, state.seen, names, facts, says, advice)

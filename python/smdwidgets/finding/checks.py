@@ -14,6 +14,9 @@ __all__ = ["CHECKS", "CHECKS_PAGE"]
 CHECKS_PAGE = "checks.md"
 """The page of the documentation with one section per check."""
 
+TORCH, XGBOOST, LIGHTGBM = "PyTorch", "XGBoost", "LightGBM"
+_BOOSTING = (XGBOOST, LIGHTGBM)
+
 #: What a training shows that cannot learn, or learns something else.
 _NOT_TRAINED = frozenset(
     {
@@ -56,6 +59,7 @@ def _check(
     explains: frozenset[str] = frozenset(),
     *,
     symptom: bool = False,
+    frameworks: tuple[str, ...] = (TORCH,),
 ) -> Kind:
     title = id.replace("_", " ").capitalize()
     return Kind(
@@ -70,6 +74,7 @@ def _check(
         explains=explains,
         symptom=symptom,
         page=CHECKS_PAGE,
+        frameworks=frameworks,
     )
 
 
@@ -573,6 +578,7 @@ CHECKS: tuple[Kind, ...] = (
         "subtract 1 from the labels.",
         "Class 0 of {classes} never occurs in {count} targets, and all others do",
         _WEAKER,
+        frameworks=(TORCH, *_BOOSTING),
     ),
     _check(
         "mse_on_classes",
@@ -582,6 +588,7 @@ CHECKS: tuple[Kind, ...] = (
         "`cross_entropy` for classes",
         "use `cross_entropy` with one output per class if the numbers are classes.",
         "The targets of the regression loss are {count} different whole numbers",
+        frameworks=(TORCH, *_BOOSTING),
     ),
     _check(
         "mse_on_onehot",
@@ -862,35 +869,132 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "labels_not_finite",
+        "problem",
+        "labels that are not finite",
+        "Labels of the training data are NaN or infinite. LightGBM takes 0 in place of NaN.",
+        "finite labels",
+        "remove the rows without a label.",
+        "{count} of {total} labels are NaN or infinite",
+        _NOT_TRAINED,
+        frameworks=(LIGHTGBM,),
+    ),
+    _check(
+        "labels_equal",
+        "problem",
+        "labels that are all equal",
+        "All labels of the training data are one number, so that nothing can be learned.",
+        "labels that differ",
+        "check how the labels are selected and converted.",
+        "All {count} labels of the training data are {label:g}",
+        _NOT_TRAINED | {"no_splits"},
+        frameworks=_BOOSTING,
+    ),
+    _check(
+        "labels_merged",
+        "problem",
+        "classes that a binary objective takes for one",
+        "The objective `binary` takes every label above 0 for one class. The labels have several values above 0, such as 1 "
+        "and 2.",
+        "labels that are 0 and 1",
+        "use the labels 0 and 1, or the objective `multiclass` with `num_class`.",
+        "The objective takes the labels {labels} for one class",
+        _NOT_TRAINED | {"no_splits"},
+        frameworks=(LIGHTGBM,),
+    ),
+    _check(
+        "weights_zero",
+        "problem",
+        "rows that all weigh nothing",
+        "The weights of all rows of the training data are 0.",
+        "weights above 0",
+        "check how the weights are computed; weights between 0 and 1 become 0 as whole numbers.",
+        "The weights of all {rows} rows are 0",
+        _NOT_TRAINED | {"no_splits"},
+        frameworks=_BOOSTING,
+    ),
+    _check(
+        "early_stopping_on_training",
+        "problem",
+        "early stopping on the training data",
+        "The data by which early stopping decides are rows of the training data. Their metric improves as long as the "
+        "training goes on, so that it is not stopped when it overfits.",
+        "early stopping on data that are not trained on",
+        "pass data to early stopping that are not part of the training data, as the last of the validation data.",
+        "Early stopping judges by {data}, whose rows are training data",
+        frozenset({"overfit"}),
+        frameworks=_BOOSTING,
+    ),
+    _check(
+        "validation_in_training",
+        "problem",
+        "validation rows that are trained on",
+        "At least 30 % of the rows of the validation data are rows of the training data, whose own rows hardly repeat. "
+        "The only validation data being a copy of the training data is a warning, and the training data themselves are a note.",
+        "validation data without rows of the training data",
+        "split the data before the training, and train on one part only.",
+        "{share} of the rows of {data} are also in the training data",
+        frameworks=_BOOSTING,
+    ),
+    _check(
+        "classes_not_trained",
+        "problem",
+        "classes that only the validation data have",
+        "At least 30 % of the validation labels are classes that do not occur in the training data: sorted data were split "
+        "without being shuffled. It is a warning if all validation labels are one class that is not that frequent in the "
+        "training data.",
+        "the same classes in training and validation data",
+        "shuffle the data before they are split, or split each class alike.",
+        "{what}",
+        frozenset({"overfit"}),
+        frameworks=_BOOSTING,
+    ),
+    _check(
+        "constant_features",
+        "note",
+        "features with one value",
+        "Features have one value in all rows of the training data, and distinguish no rows. If this holds for all of them, all rows "
+        "are equal, which is a problem.",
+        "features that vary",
+        "check how these features are computed.",
+        "{count} of {total} features have one value, such as {column}",
+        frameworks=_BOOSTING,
+    ),
+    _check(
         "target_in_input",
         "warning",
         "targets among the inputs",
         "A column of the inputs equals the target, or a multiple of it, in all rows of the batch, at 4 steps. What is predicted "
-        "is given, and the training learns to copy it.",
+        "is given, and the training learns to copy it. Of boosting, all rows are compared: a column that has one value for each "
+        "class, or rises or falls with the target, is a warning, and the target itself a problem.",
         "inputs that do not contain the target",
         "remove the column from the inputs; for a series, let the target begin after the window.",
         "Column {column} of the inputs is the target, in all {rows} rows",
+        frameworks=(TORCH, *_BOOSTING),
     ),
     _check(
         "eval_inputs_differ",
         "problem",
         "inputs of another size in the evaluation",
         "In passes without gradients in evaluation mode, the inputs are more than 6 times as large, or as small, as those of "
-        "the training, which are steady, twice.",
+        "the training, which are steady, twice. Of boosting, at least half of the features have more than 80 % of their validation "
+        "values outside of the training's range.",
         "the same preprocessing for training and evaluation",
         "scale and normalize the inputs of the evaluation as those of the training.",
         "The inputs of the evaluation have a mean size of {size:.3g}, those of the training {usual:.3g}",
         frozenset({"overfit", "labels_unrelated", "diverged", "spike", "stands_out"}),
+        frameworks=(TORCH, *_BOOSTING),
     ),
     _check(
         "equal_rows",
         "problem",
         "batches whose rows are all equal",
-        "All rows of the inputs in a batch of a data loader are equal, three times.",
+        "All rows of the inputs in a batch of a data loader are equal, three times; or all rows of the training data are.",
         "rows that differ",
         "check the index in `__getitem__`.",
-        "All {rows} rows of the batch are equal",
+        "All {rows} rows are equal",
         _NOT_TRAINED,
+        frameworks=(TORCH, *_BOOSTING),
     ),
     _check(
         "zero_batch",
@@ -941,6 +1045,42 @@ CHECKS: tuple[Kind, ...] = (
         "inputs in float32 or less",
         "convert the inputs with `.float()`.",
         "The inputs are float64",
+    ),
+    # ------------------------------------------------------------------------------------------------------- boosting
+    _check(
+        "rate_above_one",
+        "warning",
+        "a learning rate above 1",
+        "The learning rate of boosting is above 1: each tree corrects more than the error. From 2 on, squared errors grow with "
+        "each round, and it is a problem.",
+        "a learning rate of 0.01 to 0.3",
+        "reduce the learning rate.",
+        "The learning rate is {rate:g}: each tree corrects more than the error",
+        frozenset({"rate_too_high", "diverged", "overfit", "not_learning", "spike", "exploding"}),
+        frameworks=_BOOSTING,
+    ),
+    _check(
+        "metric_direction",
+        "problem",
+        "early stopping in the wrong direction",
+        "Early stopping minimizes a metric of which larger values are better, or maximizes one of which smaller are. It keeps "
+        "the worst round.",
+        "early stopping that maximizes accuracy, and minimizes losses",
+        "pass `maximize=True` to XGBoost's `EarlyStopping` or estimator, or return True as the last value of LightGBM's metric.",
+        "Early stopping {does} `{metric}`",
+        _NOT_TRAINED,
+        frameworks=_BOOSTING,
+    ),
+    _check(
+        "no_splits",
+        "problem",
+        "trees without a split",
+        "No tree of the first three rounds has a split: each is one number, the same for all rows.",
+        "trees with splits",
+        "use more rows, or smaller values of `min_child_samples` (LightGBM), `min_child_weight` and `gamma`.",
+        "No tree of the first {count} rounds has a split",
+        _NOT_TRAINED,
+        frameworks=_BOOSTING,
     ),
     # ----------------------------------------------------------------------------------------------------- precision
     _check(

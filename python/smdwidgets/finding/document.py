@@ -34,6 +34,7 @@ def explanation(kind: Kind) -> list[str]:
     paragraphs = [*kind.meaning.split("\n\n"), f"Healthy: {kind.healthy}.", f"Try: {kind.advice}"]
     names = ", ".join(KINDS[other].title for other in KINDS if other in kind.explains)
     paragraphs += [f"Test: {kind.test}."] if kind.test else []
+    paragraphs += [f"Frameworks: {', '.join(kind.frameworks)}."] if kind.frameworks else []
     return [*paragraphs, *([f"{_EXPLAINS}: {names}."] if names else [])]
 
 

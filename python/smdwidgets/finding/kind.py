@@ -45,6 +45,7 @@ class Kind:
         symptom: whether it is a symptom that confirms such a cause.
         state: word for the state in which its tensors are from its first step on, such as ``"dead"``; may be empty.
         page: page of the documentation with its section.
+        frameworks: frameworks whose trainings a check judges.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Kind:
     test: str = ""
     state: str = ""
     page: str = PAGE
+    frameworks: tuple[str, ...] = ()
 
     @property
     def anchor(self) -> str:

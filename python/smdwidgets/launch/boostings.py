@@ -5,6 +5,7 @@ The estimators of scikit-learn call ``train``, too. Each call is a run.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,7 @@ def arm(recording: Recording, framework: ModuleType) -> None:
                 return train(*args, **kwargs)
             error: BaseException | None = None
             try:
+                recording.guarded(_check_data)(hook, train, args, kwargs)
                 found = recording.guarded(with_argument)(
                     train, "callbacks", lambda given: [*(given or ()), hook], args, kwargs
                 )
@@ -41,6 +43,10 @@ def arm(recording: Recording, framework: ModuleType) -> None:
         return recorded
 
     replace_everywhere(framework.__name__, "train", make)
+
+
+def _check_data(hook: Any, train: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    hook.training_begins(inspect.signature(train).bind(*args, **kwargs).arguments)
 
 
 def _xgboost_hook(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

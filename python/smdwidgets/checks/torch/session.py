@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from smdwidgets._suspend import suspended
 from smdwidgets.checks.log import CheckLog
+from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.torch import graph
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.inputs import InputChecks
@@ -138,7 +138,7 @@ class TorchChecks:
         self.log = log
         self._context = context = Context(log, models, wrappers, step)
         self._is_compiled, self._is_passive, self._updated = is_compiled, is_passive, updated
-        self._off: set[str] = set()
+        self._mechanisms = Mechanisms(log, MECHANISMS)
         self._losses = LossChecks(context)
         self._tokens = TokenChecks(context)
         self._inputs = InputChecks(context)
@@ -176,14 +176,8 @@ class TorchChecks:
 
     def _run(self, mechanism: str, call: Callable[..., object], *args: Any) -> None:
         """Call a mechanism, without gradients. The first failure switches it off."""
-        if mechanism in self._off or suspended():
-            return
-        try:
-            with torch.no_grad():
-                call(*args)
-        except Exception as error:
-            self._off.add(mechanism)
-            self.log.off(MECHANISMS[mechanism], f"{type(error).__name__}: {error}"[:300])
+        with torch.no_grad():
+            self._mechanisms.run(mechanism, call, *args)
 
     @property
     def _elsewhere(self) -> bool:

@@ -1,8 +1,8 @@
 """Run a training script and record its trainings, without a change to the script.
 
 The script runs as it would with python: arguments, output, exit code and results are the same. One line on standard
-error says where its training is recorded, and one at the end what was found. A fault that a check of a PyTorch training
-proves is printed at once. PyTorch (also under Transformers,
+error says where its training is recorded, and one at the end what was found. A fault that a check
+of a training proves is printed at once. PyTorch (also under Transformers,
 Lightning and Accelerate), Keras, XGBoost and LightGBM are recorded. Options of smdwidgets come before the script.
 
 Examples:
@@ -60,7 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--checks",
         default="",
         metavar="LIST",
-        help="checks of a PyTorch training: yes, no, or identifiers such as --checks=-same_batch, all but this one "
+        help="checks of the training: yes, no, or identifiers such as --checks=-same_batch, all but this one "
         "(default: yes)",
     )
     parser.add_argument(

@@ -17,10 +17,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from lightgbm.basic import Booster, Dataset
 from lightgbm.callback import EarlyStopException
 
+from smdwidgets.checks.boosting import MECHANISMS, BoostingChecks
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.boosting.lightgbm_data import stops_early, table_of, task_of, validation_of
+from smdwidgets.hooks.core.checking import check_log, stop_after
 from smdwidgets.hooks.core.hook import Hook as BaseHook
 from smdwidgets.hooks.core.hook import guarded
 from smdwidgets.stop import StopRequest
@@ -76,6 +80,9 @@ class Hook(BaseHook):
         #: the training, is the 30th.
         self.order = 25
         self._stop: StopRequest | None = None
+        log = check_log(self.parts.recorder, self.options)
+        self._checks = None if log is None else BoostingChecks(log, stop_after(self.options))
+        self._stops_early = False
         self.parts.stopping.end_loop = self._keep_request
 
     def _keep_request(self, request: StopRequest) -> bool:
@@ -91,6 +98,7 @@ class Hook(BaseHook):
         """
         if not self.is_open:
             return
+        self._check_round(env)
         try:
             if self._begin_step():
                 self._save_round(env)
@@ -104,6 +112,51 @@ class Hook(BaseHook):
         if stop is not None:
             logger.warning("stopping the training after round %d: %s", env.iteration, stop)
             raise EarlyStopException(env.iteration, env.evaluation_result_list or [])
+
+    @guarded
+    def training_begins(self, arguments: Mapping[str, Any]) -> None:
+        """Check the data of a call of ``lightgbm.train`` before it begins.
+
+        `smdwidgets run` calls this method. A hook that a script creates checks what the first round shows.
+
+        Args:
+            arguments: the arguments of the call by name.
+        """
+        checks, data = self._checks, arguments.get("train_set")
+        if checks is None or not self.is_open or not isinstance(data, Dataset):
+            return
+        if self.num_workers > 1:
+            checks.log.off(MECHANISMS["data"], "the data are distributed")
+            return
+        parameters = {**(data.params or {}), **(arguments.get("params") or {})}
+        self._stops_early = stops = stops_early(parameters, arguments.get("callbacks") or ())
+        sets = arguments.get("valid_sets") or ()
+        sets = [sets] if isinstance(sets, Dataset) else list(sets)
+        names = arguments.get("valid_names") or ()
+        names = [names] if isinstance(names, str) else list(names)
+        task, classes, merges = task_of(parameters)
+        checks.begins(lambda: table_of(data), lambda: validation_of(data, sets, names, stops), task, classes, merges)
+
+    def _check_round(self, env: Any) -> None:
+        checks = self._checks
+        if checks is None:
+            return
+        model = env.model
+        is_booster = isinstance(model, Booster)
+        if is_booster and not checks.began:
+            sets, names = list(model.valid_sets), list(model.name_valid_sets)
+            arguments = {"params": env.params, "train_set": model.train_set, "valid_sets": sets, "valid_names": names}
+            self.training_begins(arguments)
+        checks.rate(_rate(env.params))
+        if self._stops_early:
+            self._stops_early = False
+            for _, metric, _, maximizes, *_ in env.evaluation_result_list or ():
+                checks.stops_by(metric, maximizes)
+        checks.round(lambda: _leaves(model, env.iteration) if is_booster else [])
+
+    def _detach(self) -> None:
+        if self._checks is not None:
+            self._checks.close()
 
     def _save_round(self, env: Any) -> None:
         for result in env.evaluation_result_list or ():
@@ -144,6 +197,13 @@ class Hook(BaseHook):
         if name == CollectionKeys.LOSSES:
             return "LightGBM evaluated no metric that is minimised; pass valid_sets (or eval_set) to the training"
         return super()._why_missing(name)
+
+
+def _leaves(model: Any, iteration: int) -> list[int]:
+    """Return the number of leaves of each tree of a round."""
+    trees = model.dump_model(num_iteration=1, start_iteration=iteration)["tree_info"]
+    # A round without a split has no tree.
+    return [int(one["num_leaves"]) for one in trees] or [1]
 
 
 def _rate(params: Mapping[str, Any]) -> float | None:

@@ -24,8 +24,11 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
+from smdwidgets.checks.boosting import MECHANISMS, BoostingChecks
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.boosting.xgboost_data import Stopping, rate_of, table_of, task_of, validation_of
+from smdwidgets.hooks.core.checking import check_log, stop_after
 from smdwidgets.hooks.core.hook import Hook as BaseHook
 from smdwidgets.hooks.core.hook import guarded
 from smdwidgets.hooks.core.options import HookOptions
@@ -96,6 +99,9 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         self.train_data = options.train_data
         self.validation_data = options.validation_data
         self._lacking: set[str] = set()
+        log = check_log(self.parts.recorder, options)
+        self._checks = None if log is None else BoostingChecks(log, stop_after(options))
+        self._stopping: Stopping | None = None
         xgboost.callback.TrainingCallback.__init__(self)
 
     @classmethod
@@ -116,7 +122,33 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
 
     def before_training(self, model: Any) -> Any:
         """Called by XGBoost before the first round."""
+        if self._checks is not None and not self._checks.began:
+            evals = [] if self.validation_data is None else [(self.validation_data, "validation_data")]
+            self.training_begins({"params": self.hyperparameters, "dtrain": self.train_data, "evals": evals})
         return model
+
+    @guarded
+    def training_begins(self, arguments: Mapping[str, Any]) -> None:
+        """Check the data of a call of ``xgboost.train`` before it begins.
+
+        `smdwidgets run` calls this method. A hook that a script creates checks its ``train_data`` and
+        ``validation_data``.
+
+        Args:
+            arguments: the arguments of the call by name.
+        """
+        checks, data = self._checks, arguments.get("dtrain")
+        if checks is None or not self.is_open:
+            return
+        parameters = arguments.get("params")
+        if not isinstance(data, xgboost.DMatrix) or self.num_workers > 1:
+            why = "the data are distributed" if self.num_workers > 1 else "pass train_data to the hook"
+            checks.log.off(MECHANISMS["data"], why)
+            return
+        self._stopping = stopping = Stopping.of(arguments)
+        task, classes = task_of(parameters, arguments.get("obj"))
+        checks.begins(lambda: table_of(data), lambda: validation_of(arguments, stopping), task, classes)
+        checks.rate(rate_of(parameters))
 
     @guarded
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -126,6 +158,7 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         """
         if not self.is_open:
             return False
+        self._check_round(model, evals_log)
         try:
             stopping = self.parts.stopping
             if not stopping.seen and (request := stopping.request) is not None:
@@ -137,6 +170,26 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         finally:
             self._end_step()
         return False
+
+    def _check_round(self, model: Any, evals_log: Mapping[str, Mapping[str, Any]]) -> None:
+        checks = self._checks
+        if checks is None:
+            return
+        stopping, self._stopping = self._stopping, None
+        if stopping is not None and (watched := stopping.watched(evals_log)) is not None:
+            checks.stops_by(*watched)
+        checks.round(lambda: self._leaves(model))
+
+    def _leaves(self, model: Any) -> list[int]:
+        """Return the number of leaves of each tree of the last round, if it has trees."""
+        if not isinstance(model, xgboost.Booster) or not self._has_trees(model):
+            return []
+        last = model.num_boosted_rounds()
+        return [tree.count("leaf=") for tree in model[last - 1 : last].get_dump()]
+
+    def _detach(self) -> None:
+        if self._checks is not None:
+            self._checks.close()
 
     def after_training(self, model: Any) -> Any:
         """Called by XGBoost after the last round.

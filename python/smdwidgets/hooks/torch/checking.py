@@ -9,9 +9,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from smdwidgets.checks.file import CheckFile
-from smdwidgets.checks.log import CheckLog, chosen_checks
 from smdwidgets.checks.torch.session import TorchChecks
+from smdwidgets.hooks.core.checking import check_log, stop_after
 from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
@@ -35,16 +34,10 @@ class Checking:
 
     def __init__(self, parts: Parts, models: RegisteredModels, options: HookOptions) -> None:
         self._guard = parts.guard
-        recorder = parts.recorder
-        chosen = chosen_checks(options.checks)
-        log = CheckLog(chosen, self._append, recorder.run_dir.url)
-        self._write: Callable[[bytes], object] | None = None
-        self._writes = options.checks_only is not None or not options.dry_run
-        self._recorder = recorder
-        self._stop_after = options.checks_only
+        log = check_log(parts.recorder, options)
         #: The checks, or None if none was chosen.
         self.checks: TorchChecks | None = None
-        if chosen:
+        if log is not None:
             self.checks = TorchChecks(
                 log,
                 models.roots,
@@ -52,18 +45,8 @@ class Checking:
                 lambda: parts.steps.step,
                 torch_graph.is_compiled,
                 is_passive,
-                self._updated,
+                stop_after(options),
             )
-
-    def _append(self, lines: bytes) -> None:
-        if not self._writes:
-            return
-        if self._write is None:
-            run_dir = self._recorder.run_dir  # which is another one for a worker that saves shards only
-            bucket = run_dir.bucket
-            send = None if bucket is None else bucket.copy
-            self._write = CheckFile(run_dir.path, self._recorder.worker, send).append
-        self._write(lines)
 
     def listen(self) -> list[Any]:
         """Listen to the events of the training; return handles that end it."""
@@ -100,11 +83,6 @@ class Checking:
     def _after_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self.checks is not None:
             self.checks.after_update(optimizer, takes_closure(args, kwargs))
-
-    def _updated(self, updates: int) -> None:
-        """End the process after the updates that were asked for, if only checks run."""
-        if self._stop_after is not None and updates >= self._stop_after:
-            raise SystemExit(0)
 
     def registers(self, optimizer: Optimizer) -> None:
         """The script names an optimizer."""
