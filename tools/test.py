@@ -85,8 +85,8 @@ class Suite:
 
 
 def _cargo(suite: Suite, log: str) -> Counts:
-    found = re.findall(r"^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored", log, re.M)
-    return sum((Counts(*map(int, counts)) for counts in found), Counts())
+    results = re.findall(r"^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored", log, re.M)
+    return sum((Counts(*map(int, counts)) for counts in results), Counts())
 
 
 def _junit(suite: Suite, log: str) -> Counts | None:

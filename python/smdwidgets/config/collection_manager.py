@@ -79,10 +79,10 @@ class CollectionManager:
 
         The most derived class is first. smdebug ignores them.
         """
-        found = self._meta.get("modules")
+        modules = self._meta.get("modules")
         return {
             str(name): [str(one) for one in classes]
-            for name, classes in (found.items() if isinstance(found, dict) else ())
+            for name, classes in (modules.items() if isinstance(modules, dict) else ())
             if isinstance(classes, list)
         }
 
@@ -97,15 +97,38 @@ class CollectionManager:
             self._meta["modules"] = {**self.modules, **modules}
 
     @property
+    def aliases(self) -> dict[str, str]:
+        """Names of tensors by their aliases, which contain a key.
+
+        ``Model_output.logits`` is an alias of ``Model_output_1``. smdebug ignores them.
+        """
+        aliases = self._meta.get("aliases")
+        return {
+            alias: name
+            for alias, name in (aliases.items() if isinstance(aliases, dict) else ())
+            if isinstance(name, str)
+        }
+
+    @property
+    def num_aliases(self) -> int:
+        """Number of aliases in :attr:`aliases`."""
+        return len(self._meta.get("aliases", ()))
+
+    def add_aliases(self, aliases: Mapping[str, str]) -> None:
+        """Add aliases of tensor names."""
+        if aliases:
+            self._meta["aliases"] = {**self.aliases, **aliases}
+
+    @property
     def notes(self) -> dict[str, list[str]]:
         """What a worker's hook was to save and did not get, as texts by worker.
 
         smdebug ignores them.
         """
-        found = self._meta.get("notes")
+        notes = self._meta.get("notes")
         return {
             str(worker): [str(text) for text in texts[:_MOST_NOTES] if isinstance(text, str)]
-            for worker, texts in (found.items() if isinstance(found, dict) else ())
+            for worker, texts in (notes.items() if isinstance(notes, dict) else ())
             if isinstance(texts, list)
         }
 
@@ -133,6 +156,7 @@ class CollectionManager:
             new = [regex for regex in collection.include_regex if regex not in existing.include_regex]
             existing.include_regex += new
         self.add_modules(other.modules)
+        self.add_aliases(other.aliases)
         for worker, notes in other.notes.items():
             self.set_notes(worker, notes)
         self.set_num_workers(max(self.get_num_workers(), other.get_num_workers()))

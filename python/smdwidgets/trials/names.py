@@ -24,9 +24,16 @@ class NameFilter:
         self._created: dict[str, Collection] = {}
 
     def matching(self, patterns: Iterable[str], names: list[str]) -> list[str]:
-        """Return the names in which any of the patterns is found."""
-        selected = self._patterns.matching(list(patterns), names)
+        """Return the names of which, or of whose aliases, a pattern matches a part."""
+        aliases = self.aliases()
+        selected = set(self._patterns.matching(list(patterns), [*names, *aliases]))
+        selected.update([name for alias, name in aliases.items() if alias in selected])
         return [name for name in names if name in selected]
+
+    def aliases(self) -> dict[str, str]:
+        """Return the names of saved tensors by their aliases."""
+        aliases = self._reader.collection_manager.aliases
+        return {alias: name for alias, name in aliases.items() if self._reader.run.has(name)}
 
     def in_collection(self, collection: Collection | str, names: list[str]) -> list[str]:
         """Return the names of a collection.

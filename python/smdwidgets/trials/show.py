@@ -81,6 +81,9 @@ def _tensor_facts(reader: RunReader, tensor_name: str) -> list[tuple[str, str]]:
     index = reader.index
     steps = index.steps_of(tensor_name)
     facts = [("trial", reader.name)]
+    aliases = [alias for alias, name in reader.collection_manager.aliases.items() if name == tensor_name]
+    if aliases:
+        facts.append(("alias", listed([shown(alias, 60) for alias in aliases])))
     sharded = False
     location = next((entry for step in reversed(steps[-8:]) if (entry := index.find(tensor_name, step))), None)
     if location is not None:

@@ -469,6 +469,19 @@ class Trial:
         self.reader.maybe_refresh()
         return self.reader.collection_manager.modules
 
+    def aliases(self) -> dict[str, str]:
+        """Return the names of tensors by their aliases.
+
+        PyTorch hooks number the inputs and outputs of a module. A tensor that was passed by keyword, or that a
+        dictionary or data class contains, also has an alias with its key. :meth:`tensor` takes it, and the patterns of
+        :meth:`tensor_names` find it.
+
+        >>> trial.aliases()                                        # doctest: +SKIP
+        {'Net_input.mask': 'Net_input_1', 'Net_output.logits': 'Net_output_0'}
+        """
+        self.reader.maybe_refresh()
+        return self._filter.aliases()
+
     def collection(self, coll_name: str) -> Collection:
         """Return a collection. If the run has none of this name, create an empty one.
 
@@ -485,21 +498,22 @@ class Trial:
     # ----------------------------------------------------------------------------------------------------- tensors
 
     def has_tensor(self, tname: str) -> bool:
-        """Return whether a tensor was saved at any step so far."""
+        """Return whether a tensor of this name or alias was saved at any step so far."""
         if self.reader.closed:
             self.reader.refuse()
-        return as_name(tname, "tname") in self._tensors or self.reader.has(tname)
+        return as_name(tname, "tname") in self._tensors or self.reader.has(tname) or tname in self._filter.aliases()
 
     def tensor(self, tname: str) -> Tensor:
-        """Return the tensor of this name.
+        """Return the tensor of this name or alias.
 
         Raises :class:`TensorUnavailable`, with the most similar names, if no step so far contains it.
         """
         tensor = self._tensors.get(as_name(tname, "tname"))
         if tensor is None:
             if not self.has_tensor(tname):
-                raise TensorUnavailable(tname, self.reader.names())
-            tensor = self._tensors.setdefault(tname, Tensor(tname, self))
+                raise TensorUnavailable(tname, [*self.reader.names(), *self._filter.aliases()])
+            name = tname if self.reader.has(tname) else self._filter.aliases()[tname]
+            tensor = self._tensors.setdefault(name, Tensor(name, self))
         return tensor
 
     def __getitem__(self, tname: str) -> Tensor:
@@ -513,7 +527,7 @@ class Trial:
         try:
             return self.tensor(tname)
         except TensorUnavailable:
-            raise UnknownTensor(tname, self.reader.names()) from None
+            raise UnknownTensor(tname, [*self.reader.names(), *self._filter.aliases()]) from None
 
     def __contains__(self, tname: object) -> bool:
         """Return whether a tensor was saved at any step so far."""

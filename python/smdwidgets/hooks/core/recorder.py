@@ -178,7 +178,8 @@ class Recorder:
     def export_known(self, last: bool = False) -> None:
         """Write the collection file if changes of collections are known."""
         collections, failures = self._plan.collections, self._guard.failures
-        state = (self._plan.revision, len(self.queue.names), collections.num_modules, *self.notes, *failures)
+        described = (collections.num_modules, collections.num_aliases)
+        state = (self._plan.revision, len(self.queue.names), *described, *self.notes, *failures)
         if self.queue.writes and (last or state != self._exported):
             self._exported = state
             collections.set_num_workers(self.run_dir.num_workers)

@@ -13,7 +13,7 @@ from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.callbacks import GraphCallback, ModuleCallback, PartCallback
 from smdwidgets.hooks.torch.modules import class_names
-from smdwidgets.hooks.torch.names import tensors_in, wrapped_by
+from smdwidgets.hooks.torch.names import keyed_tensors_in, wrapped_by
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.taps import Taps
 from smdwidgets.hooks.torch.training import TrainingLoop, is_passive
@@ -62,6 +62,8 @@ class ModuleCalls:
         #: By registered module: the model inside, and which of its inputs and outputs may be saved. The callbacks that
         #: follow its calls take them, because graphs of torch.compile do not contain these.
         self._tapped_roots: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        #: By prefix: the numbers of tensors with a key, by alias.
+        self._numbers: dict[str, dict[str, int]] = {}
         self._taps = Taps()
         #: How many of these callbacks graphs of torch.compile contain.
         self._graph_taps = 0
@@ -214,20 +216,39 @@ class ModuleCalls:
 
     def _before_call(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         if self.plan.saves_activations and self._loop.recorded and not is_passive():
-            self.capture_all(self._models.names[module], "input", (inputs, named_inputs))
+            self.capture_all(self._models.names[module], "input", inputs, named_inputs)
 
     def _after_call(self, module: nn.Module, _inputs: object, outputs: object) -> None:
         if self.plan.saves_activations and self._loop.recorded and module not in self.loss_modules and not is_passive():
             self.capture_all(self._models.names[module], "output", outputs)
 
-    def capture_all(self, module: str, kind: str, value: object) -> None:
-        """Capture the tensors in a module's input or output.
+    def capture_all(self, module: str, kind: str, *values: object) -> None:
+        """Capture the tensors in a module's inputs or outputs.
 
         Numbering continues if the module is called again in the same step.
         """
         prefix = f"{module}_{kind}_"
-        for tensor in tensors_in(value):
-            self._tensors.capture(f"{prefix}{self._loop.next_index(prefix)}", tensor)
+        for value in values:
+            for key, tensor in keyed_tensors_in(value):
+                self._tensors.capture(f"{prefix}{self._number(prefix, key)}", tensor)
+
+    def _number(self, prefix: str, key: str) -> int:
+        """Return the number of a tensor of a call.
+
+        It is the tensor's position, unless its key had another one before. A dictionary without one of its keys, as an output without a loss in evaluation, thus moves no other tensor.
+        """
+        position = self._loop.next_index(prefix)
+        if not key:
+            return position
+        alias = f"{prefix[:-1]}.{key}"
+        if call := self._loop.next_index(alias):
+            alias = f"{alias}_{call}"
+        numbers = self._numbers.setdefault(prefix, {})
+        if (number := numbers.get(alias)) is None:
+            taken = numbers.values()
+            number = numbers[alias] = position if position not in taken else max(taken) + 1
+            self.plan.collections.add_aliases({alias: f"{prefix}{number}"})
+        return number
 
     def detach(self) -> None:
         """Remove all callbacks."""

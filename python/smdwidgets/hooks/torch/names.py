@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
-__all__ = ["class_name", "plain_name", "tensors_in", "unwrapped_module", "wrapped_by"]
+__all__ = ["class_name", "keyed_tensors_in", "plain_name", "tensors_in", "unwrapped_module", "wrapped_by"]
 
 
 def unwrapped_module(module: nn.Module) -> nn.Module:
@@ -53,16 +53,46 @@ def class_name(module: nn.Module) -> str:
     return next(each for each in classes[int(made) :] if each.__name__ != "FSDPModule").__name__
 
 
+#: Characters of a dictionary's key that a name contains at most.
+_LONGEST_KEY = 100
+
+
+def keyed_tensors_in(value: object) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors in nested containers and data classes, with their keys.
+
+    A key joins the keys of dictionaries, fields of data classes and positions on the way to a tensor. It is empty if
+    there are only positions.
+
+    >>> tokens = torch.zeros(2)
+    >>> [key for key, _ in keyed_tensors_in({"tokens": tokens, "boxes": [tokens, tokens]})]
+    ['tokens', 'boxes.0', 'boxes.1']
+    >>> [key for key, _ in keyed_tensors_in((tokens, tokens))]
+    ['', '']
+    """
+    for path, tensor in _tensors_with_paths(value, ()):
+        named = any(isinstance(part, str) for part in path)
+        yield ".".join(map(str, path)) if named else "", tensor
+
+
 def tensors_in(value: object) -> Iterator[torch.Tensor]:
     """Yield the tensors in nested containers and data classes, in order."""
+    for _, tensor in _tensors_with_paths(value, ()):
+        yield tensor
+
+
+def _tensors_with_paths(
+    value: object, path: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], torch.Tensor]]:
+    items: Iterable[tuple[str | int, object]] = ()
     if isinstance(value, torch.Tensor):
-        yield value
-    elif dataclasses.is_dataclass(value) and not isinstance(value, Mapping):
-        for field in dataclasses.fields(value):
-            yield from tensors_in(getattr(value, field.name, None))
+        yield path, value
     elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, Iterable) and isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors_in(item)
+        items = ((key if isinstance(key, int) else str(key)[:_LONGEST_KEY], item) for key, item in value.items())
+    elif dataclasses.is_dataclass(value):
+        items = ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        items = zip(value._fields, value, strict=False)
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    for part, item in items:
+        yield from _tensors_with_paths(item, (*path, part))
