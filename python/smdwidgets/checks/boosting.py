@@ -27,7 +27,10 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Validation data: whether they are the object that is trained on, and whether early stopping judges by them."""
+    """Validation data.
+
+    ``identical``: they are the object that is trained on; ``stops``: early stopping judges by them.
+    """
 
     table: Table
     identical: bool = False
@@ -104,7 +107,7 @@ class BoostingChecks:
             self.log.say("rate_above_one", self._rounds, {"rate": rate}, level="problem" if rate >= 2 else None)
 
     def stops_by(self, metric: str, maximizes: bool) -> None:
-        """Early stopping judges by a metric, and takes larger or smaller values for better."""
+        """Early stopping maximizes or minimizes a metric."""
         self._mechanisms.run("rounds", self._judge_metric, metric, maximizes)
 
     def _judge_metric(self, metric: str, maximizes: bool) -> None:

@@ -1,4 +1,7 @@
-"""Run the mechanisms of checks: the first failure of one switches it off, and nothing is raised into the training."""
+"""Run the mechanisms of checks.
+
+The first failure of one switches it off, and nothing is raised into the training.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Checks of tables: features, labels and weights that a training gets as a whole.
 
-The functions are arithmetic on NumPy arrays, and know no framework. The frameworks' readers make a :class:`Table`.
+The functions are arithmetic on NumPy arrays, and depend on no framework. The frameworks' readers make a :class:`Table`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Table:
 
 
 def _row_keys(features: NDArray[Any]) -> NDArray[np.uint64]:
-    # A generator of its own: the training's random numbers stay as they are.
+    # A separate generator: the training's random numbers stay as they are.
     factors = np.random.Generator(np.random.PCG64(0)).integers(1, 2**63, features.shape[1], np.uint64)
     keys = np.empty(len(features), np.uint64)
     for begin in range(0, len(features), _BLOCK):
@@ -225,16 +225,19 @@ class TableChecks:
             self._compare_ranges(table)
 
     def _shared(self, table: Table) -> float:
-        """Return the share of rows that are also in the training data; 0 if that says nothing."""
+        """Return the share of rows that are also in the training data.
+
+        It is 0 if rows repeat anyway, or cannot be compared.
+        """
         mine, other = self._train.features, table.features
         if mine is None or other is None or mine.shape[1:] != other.shape[1:] or mine.shape[1] < 2:
             return 0.0
         if min(len(mine), len(other)) < _FEWEST or self._train.is_binned != table.is_binned:
             return 0.0
-        known = np.unique(self._train.keys)
-        if len(known) < (1 - _MOST_TWINS) * len(self._train.keys):
+        keys = np.unique(self._train.keys)
+        if len(keys) < (1 - _MOST_TWINS) * len(self._train.keys):
             return 0.0  # rows repeat anyway
-        return float(np.isin(table.keys, known).mean())
+        return float(np.isin(table.keys, keys).mean())
 
     def _compare_labels(self, table: Table, name: str) -> None:
         mine, other = self._train.labels, table.labels
