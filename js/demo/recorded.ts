@@ -65,7 +65,12 @@ function canonical(value: unknown): string {
 }
 
 /** The packets of the first recorded answer to a request with these arguments. */
-export async function packetsOf(wanted: { what: string; tensor?: string }): Promise<ArrayBuffer[]> {
+export async function packetsOf(wanted: {
+  what: string;
+  run?: number;
+  tensor?: string;
+  stat?: string;
+}): Promise<ArrayBuffer[]> {
   const found = DEMO.recording.requests.find(({ sent }) =>
     Object.entries(wanted).every(([name, value]) => sent && Reflect.get(sent, name) === value),
   );

@@ -40,7 +40,7 @@ describe("A − B", () => {
     const { main, compared } = session.scene();
     const [exact] = session.store.differences(valueRef(main as TensorView), valueRef(compared as TensorView));
     expect(rows(el).map((row) => cells(row).slice(0, 3))).toEqual(
-      exact?.changed.map(({ index, a, b }) => [`[${index.join(", ")}]`, num(b), num(a)]),
+      exact?.changed.map(({ index, a, b }) => [`[${index.join(", ")}]`, num(b, 3), num(a, 3)]),
     );
     expect(cells(rows(el)[0] as Element)[0]).toBe("[0, 7]");
     await until(() => el.querySelectorAll(".smdw-life").length === 8);

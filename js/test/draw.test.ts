@@ -207,7 +207,9 @@ describe("heat map", () => {
     const of = (rows: number, cols: number, rgba = false) => layoutHeatmap([0, rows, 0, cols], size, rgba);
     expect(of(5000, 3).width).toBe(72);
     expect(of(3, 5000).height).toBe(72);
-    expect(of(256, 48).width).toBeLessThanOrEqual(4 * of(256, 48).height);
+    expect(of(256, 128).width).toBeCloseTo(of(256, 128).height / 2, 5);
+    expect(of(64, 64).width).toBeCloseTo(of(64, 64).height, 5);
+    expect(of(256, 48).width).toBe(96);
     expect(of(200, 2, true).width).toBeCloseTo(of(200, 2, true).height / 100, 5);
   });
   test("the colour bar says both ends of the scale, with three digits", () => {

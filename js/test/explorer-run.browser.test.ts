@@ -335,7 +335,7 @@ test("a drag over lanes selects steps, and the menu zooms, loops and marks them"
   pointer(canvas, "pointerup", axis.x(400), 10);
   expect(model.get("selection")).toEqual({ kind: "steps", range: [300, 400] });
   const band = await until(() => el.querySelector<HTMLElement>(".smdw-brush"));
-  await until(() => band.checkVisibility());
+  await until(() => band.checkVisibility() && band.clientWidth > 1);
   const left = $(el, ".smdw-stage").getBoundingClientRect().left;
   expect(Math.abs(band.getBoundingClientRect().left - left - axis.x(300))).toBeLessThanOrEqual(0.5);
   expect(Math.abs(band.getBoundingClientRect().right - left - axis.x(400))).toBeLessThanOrEqual(0.5);
@@ -558,4 +558,15 @@ test("full screen docks the inspector at the right, and the axis ends before it"
   await press("e");
   await until(() => explorer().dataset.full === "false");
   expect(el.getBoundingClientRect().height).toBe(600);
+});
+
+test("pictures take the height that map and lanes leave, and cells are square", async () => {
+  const { el } = open(troubled(), { inspect: true });
+  const pictures = await until(() => el.querySelector<HTMLElement>(".smdw-pictures"));
+  await until(() => pictures.clientHeight > 0 && pictures.querySelector(".smdw-figure-heatmap"));
+  expect($(el, ".smdw-map-box").clientHeight).toBe(70);
+  expect(pictures.clientHeight).toBeGreaterThanOrEqual(200);
+  // The last one ends where the explorer ends: nothing is cut off, and nothing is left over.
+  const bottom = $(el, ".smdw-explorer").getBoundingClientRect().bottom;
+  expect(Math.abs(pictures.getBoundingClientRect().bottom - bottom)).toBeLessThanOrEqual(2);
 });

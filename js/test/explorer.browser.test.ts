@@ -373,7 +373,8 @@ test("the inspector opens and closes with keys, and the map gives it its room", 
   key(explorer, "Enter");
   expect(model.get("inspect")).toBe(true);
   await until(() => map.clientHeight < 110);
-  expect(map.clientHeight).toBeGreaterThanOrEqual(94);
+  expect(map.clientHeight).toBe(70);
+  expect($(el, ".smdw-pictures").clientHeight).toBeGreaterThanOrEqual(164);
   await until(() => /mean/.test($(el, ".smdw-panel-histogram .smdw-readout").textContent ?? ""));
   key(explorer, "Escape");
   expect(model.get("inspect")).toBe(false);

@@ -37,6 +37,7 @@ async function openPage(extraPolicy: string, address = "#part") {
   const packets = [
     encode({ kind: "page", traits: { _kind: "explorer", tensor: "fc3.weight", step: 300, inspect: true } }),
     ...(await packetsOf({ what: "hello" })),
+    ...(await packetsOf({ what: "survey", run: 0, stat: "surprise" })),
     ...(await packetsOf({ what: "frames", tensor: "fc3.weight" })),
   ];
   const policy = `default-src 'none'; script-src ${hash(js)}; style-src ${hash(css)}; img-src data: blob:${extraPolicy}`;

@@ -66,34 +66,34 @@ export interface Margins {
   left: number;
   right: number;
 }
-export const MARGINS: Margins = { left: 44, right: 68 };
+export const MARGINS: Margins = { left: 44, right: 84 };
 /** Of two heat maps side by side, the first has the row numbers and the second the colour bar. */
 export const BESIDE: readonly [Margins, Margins] = [
   { left: 44, right: 6 },
-  { left: 6, right: 68 },
+  { left: 6, right: 84 },
 ];
 
+/** Pixels above the cells, for the title of the rows. */
+const TOP = 20;
 /** Minimum pixels per cell and in total for long, narrow matrices. */
 const LEAST = { cell: 24, all: 96 };
 
 /**
- * Position of the cells. Cells are square if that fits, else at most four times as wide as high or as high as wide,
- * within LEAST. A logged image keeps its aspect ratio.
+ * Position of the cells. Cells are square, but a long, narrow matrix is widened to LEAST. A logged image keeps its
+ * aspect ratio.
  */
 export function layoutHeatmap(window: CellWindow, size: Size, rgba = false, margins = MARGINS): Box {
   const rows = Math.max(window[1] - window[0], 1e-9);
   const cols = Math.max(window[3] - window[2], 1e-9);
   const most = {
     width: Math.max(20, size.width - margins.left - margins.right),
-    height: Math.max(16, size.height - 8 - 22),
+    height: Math.max(16, size.height - TOP - 22),
   };
-  let cellWidth = most.width / cols;
-  let cellHeight = most.height / rows;
-  const stretch = rgba ? 1 : 4;
+  const side = Math.min(most.width / cols, most.height / rows);
   const least = (cells: number, room: number) => (rgba ? 0 : Math.min(room, LEAST.all, LEAST.cell * cells) / cells);
-  if (cellWidth > cellHeight * stretch) cellWidth = Math.max(cellHeight * stretch, least(cols, most.width));
-  if (cellHeight > cellWidth * stretch) cellHeight = Math.max(cellWidth * stretch, least(rows, most.height));
-  return { x: margins.left, y: 8, width: Math.max(2, cellWidth * cols), height: Math.max(2, cellHeight * rows) };
+  const cellWidth = Math.max(side, least(cols, most.width));
+  const cellHeight = Math.max(side, least(rows, most.height));
+  return { x: margins.left, y: TOP, width: Math.max(2, cellWidth * cols), height: Math.max(2, cellHeight * rows) };
 }
 
 export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: HeatmapPicture): void {
@@ -154,6 +154,9 @@ function drawCellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: 
     pen.text(x, box.y + box.height + 6, count(cell), { fill: theme.ink2, align: "center", baseline: "top" });
   }
   if (!rows) return;
+  const title = { fill: theme.ink2, align: "right", size: 10 } as const;
+  pen.text(box.x - 8, box.y + box.height + 7, "column", { ...title, baseline: "top", maxWidth: 36 });
+  pen.text(box.x - 6, box.y - 9, "row", title);
   for (const cell of cellTicks(r0, r1, box.height, () => 20)) {
     const y = box.y + ((cell + 0.5 - r0) / (r1 - r0)) * box.height;
     pen.text(box.x - 6, y, count(cell), { fill: theme.ink2, align: "right", baseline: "middle", maxWidth: 38 });

@@ -46,6 +46,8 @@ const BESIDE: readonly {
   { label: "NaN", side: "right", of: (_, counts) => counts?.[1] ?? 0 },
 ];
 const COLUMN = 34;
+/** Pixels above the bars, for the title of their axis. */
+const TOP = 14;
 
 interface HistogramLayout {
   box: Box;
@@ -80,9 +82,9 @@ export function layoutHistogram(picture: HistogramPicture, size: Size): Histogra
   const right = 10 + beside(picture, "right").length * COLUMN;
   const box = {
     x: left,
-    y: 8,
+    y: TOP,
     width: Math.max(20, size.width - left - right),
-    height: Math.max(20, size.height - 8 - 30),
+    height: Math.max(20, size.height - TOP - 30),
   };
   const top = Math.max(1, picture.top);
   const bottom = box.y + box.height;
@@ -128,7 +130,8 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
     leftAxis(paper, { ...box, height: base - box.y }, y, theme, options);
     if (picture.mirrored)
       leftAxis(paper, { ...box, y: base, height: box.y + box.height - base }, yCompared, theme, options);
-    bottomAxis(paper, box, x, theme);
+    bottomAxis(paper, box, x, theme, "value");
+    paper.text(box.x - 6, box.y - 4, "count", { fill: theme.ink2, align: "right", size: 10 });
   });
   pen.clip(box.x, box.y - 4, box.width, box.height + 5, () => {
     if (picture.marked.length === 2) {

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smdwidgets.survey.bins import Bins
 
 #: Ends of the colour scale, as factors. That of a run is the first one far enough above most of its values.
-FACTORS: Final = (1.1, 1.25, 1.5, 2.0, 4.0, 10.0, 100.0, 1000.0, 1e6)
+FACTORS: Final = (1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0, 1000.0, 1e6)
 #: Share of the values that have a place on the scale. Those of a single tensor that explodes do not stretch it.
 SHARE: Final = 0.98
 #: Part of the scale that these values take at most, so that a healthy run looks calm.

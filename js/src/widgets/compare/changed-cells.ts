@@ -121,7 +121,8 @@ export class ChangedPanel extends Panel {
     const focused = [...this.#rows.children].indexOf(focusedNear(this.el) as Element);
     this.#rows.replaceChildren(
       ...(found?.changed ?? []).map(({ index, a, b }, i) => {
-        const value = (x: number) => h("span", { role: "cell", class: Number.isFinite(x) ? "" : "smdw-bad" }, num(x));
+        const value = (x: number) =>
+          h("span", { role: "cell", class: Number.isFinite(x) ? "" : "smdw-bad" }, num(x, 3));
         const row = h(
           "div",
           {

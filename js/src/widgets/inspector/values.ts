@@ -4,7 +4,7 @@ import type { Values } from "../../data/store";
 import { defined } from "../../lib/defined";
 import { h, setAttributes, setText } from "../../lib/dom";
 import { equal } from "../../lib/equal";
-import { count, minusSigns, truncate } from "../../lib/format";
+import { count, minusSigns, num, truncate } from "../../lib/format";
 import { markdown } from "../../lib/markdown";
 import { Memo } from "../../lib/memo";
 import { Viewport } from "../../lib/viewport";
@@ -31,6 +31,8 @@ const WIDE: Record<string, number> = {
   str: 240,
 };
 const USUAL = 128;
+/** In the explorer, numbers have three digits, and as many columns as fit share the width. */
+const SHORT = 76;
 const HEAD = 64;
 /** A request loads a block around the visible cells, so that small scrolls need none. */
 const BLOCK_ROWS = 64;
@@ -166,6 +168,13 @@ export class ValuesPanel extends Panel {
   /** Columns are as wide as their type needs; text columns share the available width. */
   #setColumnWidth(plan: PlanHead | undefined, columns: number, inner: number) {
     const words = plan?.form === "text";
+    const room = Math.max(1, Math.floor((inner - HEAD) / SHORT));
+    if (this.compact && plan?.form === "number" && inner > HEAD) {
+      this.#col = Math.floor((inner - HEAD) / Math.min(room, columns));
+      this.#col = Math.min(this.#col, USUAL);
+      this.#cells.style.setProperty("--smdw-column", `${this.#col}px`);
+      return;
+    }
     const least = WIDE[words ? "str" : (plan?.dtype ?? "")] ?? USUAL;
     this.#col = words ? Math.max(least, Math.min(720, Math.floor((inner - HEAD) / columns))) : least;
     this.#cells.style.setProperty("--smdw-column", `${this.#col}px`);
@@ -202,7 +211,8 @@ export class ValuesPanel extends Panel {
                   ? "smdw-zero"
                   : "";
           return {
-            words: words === undefined ? "\u00b7" : truncate(values?.number ? minusSigns(words) : words, 160),
+            words: words === undefined ? "\u00b7" : this.#written(words, values),
+            title: this.compact && values?.number ? words : undefined,
             kind: stale ? `${kind} smdw-stale` : kind,
             role: "gridcell",
             x: place(c),
@@ -216,12 +226,26 @@ export class ValuesPanel extends Panel {
       this.#cells.replaceChildren(...used);
   }
 
+  #written(words: string, values: Values | undefined): string {
+    if (!values?.number) return truncate(words, 160);
+    const exact = minusSigns(words);
+    const value = Number(words);
+    return this.compact && words.length > 6 && !Number.isNaN(value) ? num(value, 3) : truncate(exact, 160);
+  }
+
   /** Fills the i-th row on screen. Rows and cells are reused. */
   #row(
     i: number,
     y: number,
     index: number,
-    cells: readonly { words: string; kind: string; role: string; x: number; column: number }[],
+    cells: readonly {
+      words: string;
+      kind: string;
+      role: string;
+      x: number;
+      column: number;
+      title?: string | undefined;
+    }[],
   ) {
     const row = this.#pool[i] ?? h("div", { class: "smdw-line", role: "row" });
     this.#pool[i] = row;
@@ -230,12 +254,12 @@ export class ValuesPanel extends Panel {
     setAttributes(row, { "aria-rowindex": index + 1 });
     while (row.childElementCount > cells.length) row.lastChild?.remove();
     while (row.childElementCount < cells.length) row.append(h("div", {}));
-    cells.forEach(({ words, kind, role, x, column }, k) => {
+    cells.forEach(({ words, kind, role, x, column, title }, k) => {
       const el = row.children[k] as HTMLElement;
       el.style.transform = `translateX(${x}px)`;
       const name = `smdw-cell ${kind}`.trim();
       if (el.className !== name) el.className = name;
-      setAttributes(el, { role, "aria-colindex": column + 1 });
+      setAttributes(el, { role, title, "aria-colindex": column + 1 });
       setText(el, words);
     });
   }

@@ -44,6 +44,7 @@ export class RunMap implements Part {
   readonly #coarse = matchMedia("(pointer: coarse)");
   #scene: Scene | undefined;
   #tableShown = false;
+  #rowsHeight = "";
 
   constructor(private readonly context: Context) {
     const { signal, session, keys } = context;
@@ -120,6 +121,7 @@ export class RunMap implements Part {
     this.#list.update(scene, survey, this.#scroll.height, this.#coarse.matches ? COARSE_ROW : ROW);
     this.#scroll.update(scene, before);
     this.el.style.setProperty("--gutter", `${axis.left}px`);
+    this.#setRowsHeight();
     this.#plot.style.width = `${axis.right - axis.left}px`;
     setVisible(this.#table.el, this.#tableShown);
     setVisible(this.#cursor.grid, !this.#tableShown);
@@ -203,6 +205,15 @@ export class RunMap implements Part {
           : "";
     setText(this.#empty, text);
     setVisible(this.#empty, text !== "" && !this.#tableShown);
+  }
+
+  /** Beside pictures, the map is not higher than its rows. */
+  #setRowsHeight() {
+    const { rows, rowHeight } = this.#list;
+    const height = `${Math.max(28, Math.ceil(rows.length * Math.min(ROW, rowHeight)))}px`;
+    if (height === this.#rowsHeight) return;
+    this.#rowsHeight = height;
+    this.el.parentElement?.style.setProperty("--smdw-rows", height);
   }
 
   /** Tells the session which part of the survey is in view. */

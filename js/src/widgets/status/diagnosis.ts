@@ -116,9 +116,11 @@ export class DiagnosisBar implements Part {
     this.#describe(details);
     this.#list();
     const { replay } = item;
-    setVisible(this.#replay.el, replay !== undefined);
-    if (replay) {
-      const known = store.replays.get(`${traits.run}/${replay.step}`);
+    const known = replay && store.replays.get(`${traits.run}/${replay.step}`);
+    // A saved page executes nothing: it has what was known when it was saved.
+    const shown = replay && (!this.context.session.exported || known || replay.rows.length > 0);
+    setVisible(this.#replay.el, Boolean(shown));
+    if (shown) {
       this.#replay.use((panel) => panel.update(traits.run, replay, known));
     }
     this.#replay.el.style.order = String(this.#at);
