@@ -235,7 +235,8 @@ class ModuleCalls:
     def _number(self, prefix: str, key: str) -> int:
         """Return the number of a tensor of a call.
 
-        It is the tensor's position, unless its key had another one before. A dictionary without one of its keys, as an output without a loss in evaluation, thus moves no other tensor.
+        It is the tensor's position, unless its key had another one before. A dictionary without one of its keys, as an
+        output without a loss in evaluation, thus moves no other tensor.
         """
         position = self._loop.next_index(prefix)
         if not key:
