@@ -49,6 +49,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         "diagnosis",
         "finding",
         "checks.record",
+        "coordinate_check",
         "naming.scalars",
         "naming.policy",
         "naming.tensors",

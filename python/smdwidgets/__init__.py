@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         checkup as checkup,
         compat as compat,
         config as config,
+        coordinate_check as coordinate_check,
         dask as dask,
         demo as demo,
         diagnosis as diagnosis,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     # isort: on
     from smdwidgets.checkup import Checkup, doctor
     from smdwidgets.config import CapturePlan, Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
+    from smdwidgets.coordinate_check import CoordinateCheck, coordcheck
     from smdwidgets.diagnosis import Diagnosis, diagnose
     from smdwidgets.executors import use
     from smdwidgets.plots import TensorPlots, TrialPlots
@@ -70,6 +72,7 @@ __all__ = [
     "Collection",
     "CollectionKeys",
     "Compacted",
+    "CoordinateCheck",
     "Diagnosis",
     "Explorer",
     "ModeKeys",
@@ -86,6 +89,7 @@ __all__ = [
     "__version__",
     "check_all",
     "compact",
+    "coordcheck",
     "create_trial",
     "create_trials",
     "diagnose",
@@ -102,6 +106,7 @@ __all__ = [
 _MODULES = {
     "checkup": ("Checkup", "doctor"),
     "config": ("CapturePlan", "Collection", "CollectionKeys", "ReductionConfig", "SaveConfig", "SaveConfigMode"),
+    "coordinate_check": ("CoordinateCheck", "coordcheck"),
     "diagnosis": ("Diagnosis", "diagnose"),
     "executors": ("use",),
     "queries": ("QueryResult", "query"),
@@ -119,6 +124,7 @@ _SUBMODULES = frozenset(
         "checkup",
         "compat",
         "config",
+        "coordinate_check",
         "dask",
         "demo",
         "diagnosis",

@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, str]] = {
     "inspect": "Show a run's steps, modes, workers, collections, tensors, size and state.",
     "query": "Find tensors of a run by name and by their statistics.",
     "bisect": "Find the first difference of two runs, in the order of execution.",
+    "coordcheck": "Check whether activations keep their size when a PyTorch model becomes wider.",
     "show": "Show the statistics and a histogram of one tensor at one step.",
     "verify": "Verify every record of a run, its index files and its collections.",
     "diagnose": "Find out what is wrong with a run: since when, why, and what to try.",

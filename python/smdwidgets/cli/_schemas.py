@@ -147,6 +147,32 @@ def _check() -> _Schema:
     )
 
 
+def _coordcheck() -> _Schema:
+    numbers = _list(_list(_NUMBER))
+    layer = _object(
+        {
+            "name": _TEXT,
+            "verdict": {**_TEXT, "enum": ["steady", "grows", "vanishes", "not finite"]},
+            "start_slope": _NUMBER,
+            "slope": _NUMBER,
+            "change_slope": _NUMBER,
+            "sizes": {**numbers, "description": "by width and number of updates"},
+            "changes": numbers,
+        }
+    )
+    return _object(
+        {
+            "passed": _FLAG,
+            "summary": _TEXT,
+            "widths": _list(_WHOLE),
+            "steps": _WHOLE,
+            "seeds": _WHOLE,
+            "tolerance": _NUMBER,
+            "layers": _list(layer),
+        }
+    )
+
+
 def _bisect() -> _Schema:
     difference = _object(
         {
@@ -338,6 +364,7 @@ def _verify() -> _Schema:
 #: What each command prints with `--json`.
 SCHEMAS: Final[Mapping[str, Callable[[], _Schema]]] = {
     "bisect": _bisect,
+    "coordcheck": _coordcheck,
     "catalog": _catalog,
     "check": _check,
     "compact": _compact,

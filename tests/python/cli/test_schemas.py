@@ -14,6 +14,8 @@ import pytest
 from smdwidgets import cli
 from smdwidgets.cli._schemas import SCHEMAS, schema_of
 from smdwidgets.cli.replay import _facts, _result
+from smdwidgets.coordinate_check import CoordinateCheck
+from smdwidgets.coordinate_check.result import judged
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
 from smdwidgets.replay.operators import Executed, Operator, first_operator
@@ -128,10 +130,17 @@ def test_first_operator_has_the_fields_of_the_schema(runs):
     validate("bisect", json.loads(json.dumps(replace(divergence, no_operator="no recording").to_json())))
 
 
+def test_a_coordinate_check_has_the_fields_of_the_schema():
+    rows = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, np.inf]])
+    layers = judged([8, 16, 32], {"fc": rows, "out": rows[:, :1]}, {"fc": rows * np.nan, "out": rows[:, :1]}, 0.25)
+    assert [one.verdict for one in layers] == ["not finite", "steady"]
+    validate("coordcheck", json.loads(json.dumps(CoordinateCheck((8, 16, 32), 1, 1, 0.25, layers).to_json())))
+
+
 def test_every_command_with_the_option_has_a_schema():
     commands = next(one for one in cli.parser()._actions if isinstance(one, argparse._SubParsersAction)).choices
     assert set(SCHEMAS) == {name for name, one in commands.items() if "--json" in one._option_string_actions}
-    assert set(SCHEMAS) == {command for command, _ in CASES} | {"replay"}
+    assert set(SCHEMAS) == {command for command, _ in CASES} | {"replay", "coordcheck"}
 
 
 def test_fields_are_only_added():

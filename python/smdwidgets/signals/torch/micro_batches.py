@@ -172,9 +172,9 @@ class MicroBatches:
 
     def _joined(self, part: Callable[[int, torch.Tensor, nn.Parameter | None], torch.Tensor | None]) -> torch.Tensor:
         """Return the parts of all parameters in a row, 0 where there is none."""
-        found = [(places, part(key, places, one())) for key, (one, places) in self._places.items()]
+        parts = [(places, part(key, places, one())) for key, (one, places) in self._places.items()]
         return torch.cat(
-            [torch.zeros_like(places, dtype=torch.float32) if one is None else one for places, one in found]
+            [torch.zeros_like(places, dtype=torch.float32) if one is None else one for places, one in parts]
         )
 
     def updates(self, ids: Callable[[], set[int]]) -> bool:
