@@ -9,8 +9,8 @@ from typing import Any
 from smdwidgets.cli._records import print_csv, print_json
 from smdwidgets.cli._run import plain
 from smdwidgets.cli.arguments.runs import SHOWN
-from smdwidgets.exceptions import RunNotFound
-from smdwidgets.run_table import RunGroups, RunTable, runs
+from smdwidgets.exceptions import RunNotFound, SMDebugValueError
+from smdwidgets.run_table import Run, RunGroups, RunTable, TensorsFound, runs
 from smdwidgets.sources.recognition import why_no_run
 from smdwidgets.storage.address import is_address
 from smdwidgets.storage.local import local_path
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     table = runs(
         args.root,
         _words(args.tags) or None,
-        findings=args.findings,
+        findings=args.findings or args.before is not None,
         cache=not args.no_cache,
         catalog=not args.no_catalog,
     )
@@ -32,6 +32,12 @@ def run(args: argparse.Namespace) -> int:
         raise RunNotFound(args.root, reason)
     for text in (args.filter, args.query):
         table = table.query(text) if text else table
+    tensors: list[TensorsFound[Run]] = []
+    if args.tensors:
+        tensors = table.query_tensors(args.tensors, before=args.before, within=args.within)
+        table = table.having({one.run.name for one in tensors})
+    elif args.before is not None:
+        raise SMDebugValueError("--before requires --tensors, the query of the tensors in the steps before the finding")
     if args.sort:
         table = table.sort(args.sort, args.descending)
     table = table[: args.limit]
@@ -49,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         print_csv(columns, rows)
     else:
         print("\n".join(plain(line, 4000) for line in text.splitlines()))
+        for one in tensors[:SHOWN]:
+            print(plain(str(one), 1000))
         _print_findings(table)
     return 0
 

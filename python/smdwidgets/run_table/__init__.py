@@ -20,10 +20,21 @@ from smdwidgets.run_table.groups import RunGroup, RunGroups, Spread
 from smdwidgets.run_table.index import RunIndex
 from smdwidgets.run_table.summary import Summary, summarize
 from smdwidgets.run_table.table import Run, RunTable
+from smdwidgets.run_table.tensors import TensorsFound
 from smdwidgets.storage.address import is_address, parse
 from smdwidgets.storage.local import local_path
 
-__all__ = ["CatalogUpdate", "Run", "RunGroup", "RunGroups", "RunTable", "Spread", "runs", "update_catalog"]
+__all__ = [
+    "CatalogUpdate",
+    "Run",
+    "RunGroup",
+    "RunGroups",
+    "RunTable",
+    "Spread",
+    "TensorsFound",
+    "runs",
+    "update_catalog",
+]
 
 #: Summaries that are stored at once, so that an interrupted call is continued by the next.
 _STORED_AT_ONCE = 200

@@ -184,6 +184,10 @@ def _replaced(file: CatalogFile, change: Callable[[Any], Any]) -> Any:
     return None
 
 
+#: Columns from which the table of runs is made.
+_FOR_TABLE: Final = ("run", "name", "format", "signature", "summary")
+
+
 class CatalogRuns(NamedTuple):
     """The runs of a catalog."""
 
@@ -196,7 +200,7 @@ def catalog_runs(path: str, connection: Mapping[str, Any]) -> CatalogRuns | None
     """Return the runs of a catalog; None if there is none that can be used."""
     file = CatalogFile(path, connection)
     try:
-        table = file.read()
+        table = file.read([*_FOR_TABLE, "written"])
     except MissingPyarrow as error:
         _logger.warning("%s; the runs are listed and read instead", error)
         return None
@@ -207,7 +211,7 @@ def catalog_runs(path: str, connection: Mapping[str, Any]) -> CatalogRuns | None
         raise
     if table is None:
         return None
-    columns = {name: table[name].to_pylist() for name in ("run", "name", "format", "signature", "summary")}
+    columns = {name: table[name].to_pylist() for name in _FOR_TABLE}
     pa, _ = arrow_and_parquet("a catalog of runs")
     written = table["written"].cast(pa.int64()).to_pylist()
     texts = columns.pop("summary")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from smdwidgets import _extensions
@@ -18,6 +18,7 @@ from smdwidgets.run_table.discovery import FoundRun
 from smdwidgets.run_table.groups import RunGroups, group_rows
 from smdwidgets.run_table.query import FUNCTIONS, query_rows
 from smdwidgets.run_table.summary import Summary
+from smdwidgets.run_table.tensors import TensorsFound, tensors_in
 from smdwidgets.trials import Trial
 
 if TYPE_CHECKING:
@@ -179,6 +180,10 @@ class RunTable(Sequence[Run]):
         rows = query_rows(self._rows, COLUMNS, next(iter(self.tags), None), best_of, text)
         return self._with([self._rows[row] for row in rows])
 
+    def having(self, names: Container[str]) -> RunTable:
+        """Return the runs with these names."""
+        return self._with([row for row in self._rows if row.name in names])
+
     #: Synonym of :meth:`query`.
     filter = query
 
@@ -280,6 +285,37 @@ class RunTable(Sequence[Run]):
         """
         runs = [row.open() if row.found.shared else row.found for row in self._rows]
         return diagnose_all(runs, kinds, client, tensors=tensors, progress=progress)
+
+    def query_tensors(
+        self,
+        text: str,
+        *,
+        before: str | None = None,
+        within: int = 100,
+        client: Any = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[TensorsFound[Run]]:
+        """Return the tensors that a query finds in each run.
+
+        They can be looked for shortly before a finding.
+
+        Runs without such a finding are not opened, and of the others only statistics of the steps in question are read.
+
+        Args:
+            text: the query, as for :func:`smdwidgets.query`.
+            before: the kind of a finding, such as ``diverged`` (a loss that rises), or a pattern of kinds, such as
+                ``*``. None: all steps.
+            within: how many steps before the first step of the finding are looked at.
+            client: a ``distributed.Client``; None: that of :func:`smdwidgets.use`, else processes of this machine.
+            progress: called with the number of finished runs and their total.
+
+        Raises:
+            QueryError: the query is invalid, or no run has a tensor with such a name.
+
+        >>> table = smdwidgets.runs("s3://team/runs", findings=True)         # doctest: +SKIP
+        >>> table.query_tensors("gradient/layer7 | l2 | worst > 10", before="diverged")    # doctest: +SKIP
+        """
+        return tensors_in(self._rows, text, before, within, client, progress)
 
     def _check_known(self, name: str, function: str | None) -> None:
         known = {key for row in self._rows for key in row} | {key for row in self._rows for key in row.hparams}

@@ -9,6 +9,7 @@ Examples:
   smdwidgets runs logs --group hparams.lr
   smdwidgets runs logs --group-pattern 'seed_[0-9]+'
   smdwidgets runs s3://bucket/jobs --sort 'min(loss)'
+  smdwidgets runs logs --tensors 'gradient/layer7 | l2 | worst > 10' --before diverged --within 100
 
 In a query, a name is a column, a hyperparameter or the best value of a curve; last(name), min, max, first and count are
 other values of a curve. docs/query.md describes the grammar.
@@ -43,6 +44,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--group", metavar="A,B", help="mean and standard deviation over runs with equal values")
     parser.add_argument("--group-pattern", metavar="REGEX", help="group by what the pattern finds in the names")
+    parser.add_argument(
+        "--tensors", metavar="QUERY", help="only runs with tensors that a query of `smdwidgets query` finds"
+    )
+    parser.add_argument("--before", metavar="KIND", help="with --tensors: in the steps before a finding of this kind")
+    parser.add_argument(
+        "--within", type=at_least(0), default=100, metavar="N", help="how many steps before it (default 100)"
+    )
     parser.add_argument("--findings", action="store_true", help="diagnose each run")
     parser.add_argument("--no-catalog", action="store_true", help="list the runs, even if there is a catalog of them")
     parser.add_argument("--no-cache", action="store_true", help="read every run again")
