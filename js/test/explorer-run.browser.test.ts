@@ -570,3 +570,9 @@ test("pictures take the height that map and lanes leave, and cells are square", 
   const bottom = $(el, ".smdw-explorer").getBoundingClientRect().bottom;
   expect(Math.abs(pictures.getBoundingClientRect().bottom - bottom)).toBeLessThanOrEqual(2);
 });
+
+test("what was asked for and does not exist is said in the first line, and the explorer works", async () => {
+  const { el } = open(troubled(), { _notice: "There is no tensor 'no.such'." });
+  await until(() => $(el, ".smdw-run").textContent?.includes("There is no tensor 'no.such'."));
+  await until(() => el.querySelectorAll(".smdw-map-row").length > 5);
+});

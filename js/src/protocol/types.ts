@@ -422,6 +422,7 @@ export interface Traits {
   _protocol: number;
   _many: boolean;
   _fresh: boolean;
+  _notice: string;
   _boot: DataView[];
   step: number;
   follow: boolean;
@@ -475,6 +476,7 @@ export const DEFAULTS: Traits = {
   _protocol: 1,
   _many: false,
   _fresh: false,
+  _notice: "",
   _boot: [],
   step: -1,
   follow: true,

@@ -105,6 +105,7 @@ class RunReader:
         wait: seconds to wait for a run that has not started; None: the run must exist.
         skip_bad_index: whether to skip unreadable index files.
         lazy: read nothing before the first query, also if refreshing is off.
+        unstarted: the run may start later; it has no steps until then.
         reopening: returns how another process opens the same trial.
     """
 
@@ -116,6 +117,7 @@ class RunReader:
         wait: float | None = None,
         skip_bad_index: bool = False,
         lazy: bool = False,
+        unstarted: bool = False,
         reopening: Callable[[], Reopening] | None = None,
     ) -> None:
         self.run = run
@@ -148,7 +150,9 @@ class RunReader:
         self._refresh_overrides: list[tuple[object, bool]] = []
         self._empty_caches()
         self._bind()
-        if not lazy:
+        if unstarted:
+            self.refresh_data()
+        elif not lazy:
             self._open(WAIT_FOR_COLLECTIONS if wait is None else wait, may_come=bool(wait))
 
     def _empty_caches(self) -> None:

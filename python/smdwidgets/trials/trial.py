@@ -84,12 +84,15 @@ class Trial:
         wait: float | None = None,
         skip_bad_index: bool = False,
         lazy: bool = False,
+        unstarted: bool = False,
         reopening: Callable[[], Reopening] | None = None,
     ) -> None:
         self.name = name
         self.range_steps = range_steps
         #: What the other modules of the package read the run with.
-        self.reader = RunReader(run, name, wait=wait, skip_bad_index=skip_bad_index, lazy=lazy, reopening=reopening)
+        self.reader = RunReader(
+            run, name, wait=wait, skip_bad_index=skip_bad_index, lazy=lazy, unstarted=unstarted, reopening=reopening
+        )
         self.path = self.trial_dir = run.path
         self._empty_caches()
 

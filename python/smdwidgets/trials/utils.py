@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets._text import did_you_mean, listed, shown
 from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDebugValueError
 from smdwidgets.sources.recognition import of_objects, of_store
+from smdwidgets.sources.tree import of_hook
 from smdwidgets.storage.address import FORMS, is_address, parse
 from smdwidgets.storage.local import local_path
 from smdwidgets.trials.discovery import RunFiles, chosen_run, find_runs, runs_in
@@ -100,6 +101,32 @@ def create_trial(
         return LocalTrial(name, text, range_steps, **_without(options, _FOR_LOGS))
     run = run or chosen_run(text, runs)
     return open_run(root, run, runs[run], name, range_steps, options)
+
+
+def has_started(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is something to open, or nobody knows.
+
+    A run has not started if its directory is missing or empty, or if its hook has not saved a step yet.
+
+    >>> has_started("/no/such/run"), has_started("s3://bucket/run")
+    (False, True)
+    """
+    text = os.fspath(path)
+    if is_address(text):
+        return True
+    root, run = _in_store(local_path(text))
+    if run:
+        return True
+    try:
+        names = [entry.name for entry in Path(root).iterdir()]
+    except NotADirectoryError:
+        return True
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
+    if not names:
+        return False
+    signs = all(of_hook(name) or name in {"events", "tensorboard"} for name in names)
+    return not signs or bool(find_runs(root))
 
 
 def _in_store(path: str) -> tuple[str, str]:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anywidget
 import traitlets
 
+from smdwidgets._text import capitalized
 from smdwidgets.exceptions import NoMoreData, SMDebugError, SMDebugTypeError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.naming.tensors import first_tensor
 from smdwidgets.widgets import bundle, cell_state, state_string
+from smdwidgets.widgets.notices import leave_out_unknown
 from smdwidgets.widgets.open_runs import OpenRuns
 from smdwidgets.widgets.protocol import PROTOCOL
 from smdwidgets.widgets.still import Still, publish
@@ -86,11 +88,14 @@ class RunWidget(anywidget.AnyWidget, RunView):
                 traits.setdefault("tensor", tensor)
         else:
             self.trials = OpenRuns(_rows.__len__, _rows.open)
-        if _rows is None and "step" in traits:
+        notices: list[str] = []
+        if _rows is None and self.KIND == "explorer":
+            notices = leave_out_unknown(self.trials, traits)
+        elif _rows is None and "step" in traits:
             _check_step(self.trials, traits["step"])
         if state:
             traits = {**self._restored(state), **traits}
-        self.rule_controller = _make_controller(self.trials, rules)
+        self.rule_controller = _make_controller(self.trials, rules, notices if self.KIND == "explorer" else None)
         paths = [str(trial.path) for _, trial in self.trials.opened()] if _rows is None else ["table", _rows.root]
         slot = cell_state.slot_of_this_cell(self.KIND, paths)
         if traits.get("step", -1) >= 0:
@@ -118,6 +123,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
             _kind=self.KIND,
             _many=_rows is not None,
             _fresh=is_fresh,
+            _notice=" ".join(notices),
             _parts=bundle.carried.take(self.KIND, _rows is not None),
             _boot=self.request_handler.boot(self._lane(chosen)),
             **chosen,
@@ -170,6 +176,12 @@ class RunWidget(anywidget.AnyWidget, RunView):
         # Who sets what is in view wants to see it rather than the first finding. The browser sets `_fresh` itself.
         if self._constructed and self._syncing_thread != threading.get_ident():
             self._fresh = False
+
+    @traitlets.observe("run", "tensor", "step")
+    def _clear_notice(self, change: Any) -> None:
+        # The browser also sets them by itself, when it opens on a finding.
+        if self._constructed and self._syncing_thread != threading.get_ident():
+            self._notice = ""
 
     @traitlets.observe("run")
     def _show_run(self, change: Any) -> None:
@@ -376,7 +388,8 @@ def _named_subshell(data: Any, named: str | None) -> str | None:
 
 def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
     """Return the trials, and the tensor's name if a tensor was given instead of a run."""
-    from smdwidgets.trials import Tensor, Trial, create_trial
+    from smdwidgets.trials import LocalTrial, Tensor, Trial, create_trial
+    from smdwidgets.trials.utils import has_started
 
     if isinstance(runs, Tensor):
         return [runs.trial], runs.name
@@ -388,13 +401,20 @@ def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
         if isinstance(run, Trial):
             trials.append(run)
         elif isinstance(run, (str, os.PathLike)):
-            trials.append(create_trial(run))
+            trials.append(create_trial(run) if has_started(run) else LocalTrial(None, run, unstarted=True))
         else:
             raise SMDebugTypeError(f"a run must be a path or a trial, got {type(run).__name__}")
     return trials, ""
 
 
-def _make_controller(trials: Sequence[Trial], rules: Any) -> RuleController:
+def _make_controller(trials: Sequence[Trial], rules: Any, notices: list[str] | None) -> RuleController:
+    """Return the controller of rules.
+
+    Args:
+        trials: the runs.
+        rules: the rules.
+        notices: takes what is said of unknown rules; None: they are errors.
+    """
     from smdwidgets.widgets.rule_controller import RuleController
 
     if rules is None:
@@ -403,7 +423,17 @@ def _make_controller(trials: Sequence[Trial], rules: Any) -> RuleController:
 
     if isinstance(rules, RuleRunner):
         return RuleController(trials, runner=rules)
-    return RuleController(trials, [rules] if isinstance(rules, (str, type)) else rules)
+    from smdwidgets.rules.registry import UnknownRule
+
+    controller = RuleController(trials)
+    for rule in [rules] if isinstance(rules, (str, type)) else rules:
+        try:
+            controller.add(0, rule)
+        except UnknownRule as error:
+            if notices is None:
+                raise
+            notices.append(f"{capitalized(str(error))}.")
+    return controller
 
 
 def _make_survey(trials: Sequence[Trial], rules: RuleController, state: dict[str, Any]) -> LiveSurvey:

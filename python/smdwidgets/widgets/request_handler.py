@@ -10,9 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.overview import SentState, nothing_sent, overview, status_packets
 from smdwidgets.pictures.packet import LARGEST
+from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
 from smdwidgets.widgets.command_requests import CommandRequests
 from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
@@ -338,7 +340,7 @@ class RequestHandler:
         try:
             if trial.is_local and not Path(trial.path).exists():
                 # A refresh alone would not fail, because data that was read before is still in memory.
-                raise FileNotFoundError("the directory no longer exists")
+                raise FileNotFoundError(_missing(trial))
             trial.maybe_refresh()
         except Exception as error:
             return error
@@ -394,3 +396,14 @@ class RequestHandler:
         if self.runs is not None:
             self.runs.table.close()
         self._queue.close()
+
+
+def _missing(trial: Trial) -> str:
+    """Say why a directory is missing.
+
+    It was deleted, or its training has not started.
+    """
+    with no_refresh(trial):
+        if trial.steps():
+            return "the directory no longer exists"
+    return f"no run at {shown(str(trial.path), 300)} yet. Its steps appear here when the training has started."

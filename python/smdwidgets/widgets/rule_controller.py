@@ -44,7 +44,7 @@ class RuleController:
         if runner is not None:
             self._runners[0] = runner
         for rule in rules:
-            self._add(0, rule)
+            self.add(0, rule)
 
     def _runner(self, run: int) -> RuleRunner:
         from smdwidgets.rules import RuleRunner
@@ -56,7 +56,7 @@ class RuleController:
                 self._runners[run] = RuleRunner(self._trials[run])
             return self._runners[run]
 
-    def _add(self, run: int, rule: Any, parameters: dict[str, Any] | None = None) -> Evaluation:
+    def add(self, run: int, rule: Any, parameters: dict[str, Any] | None = None) -> Evaluation:
         """Add a rule to a run; parameters that it lacks can be set in the panel."""
         from smdwidgets.rules.creation import make_rule
 
@@ -138,7 +138,7 @@ class RuleController:
         what = str(request.get("do"))
         if what == "add":
             number = _run_of(request)
-            added = self._add(number, str(request.get("class")), _parameters(request))
+            added = self.add(number, str(request.get("class")), _parameters(request))
             self.runners[number].start_rule(added.name)  # rules that were stopped stay stopped
             return
         number, name = self._find(str(request.get("rule", "")))

@@ -665,12 +665,34 @@ def test_widget_whose_constructor_failed_is_freed(run: Path, monkeypatch: pytest
     gc.collect()  # an error in a finalizer fails the test
 
 
-def test_a_step_after_the_end_of_a_run_is_an_error(run: Path) -> None:
+def test_what_does_not_exist_is_said_in_the_explorer(run: Path) -> None:
+    trial = smdwidgets.create_trial(run)
+    first = smdwidgets.explore(trial)
+    last = trial.steps()[-1]
+    for asked, said in (
+        ({"step": last + 1}, f"Step {last + 1} was not saved: the run has ended; the last step is {last}"),
+        ({"tensor": "fc1.weigth"}, "There is no tensor 'fc1.weigth'. Did you mean 'fc1.weight'?"),
+        ({"run": 7}, "There is no run 7: the explorer has one run."),
+        ({"rules": ["DeadRelu", "Nonsense"]}, "Unknown rule 'Nonsense'"),
+    ):
+        widget = smdwidgets.explore(trial, **asked)
+        assert said in widget._notice
+        assert (widget.run, widget.tensor, widget.step) == (0, first.tensor, -1)
+        assert widget.opens_on_finding
+        if "rules" in asked:
+            assert [evaluation.name for evaluation in widget.rules] == ["DeadRelu"]
+        widget.tensor = "fc2.weight"
+        assert widget._notice == ""
+        widget.close()
+    first.close()
+    with pytest.raises(NoMoreData):
+        smdwidgets.TensorInspector(trial, step=last + 1)
+
+
+def test_a_step_after_the_end_of_a_run_is_left_out_of_the_view(run: Path) -> None:
     trial = smdwidgets.create_trial(run)
     last = trial.steps()[-1]
     assert trial.loaded_all_steps
-    with pytest.raises(NoMoreData, match=rf"step {last + 1} was not saved: the run has ended; the last step is {last}"):
-        smdwidgets.explore(trial, step=last + 1)
     widget = smdwidgets.explore(trial, step=last)
     assert smdwidgets.explore(trial, state=widget.state.replace(str(last), "9999")) is not None
 

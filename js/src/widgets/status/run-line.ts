@@ -133,6 +133,7 @@ export class RunLine implements Part {
       status?.error ||
       (status?.busy ? "Kernel busy" : "") ||
       said ||
+      session.state.get("_notice") ||
       unread ||
       (known ? (session.exported ? "Saved page" : "") : "Waiting for run");
     setText(this.#message, truncate(message, 300));

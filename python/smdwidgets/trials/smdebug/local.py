@@ -172,7 +172,8 @@ class LocalRun(SmdebugRun):
 class LocalTrial(Trial):
     """A run in a local directory. Usually created by :func:`smdwidgets.create_trial`.
 
-    With ``unread``, nothing is read before the first query.
+    With ``unread``, nothing is read before the first query. With ``unstarted``, the run may start later: until then it
+    has no steps, and nothing waits for it.
 
     >>> import smdwidgets.exceptions
     >>> try:
@@ -193,6 +194,7 @@ class LocalTrial(Trial):
         skip_bad_index: bool = False,
         unread: bool = False,
         trust: str = "listing",
+        unstarted: bool = False,
     ) -> None:
         path = local_path(dirname)
         options = {"lazy": lazy, "wait": wait, "skip_bad_index": skip_bad_index, "trust": trust}
@@ -207,6 +209,7 @@ class LocalTrial(Trial):
             wait=wait,
             skip_bad_index=skip_bad_index,
             lazy=unread,
+            unstarted=unstarted,
             reopening=lambda: reopening,
         )
 
