@@ -1,4 +1,7 @@
-"""Coordinate checks of PyTorch models: parametrizations that scale with the width and some that do not."""
+"""Coordinate checks of PyTorch models.
+
+Some parametrizations scale with the width, and others do not.
+"""
 
 from __future__ import annotations
 

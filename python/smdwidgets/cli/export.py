@@ -52,6 +52,7 @@ def _export(args: argparse.Namespace, output: str | None, summary: TextIO) -> in
             steps=args.steps,
             mode=args.mode,
             workers=workers,
+            signals=args.signals,
             force=args.force,
             progress=lambda steps, of: progress.update(steps, of, "steps"),
         )
@@ -60,7 +61,8 @@ def _export(args: argparse.Namespace, output: str | None, summary: TextIO) -> in
         return 1 if done.errors else 0
     path = "standard output" if summary is sys.stderr else plain(done.path)
     print(
-        f"{path}: {done.records:,} records of {done.tensors:,} tensors at {done.steps:,} steps, {byte_size(done.bytes)}",
+        f"{path}: {done.records:,} {'values' if args.signals else 'records'} of {done.tensors:,} "
+        f"{'signals' if args.signals else 'tensors'} at {done.steps:,} steps, {byte_size(done.bytes)}",
         file=summary,
     )
     for failure in done.errors[:SHOWN]:

@@ -1,4 +1,4 @@
-"""A coordinate check: whether activations keep their size when a model becomes wider."""
+"""Whether activations keep their size when a model becomes wider."""
 
 from smdwidgets.coordinate_check.check import coordcheck
 from smdwidgets.coordinate_check.result import CoordinateCheck, LayerScaling

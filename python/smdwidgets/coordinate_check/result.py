@@ -1,4 +1,4 @@
-"""What a coordinate check finds: by layer, how its size depends on the width of the model."""
+"""How the size of each layer depends on the width of a model."""
 
 from __future__ import annotations
 
@@ -178,8 +178,9 @@ class CoordinateCheck:
         return "\n".join([head, "", *(line.rstrip() for line in lines), *more, "", self.summary])
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Plot the size of each layer after the last update over the width. It needs Matplotlib.
+        """Plot the size of each layer after the last update over the width.
 
+        It needs Matplotlib.
         Layers that are not steady are drawn in colour with their names, dashed where they vanish.
 
         Args:
@@ -248,7 +249,7 @@ def judged(
 
 
 def _slope(widths: Sequence[int], values: Doubles) -> float:
-    """Return the exponent of the width that fits best; NaN unless all values are positive."""
+    """Return the exponent of the width; NaN unless all values are positive."""
     if not (np.isfinite(values).all() and (values > 0).all()):
         return math.nan
     return round(float(np.polyfit(np.log(widths), np.log(values), 1)[0]), 12)

@@ -14,7 +14,8 @@ from typing import Protocol
 from smdwidgets._files import whole_file, whole_folder
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.exports.records import Record, Selection, global_steps, records
+from smdwidgets.exports.records import Record, Selection, chosen_workers, global_steps, records
+from smdwidgets.exports.signals import SIGNAL_FORMATS, signals_of
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.trials.columns import Failure
 from smdwidgets.trials.extensions import Exported
@@ -89,6 +90,7 @@ def export(
     steps: range | Iterable[int] | None = None,
     mode: ModeKeys | str = ModeKeys.GLOBAL,
     workers: str | Sequence[str] | None = None,
+    signals: bool = False,
     force: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Exported:
@@ -100,6 +102,10 @@ def export(
     make, whole, _ = FORMATS[to]
     target = Path(default_name(trial, to) if out is None else out).expanduser()
     _check_target(target, to, force=force)
+    if signals:
+        if tensors is not None or as_mode(mode) is not ModeKeys.GLOBAL:
+            raise SMDebugValueError("signals have no tensors and modes; select them by steps and workers")
+        return _export_signals(trial, to, target, steps, workers)
     trial.maybe_refresh()
     selection = Selection.of(trial, tensors, steps, as_mode(mode), workers)
     at = global_steps(trial, selection)
@@ -127,6 +133,24 @@ def export(
             path.stat().st_size for path in ([partial] if partial.is_file() else partial.rglob("*")) if path.is_file()
         )
     return Exported(target, to, written, len(seen), len(stepped), size, failed)
+
+
+def _export_signals(
+    trial: Trial,
+    to: str,
+    target: Path,
+    steps: range | Iterable[int] | None,
+    workers: str | Sequence[str] | None,
+) -> Exported:
+    if to not in SIGNAL_FORMATS:
+        raise SMDebugValueError(f"signals cannot be exported as {to}; choose from {', '.join(SIGNAL_FORMATS)}")
+    selected = signals_of(trial, steps, chosen_workers(trial, workers))
+    with whole_file(target) as partial:
+        SIGNAL_FORMATS[to](partial, selected)
+        size = partial.stat().st_size
+    stepped = set[int]().union(*(one.steps.tolist() for one in selected))
+    values = sum(one.values.size for one in selected)
+    return Exported(target, to, values, len({one.name for one in selected}), len(stepped), size)
 
 
 def _span(trial: Trial) -> str:

@@ -71,13 +71,19 @@ class Selection:
         names = matching_names(trial, tensors, mode)
         if not names:
             raise SMDebugValueError(f"run {shown(trial.name)} has no tensors yet")
-        chosen = None if workers is None else frozenset([workers] if isinstance(workers, str) else workers)
-        there = trial.workers()
-        for worker in sorted(chosen or ()):
-            if worker not in there:
-                raise InvalidWorker(worker, there)
+        chosen = chosen_workers(trial, workers)
         at = steps if steps is None or isinstance(steps, range) else frozenset(steps)
         return cls(frozenset(names), at, mode, chosen)
+
+
+def chosen_workers(trial: Trial, workers: str | Sequence[str] | None) -> frozenset[str] | None:
+    """Return the names of workers, which are those of the run."""
+    chosen = None if workers is None else frozenset([workers] if isinstance(workers, str) else workers)
+    there = trial.workers()
+    for worker in sorted(chosen or ()):
+        if worker not in there:
+            raise InvalidWorker(worker, there)
+    return chosen
 
 
 def global_steps(trial: Trial, selection: Selection) -> list[int]:

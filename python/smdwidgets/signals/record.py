@@ -128,6 +128,11 @@ class Signal:
         values: Floats = self.values[index]
         return values
 
+    def where(self, selected: Sequence[bool] | NDArray[np.bool_]) -> Signal:
+        """Return the signal at the selected saves."""
+        chosen = np.asarray(selected, bool)
+        return _with(self, self.steps[chosen], self.values[chosen])
+
     def row_name(self, row: int) -> str:
         """Return the name of a row, such as ``"head 3"``."""
         names = self.names or SIGNAL_KINDS[self.kind].names

@@ -793,6 +793,7 @@ class Trial:
         steps: range | Iterable[int] | None = None,
         mode: ModeKeys | str = _GLOBAL,
         workers: str | Sequence[str] | None = None,
+        signals: bool = False,
         force: bool = False,
         progress: Progress | None = None,
     ) -> Exported:
@@ -812,6 +813,8 @@ class Trial:
             steps: steps of ``mode``; None: all.
             mode: mode of ``steps``.
             workers: names of workers; None: all.
+            signals: export :meth:`signals` in place of tensors, as Parquet or CSV: one row per value with the columns
+                kind, layer, row (the head or expert), name, worker, step and value.
             force: overwrite an existing output.
             progress: called with the number of finished records and their total.
 
@@ -820,7 +823,16 @@ class Trial:
         """
         export = extensions.exporter.load()
         return export(
-            self, to, out, tensors=tensors, steps=steps, mode=mode, workers=workers, force=force, progress=progress
+            self,
+            to,
+            out,
+            tensors=tensors,
+            steps=steps,
+            mode=mode,
+            workers=workers,
+            signals=signals,
+            force=force,
+            progress=progress,
         )
 
     def to_xarray(

@@ -1,4 +1,7 @@
-"""Coordinate checks: slopes, verdicts, texts, pictures, and wrong uses; trainings are in the tests of PyTorch."""
+"""Coordinate checks: slopes, verdicts, texts, pictures, and wrong uses.
+
+Trainings are in the tests of PyTorch.
+"""
 
 import json
 import sys

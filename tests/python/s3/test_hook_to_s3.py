@@ -47,6 +47,20 @@ def test_run_written_to_a_bucket_is_readable(bucket: str, tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["local"], "nothing is left behind on this machine"
 
 
+def test_signals_in_a_bucket_are_read_also_after_compacting(bucket: str) -> None:
+    with Hook(f"s3://{bucket}/run") as hook:
+        for step in range(4):
+            hook.save_signal("attention_max", "blocks.0", [step, 2.0 * step])
+            hook.save_scalar("loss", 1.0)
+            hook.step()
+    for compacts in (False, True):
+        if compacts:
+            smdwidgets.compact(f"s3://{bucket}/run")
+        with smdwidgets.create_trial(f"s3://{bucket}/run") as trial:
+            assert trial.signal("attention_max/blocks.0").values.tolist() == [[0, 0], [1, 2], [2, 4], [3, 6]]
+            assert trial.problems() == []
+
+
 def test_all_checks_of_a_run_in_a_bucket_are_kept_until_it_is_overwritten(bucket: str, raw: Any) -> None:
     """Each upload once deleted the file, so that only the last check remained."""
     place = Bucket(f"s3://{bucket}/run")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import smdwidgets
-from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+from smdwidgets import cli
+from smdwidgets.exceptions import SMDebugError, SMDebugTypeError, SMDebugValueError
 from smdwidgets.numpy import Hook
 from smdwidgets.signals.file import SignalFile, SignalWriter
 from smdwidgets.signals.record import SignalLog, parsed_line, plain_values, written_line
@@ -277,3 +278,60 @@ def test_a_line_has_its_checksum_and_json_without_special_numbers():
     assert parsed_line(line[:-1])["values"]["0"] == [None, "-inf", 1e-30]
     with pytest.raises(ValueError, match="checksum"):
         parsed_line(line[:-2])
+
+
+def saved(folder):
+    with Hook(folder) as hook:
+        for step in range(4):
+            hook.save_signal("attention_max", "blocks.0", [step, 2.0 * step])
+            hook.save_signal("log_z", "", float("nan") if step == 2 else 4.5)
+            hook.save_scalar("loss", 1.0)
+            hook.step()
+    return folder
+
+
+def test_signals_are_exported_as_csv_and_parquet(tmp_path, capsys):
+    run = str(saved(tmp_path / "run"))
+    assert cli.main(["export", run, "--to", "csv", "--signals", "-o", str(tmp_path / "a.csv"), "--steps", "1:3"]) == 0
+    assert "6 values of 2 signals at 2 steps" in capsys.readouterr().out
+    assert (tmp_path / "a.csv").read_text().splitlines() == [
+        "kind,layer,row,name,worker,step,value",
+        "attention_max,blocks.0,0,head 0,worker_0,1,1",
+        "attention_max,blocks.0,1,head 1,worker_0,1,2",
+        "attention_max,blocks.0,0,head 0,worker_0,2,2",
+        "attention_max,blocks.0,1,head 1,worker_0,2,4",
+        "log_z,,0,,worker_0,1,4.5",
+        "log_z,,0,,worker_0,2,nan",
+    ]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    trial = smdwidgets.create_trial(run)
+    done = trial.export("parquet", tmp_path / "a.parquet", signals=True)
+    assert (done.records, done.tensors, done.steps) == (12, 2, 4)
+    table = parquet.read_table(tmp_path / "a.parquet")
+    assert table.column_names == list(trial.signals().table())
+    assert table.column("value").to_pylist()[:8] == [0, 0, 1, 2, 2, 4, 3, 6]
+
+
+def test_a_wrong_export_of_signals_says_what_is_wrong(run, tmp_path):
+    trial = smdwidgets.create_trial(run)
+    writer_of(run).off("router_load", "no router")
+    for options, message in (
+        ({"to": "csv"}, "has no signals; router_load: no router"),
+        ({"to": "npz"}, "signals cannot be exported as npz; choose from parquet, csv"),
+        ({"to": "csv", "tensors": "w"}, "signals have no tensors and modes"),
+        ({"to": "csv", "workers": "worker_7"}, "worker_7"),
+    ):
+        with pytest.raises(SMDebugError, match=message):
+            trial.export(options.pop("to"), tmp_path / "out", signals=True, **options)
+    assert not (tmp_path / "out").exists()
+    saved(tmp_path / "other")
+    with pytest.raises(SMDebugValueError, match="no signals at these steps and workers"):
+        smdwidgets.create_trial(tmp_path / "other").export("csv", tmp_path / "out", signals=True, steps=[9])
+
+
+def test_signals_of_a_compacted_run_are_read(tmp_path):
+    run = saved(tmp_path / "run")
+    smdwidgets.compact(run)
+    trial = smdwidgets.create_trial(run)
+    assert trial.signal("attention_max/blocks.0").values[:, 1].tolist() == [0, 2, 4, 6]
+    assert trial.problems() == []

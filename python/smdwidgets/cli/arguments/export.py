@@ -2,12 +2,14 @@
 
 Parquet: one row per record. CSV: numbers and texts, one row per value; csv-wide: one row per step, one column per
 tensor. npz: one array per record, and index.jsonl with the original tensor names. TensorBoard: single values as
-scalars, larger tensors as histograms, strings as text, with one directory per mode.
+scalars, larger tensors as histograms, strings as text, with one directory per mode. --signals exports the signals of
+large models, such as attention logits: one row per layer, head or expert, and step.
 
 Examples:
   smdwidgets export runs/mlp --to parquet -o mlp.parquet
   smdwidgets export runs/mlp --to csv-wide --tensors loss -o -
   smdwidgets export runs/mlp --to npz --tensors 'weight$' --steps 100:200
+  smdwidgets export runs/gpt --to parquet --signals
   smdwidgets export s3://bucket/jobs/mnist --to tensorboard -o logs/mnist --mode TRAIN
 
 Exit codes: 0 export written, 1 export written but unreadable records were skipped, 2 nothing was written
@@ -39,5 +41,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--mode", type=mode, default="GLOBAL", help="only steps of this mode, numbered per mode: TRAIN, EVAL, PREDICT"
     )
     parser.add_argument("--workers", metavar="A,B", help="only these workers (default: all)")
+    parser.add_argument("--signals", action="store_true", help="export signals in place of tensors: parquet or csv")
     parser.add_argument("--force", action="store_true", help="overwrite an existing output")
     parser.add_argument("--json", action="store_true", help="print a summary as JSON")
