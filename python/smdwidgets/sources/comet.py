@@ -27,8 +27,6 @@ _ABOUT, _MESSAGES = "experiment.json", "messages.json"
 _DIRECTORY: Final = 1 << 20
 #: Bytes that are unpacked at once, the longest line that is read, and the most bytes of one archive.
 _PIECE, _LONGEST, _LARGEST = 1 << 20, 1 << 20, 16 << 30
-#: Rows that become columns at once.
-_ROWS: Final = 50_000
 #: Settings that Comet derives from metrics.
 _DERIVED: Final = "auto-logged"
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -123,27 +121,20 @@ class _Experiment:
 
     def read(self, lines: Iterator[str]) -> None:
         """Read messages."""
-        rows: list[dict[str, float]] = []
-        steps: list[int] = []
-        times: list[float] = []
+        self.columns.append_each(self._metrics(lines))
+
+    def _metrics(self, lines: Iterator[str]) -> Iterator[tuple[dict[str, float], int, float]]:
+        """Yield the metrics among messages, and note the others."""
         for line in lines:
             message = _message(line) if len(line) <= _LONGEST else None
             if message is None:
                 continue
             kind, payload = message
-            if kind == "metric_msg":
-                metric = self._metric(payload)
-                if metric is not None:
-                    name, value, step = metric
-                    rows.append({name: value})
-                    steps.append(step)
-                    times.append(_seconds(payload.get("local_timestamp")))
-            else:
+            if kind != "metric_msg":
                 self._other(kind, payload)
-            if len(rows) >= _ROWS:
-                self.columns.append(rows, steps, times)
-                rows, steps, times = [], [], []
-        self.columns.append(rows, steps, times)
+            elif (metric := self._metric(payload)) is not None:
+                name, value, step = metric
+                yield {name: value}, step, _seconds(payload.get("local_timestamp"))
 
     def _metric(self, payload: Mapping[str, Any]) -> tuple[str, float, int] | None:
         metric = payload.get("metric")

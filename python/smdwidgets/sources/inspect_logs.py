@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple
@@ -26,8 +26,6 @@ _FOLDER: Final = "nvdlfw_inspect_statistics_logs"
 _RANK: Final = re.compile(r"globalrank-(\d{1,9})\.log$")
 #: Lines at the beginning in which one of a statistic is looked for, and longest line.
 _SEARCHED, _LONGEST = 50, 2_000
-#: Rows that become columns at once.
-_ROWS: Final = 50_000
 
 
 class InspectLogs:
@@ -101,27 +99,15 @@ class InspectLogSource(Source):
         try:
             if lines.rewritten():
                 self._columns[key] = StepColumns()
-            self._append(key, (line for _, line in lines.new()))
+            statistics = (_statistic(line) for _, line in lines.new())
+            self._columns[key].append_each(
+                ({one.name: one.value}, one.step, one.time) for one in statistics if one is not None
+            )
         except RunIOError as error:
             self._problems[key] = str(error)
         else:
             self._problems.pop(key, None)
         return True
-
-    def _append(self, key: str, lines: Iterator[str]) -> None:
-        statistics: list[Statistic] = []
-        for line in lines:
-            one = _statistic(line)
-            if one is not None:
-                statistics.append(one)
-            if len(statistics) >= _ROWS:
-                self._put(key, statistics)
-                statistics = []
-        self._put(key, statistics)
-
-    def _put(self, key: str, statistics: Sequence[Statistic]) -> None:
-        rows = [{one.name: one.value} for one in statistics]
-        self._columns[key].append(rows, [one.step for one in statistics], [one.time for one in statistics])
 
     def scalars(self) -> Mapping[str, Scalars]:
         """Return the statistics; names have the rank where ranks logged different numbers."""

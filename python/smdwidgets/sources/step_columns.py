@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -10,10 +11,13 @@ from numpy.typing import NDArray
 
 from smdwidgets._text import visible
 from smdwidgets.sources.columns import LARGEST_STEP, GrowingColumns, Rows, invalid_steps, last_of_step, rows_of_objects
+from smdwidgets.sources.long_tables import Cells
 from smdwidgets.sources.source import Scalars
 
 #: Names that are read of one run.
-_MOST_NAMES: Final = 10_000
+MOST_NAMES: Final = 10_000
+#: Rows that become columns at once.
+_ROWS: Final = 50_000
 
 
 class StepColumns:
@@ -42,7 +46,7 @@ class StepColumns:
     @property
     def notes(self) -> list[str]:
         """What is left out."""
-        notes = [f"more than {_MOST_NAMES:,} names; the first are read"] if len(self._names) >= _MOST_NAMES else []
+        notes = [f"more than {MOST_NAMES:,} names; the first are read"] if len(self._names) >= MOST_NAMES else []
         return notes + ([invalid_steps(self._invalid, self._first_invalid)] if self._invalid else [])
 
     def append(
@@ -52,20 +56,43 @@ class StepColumns:
 
         Times are in seconds since 1970; either all rows have them or none.
         """
+        own = rows_of_objects(rows)
+        self.append_columns(
+            own.numbers, np.array(steps, np.int64), None if times is None else np.array(times, np.float64)
+        )
+
+    def append_columns(
+        self, columns: Mapping[str, Cells], steps: NDArray[np.int64], times: NDArray[np.float64] | None = None
+    ) -> None:
+        """Append rows that are columns, as :meth:`append` does."""
         numbers = {}
-        for name, cells in rows_of_objects(rows).numbers.items():
-            if name in self._names or len(self._names) < _MOST_NAMES:
+        for name, cells in columns.items():
+            if name in self._names or len(self._names) < MOST_NAMES:
                 self._names.add(name)
                 numbers[name] = cells
-        self._columns.append(Rows(len(rows), numbers, {}))
-        at = np.array(steps, np.int64)
-        wrong = (at < 0) | (at >= LARGEST_STEP)
+        self._columns.append(Rows(len(steps), numbers, {}))
+        wrong = (steps < 0) | (steps >= LARGEST_STEP)
         if wrong.any():
-            self._first_invalid = self._first_invalid if self._invalid else float(at[wrong][0])
+            self._first_invalid = self._first_invalid if self._invalid else float(steps[wrong][0])
             self._invalid += int(wrong.sum())
-        self._steps.append(at)
+        self._steps.append(steps)
         if times is not None:
-            self._times.append(np.array(times, np.float64))
+            self._times.append(times)
+
+    def append_each(self, rows: Iterable[tuple[Mapping[str, Any], int, float]]) -> None:
+        """Append rows with their steps and times as they come.
+
+        Few of them are held at a time.
+
+        >>> columns = StepColumns()
+        >>> columns.append_each(({"loss": 1 / step}, step, 60.0 * step) for step in (1, 2))
+        >>> columns.scalars()["loss"].wall_times
+        array([ 60., 120.])
+        """
+        remaining = iter(rows)
+        while some := list(islice(remaining, _ROWS)):
+            numbers, steps, times = zip(*some, strict=True)
+            self.append(numbers, steps, times)
 
     def scalars(self, least: int = 1) -> dict[str, Scalars]:
         """Return the scalars that have at least this many numbers, by name."""
