@@ -297,6 +297,54 @@ class ScalarCursor:
         """
 
 @final
+class WandbReader:
+    """Reads the records of a W&B file once, in pieces. Thread-safe.
+
+    >>> reader = WandbReader(7, 10_000)
+    >>> reader.feed(b":W&B\xe1\xbe\x00", 0)
+    >>> reader.at, reader.damage()
+    (7, ([], 0))
+    """
+
+    BLOCK: int
+    """Size of the blocks of a file."""
+
+    def __new__(cls, at: int, most_names: int) -> Self:
+        """Read the records from an offset on, and keep the numbers of the first names."""
+
+    @property
+    def at(self) -> int:
+        """Offset of the first part that was not read.
+
+        The next piece begins with its block.
+        """
+
+    def feed(self, piece: bytes, start: int) -> None:
+        """Read the piece of the file at an offset; damage is noted."""
+
+    def take(
+        self,
+    ) -> tuple[
+        NDArray[np.int64],
+        NDArray[np.float64],
+        list[tuple[str, NDArray[np.int64], NDArray[np.float64]]],
+        list[tuple[str, bytes]],
+        list[tuple[str, str]],
+        bool,
+    ]:
+        """Return the rows that were read since the last call.
+
+        These are the step and the time (seconds since 1970, or NaN) of each row; name, rows and numbers of each column;
+        name and JSON of settings; what the run says of itself; and whether it ended.
+        """
+
+    def damage(self) -> tuple[list[tuple[int, str]], int]:
+        """Return offset and reason of faults, and the number of further ones."""
+
+    def media(self) -> list[str]:
+        """Return the names of histograms, images and tables, which are not read."""
+
+@final
 class Logged:
     """A value of a log and its location."""
 

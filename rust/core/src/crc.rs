@@ -1,4 +1,4 @@
-//! CRC32C, its TFRecord mask, and the constant that smdebug writes in place of a checksum.
+//! CRC32C, its TFRecord mask, the constant that smdebug writes in place of a checksum, and the CRC-32 of W&B's files.
 
 use std::fmt;
 
@@ -7,6 +7,14 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// The unmasked CRC32C (Castagnoli) of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// The CRC-32 (IEEE 802.3) of a byte and of the bytes after it.
+pub fn crc32(first: u8, rest: &[u8]) -> u32 {
+    let mut running = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
+    running.update(&[first]);
+    running.update(rest);
+    running.finalize() as u32
 }
 
 /// The CRC32C of eight bytes, by table lookup. Every record header needs one, and the general function has a high constant
@@ -126,6 +134,12 @@ mod tests {
         for (bytes, crc) in cases {
             assert_eq!(crc32c(bytes), crc, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn crc32_matches_the_check_value() {
+        assert_eq!(crc32(b'1', b"23456789"), 0xcbf4_3926);
+        assert_eq!(crc32(0, b""), 0xd202_ef8d);
     }
 
     #[test]

@@ -35,4 +35,5 @@ pub mod statistics_file;
 pub mod step;
 pub mod sweep;
 pub mod tensor;
+pub mod wandb;
 pub mod writer;

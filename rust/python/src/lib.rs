@@ -26,6 +26,7 @@ mod statistics;
 mod statistics_file;
 mod stores;
 mod sweep;
+mod wandb;
 mod writer;
 
 #[global_allocator]
@@ -61,6 +62,9 @@ mod _core {
 
     #[pymodule_export]
     use super::manifest::{ManifestRoot, manifest_differences, manifest_folder, manifest_root};
+
+    #[pymodule_export]
+    use super::wandb::WandbReader;
 
     #[pymodule_export]
     use super::writer::{StepWriter, reduction_name, worker_file_name};

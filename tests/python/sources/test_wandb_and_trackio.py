@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import smdwidgets
-from smdwidgets.sources.wandb_file import MAGIC
+from smdwidgets.sources.wandb import MAGIC
 
 BLOCK = 32 << 10
 
