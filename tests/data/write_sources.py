@@ -263,10 +263,101 @@ def inspect_statistics(folder: Path) -> None:
     file.write_bytes(first)
 
 
+def wandb(folder: Path) -> None:
+    """Write the file of a run offline with W&B's library."""
+    import os
+
+    os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DISABLE_CODE": "true"}
+    import wandb as library
+
+    folder.mkdir(parents=True)
+    settings = library.Settings(x_disable_stats=True, x_disable_meta=True, console="off", host="host")
+    config = {"lr": 0.125, "model": {"width": 4}}
+    with library.init(
+        project="golden", name="first", group="group", tags=["a", "b"], config=config, dir=folder, settings=settings
+    ) as run:
+        for step, loss in zip(STEPS, LOSSES, strict=True):
+            row = {"train/loss": loss, "part": {"deep": {"x": -loss}}, "note": "text", "flag": True}
+            if step in VAL_LOSSES:
+                row |= {"val_loss": VAL_LOSSES[step], "hist": library.Histogram([1.0, 2.0, 2.0])}
+            run.log(row | ({"spread": float("nan")} if step == 50 else {}), step=step)
+    library.teardown()
+    [file] = (folder / "wandb").glob("offline-run-*/*.wandb")
+    file.rename(folder / "run-first.wandb")
+    shutil.rmtree(folder / "wandb")
+
+
+def trackio(folder: Path) -> None:
+    """Write two runs with the storage of trackio."""
+    import os
+    from datetime import UTC, datetime, timedelta
+
+    folder.mkdir(parents=True)
+    os.environ["TRACKIO_DIR"] = str(folder)
+    from trackio.sqlite_storage import SQLiteStorage
+
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [(start + timedelta(seconds=step)).isoformat() for step in STEPS]
+    for at, name in enumerate(("first", "second")):
+        rows = [
+            {"train/loss": loss + at, "part": {"x": -loss}, "note": "text"}
+            | ({"val_loss": VAL_LOSSES[step]} if step in VAL_LOSSES else {})
+            | ({"spread": float("nan")} if step == 50 else {})
+            for step, loss in zip(STEPS, LOSSES, strict=True)
+        ]
+        SQLiteStorage.bulk_log("golden", name, rows, [*STEPS], times, {"lr": 0.125, "model": {"width": 4}})
+    for file in folder.iterdir():
+        if file.suffix != ".db":
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+
+
+def neptune(folder: Path) -> None:
+    """Write one run with the storage of neptune-exporter."""
+    from datetime import UTC, datetime, timedelta
+
+    import pyarrow as pa
+    from neptune_exporter.model import SCHEMA
+    from neptune_exporter.storage import ParquetWriter
+
+    base = {"project_id": "team/golden", "run_id": "GOLD-1"}
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    curves = {"train/loss": dict(zip(STEPS, LOSSES, strict=True)), "val/loss": VAL_LOSSES, "spread": {50: float("nan")}}
+    rows = [
+        {**base, "attribute_path": f"metrics/{name}", "attribute_type": "float_series", "step": step,
+         "timestamp": start + timedelta(seconds=step), "float_value": value}
+        for name, curve in curves.items() for step, value in curve.items()
+    ]  # fmt: skip
+    for path, kind, value in (
+        ("params/lr", "float", 0.125), ("params/width", "int", 4), ("sys/name", "string", "first"),
+        ("sys/tags", "string_set", ["a", "b"]), ("model", "file", {"path": "model.pt"}),
+    ):  # fmt: skip
+        rows.append({**base, "attribute_path": path, "attribute_type": kind, f"{kind}_value": value})
+    with ParquetWriter(folder).run_writer("team/golden", "GOLD-1") as run:
+        run.save(pa.RecordBatch.from_pylist(rows, SCHEMA))
+
+
+def parquet(folder: Path) -> None:
+    """Write the same table with Polars and with DuckDB."""
+    import duckdb
+    import polars
+
+    columns = {
+        "step": [*STEPS],
+        "train/loss": LOSSES,
+        "val_loss": [VAL_LOSSES.get(step) for step in STEPS],
+        "note": ["text"] * len(LOSSES),
+    }
+    frame = polars.DataFrame(columns)
+    for name in ("polars", "duckdb"):
+        (folder / name).mkdir(parents=True)
+    frame.write_parquet(folder / "polars" / "metrics.parquet", row_group_size=4)
+    duckdb.sql("SELECT * FROM frame").write_parquet(str(folder / "duckdb" / "metrics.parquet"), compression="zstd")
+
+
 FORMATS = {
     "lightning": lightning, "transformers": transformers, "sharded": sharded, "torch": torch_checkpoints, "keras": keras,
     "dvclive": dvclive, "stable_baselines": stable_baselines, "yolo": yolo, "mlflow": mlflow,
-    "comet": comet, "inspect": inspect_statistics,
+    "comet": comet, "inspect": inspect_statistics, "wandb": wandb, "trackio": trackio, "neptune": neptune, "parquet": parquet,
 }  # fmt: skip
 
 

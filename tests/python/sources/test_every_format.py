@@ -38,6 +38,7 @@ class Format(NamedTuple):
 
 _MLRUNS = "mlflow/mlruns/512889052101133168/4a2fd776ba1a42a98ff12fa0dc87d63b"
 _DATABASE = "mlflow/mlflow.db/1d64877db7c0451cbf068603b90468b7"
+_NEPTUNE = "neptune/team_golden-5bb25ee67bd3ac13/GOLD-1"
 _TENS = [0, 10, 20, 30, 40, 50]
 
 #: What the page requests of each step.
@@ -66,6 +67,10 @@ FORMATS = {
     "inspect": Format(
         "inspect", "decoder.fc1_activation_l2_norm", _TENS, "scalars", verified="(nvdlfw-inspect statistics"
     ),
+    "wandb": Format("wandb", "train/loss", _TENS, "losses", problems=1, verified="run-first.wandb (W&B run)"),
+    "trackio": Format("trackio/golden.db/first", "train/loss", _TENS, "losses", verified="(trackio database"),
+    "neptune": Format(_NEPTUNE, "metrics/train/loss", _TENS, "losses", problems=1, verified="(Neptune export"),
+    "parquet": Format("parquet/duckdb", "train/loss", _TENS, "losses", verified="metrics.parquet (Parquet table)"),
     "tensorboard": Format("tensorboard", "train/loss", _TENS, "losses", TensorBoardTrial),
     "smdebug": Format("smdebug", "CrossEntropyLoss_output_0", [0, 500, 1000], "losses", LocalTrial),
 }
@@ -143,8 +148,8 @@ def test_report(run: Path, format: Format, capsys: pytest.CaptureFixture[str], t
 
 
 def test_verify(run: Path, format: Format, capsys: pytest.CaptureFixture[str]) -> None:
-    if format.path == _DATABASE:
-        run = run.parent  # a file is verified as a whole
+    if not run.exists():
+        run = run.parent  # a file with several runs is verified as a whole
     code, out, err = run_command(capsys, "verify", run)
     assert code == 0, err
     assert format.verified in out
