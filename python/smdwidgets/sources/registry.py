@@ -64,6 +64,7 @@ def _built_in() -> Iterable[Format]:
     from smdwidgets.sources.inspect_logs import InspectLogs
     from smdwidgets.sources.json_history import JsonHistories
     from smdwidgets.sources.mlflow import MlflowDatabase, MlflowFiles
+    from smdwidgets.sources.npz import NumpyArchives
     from smdwidgets.sources.parquet import NeptuneExports, ParquetTables
     from smdwidgets.sources.safetensors import Safetensors
     from smdwidgets.sources.tables import Tables
@@ -86,7 +87,7 @@ def _built_in() -> Iterable[Format]:
         ParquetTables(),
         NeptuneExports(),
     ]
-    return [*scalars, Safetensors(), TorchCheckpoints(), TextLogs()]
+    return [*scalars, Safetensors(), TorchCheckpoints(), NumpyArchives(), TextLogs()]
 
 
 def files_in(tree: Tree) -> dict[str, dict[str, Sequence[str]]]:
