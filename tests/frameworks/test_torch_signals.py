@@ -388,6 +388,26 @@ def test_grouped_cross_and_packed_attention_have_values():
     assert one[1].isnan().all()
 
 
+def test_logits_with_a_sink_are_read_as_they_were_before_a_shift():
+    import random
+
+    from smdwidgets.signals.torch.attention import of_softmax
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sinks = nn.Parameter(torch.tensor([3.0, -50.0, 0.5, 200.0]))
+
+    module, scores = Attention(), 10 * torch.randn(2, 4, 16, 16)
+    logits = torch.cat([scores, module.sinks[None, :, None, None].expand(2, -1, 16, 1)], -1)
+    exact = scores[:, :, 8:].amax((0, 2, 3))
+    for shift in (0.0, logits.amax(-1, keepdim=True)):
+        shares = (logits - shift).softmax(-1)
+        largest, entropy = of_softmax((logits - shift, -1), {}, shares, module, random.Random(0))
+        assert torch.allclose(largest, exact, atol=1e-4)
+        assert entropy.isfinite().all()
+
+
 def loss_moves(losses):
     """Return the first step from which losses are above their best running mean."""
     means = [losses[0]]

@@ -105,7 +105,21 @@ def of_softmax(
     if logits.shape[-1] < 2 or (logits.shape[-1] != logits.shape[-2] and not any(word in name for word in _NAMES)):
         return None
     rows, queries = _places(logits.shape[2], logits.shape[0], chance)
-    return _measured(logits[rows, :, queries].float(), shares[rows, :, queries].float())
+    logits, shares = logits[rows, :, queries].float(), shares[rows, :, queries].float()
+    return _measured(_without_sink(logits, module), shares)
+
+
+def _without_sink(logits: torch.Tensor, module: nn.Module) -> torch.Tensor:
+    """Return logits without those of a sink, which are the last ones.
+
+    A model with sinks may have subtracted the largest logit. The sink is a parameter by head, so that its logit says
+    how much was subtracted.
+    """
+    sinks = getattr(module, "sinks", None)
+    if not isinstance(sinks, torch.Tensor) or sinks.shape != logits.shape[1:2]:
+        return logits
+    subtracted = sinks.detach().to(logits.device, torch.float32)[None, :, None] - logits[..., -1]
+    return torch.cat([logits[..., :-1] + subtracted[..., None], torch.full_like(logits[..., -1:], -math.inf)], -1)
 
 
 def fused_kernel(model: nn.Module) -> str:
