@@ -172,3 +172,15 @@ describe.each([1440, 900, 500])("at %i pixels", (width) => {
     }
   });
 });
+
+test("the curve of B is dashed in its colour, and both fit on one scale", () => {
+  const pen = new SvgPen({ width: 1200, height: 60 }, theme, () => "");
+  const box = { x: 100, y: 4, width: 1000, height: 40 };
+  const both = curve({ compared: { x: [0, 1, 2], y: [1, 2, 9], colour: "#c60", own: "#06c" } });
+  drawCurve(pen, theme, both, axis, box);
+  const drawn = pen.toString();
+  const [dashed] = drawn.match(/<path[^>]*stroke="#c60"[^>]*>/) ?? [];
+  expect(dashed).toContain("stroke-dasharray");
+  expect(drawn).toMatch(/<path[^>]*stroke="#06c"/);
+  expect(laneScale(both, axis, box).y.domain[1]).toBeGreaterThanOrEqual(9);
+});

@@ -286,10 +286,12 @@ export class LineMaker {
       const before = saved[next - 1];
       if (before === i || before === undefined) continue;
       if (defined(list.first[i]) >= from && defined(list.last[i]) < to) continue;
-      if (i - before < due) {
+      const isShort = (saved[next] ?? size) - before <= short;
+      // A map of sizes has no stripes where evaluation saves fewer tensors.
+      if (i - before < due || (isShort && survey.stat === "growth")) {
         read(defined(list.bin[before]) - block.first, centre);
         this.#put(out, i, read.code, centre, 0, read.flag);
-      } else if ((saved[next] ?? size) - before <= short) out.state[i] = Math.max(defined(out.state[i]), STATE.blank);
+      } else if (isShort) out.state[i] = Math.max(defined(out.state[i]), STATE.blank);
     }
   }
 }

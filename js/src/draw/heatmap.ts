@@ -155,7 +155,7 @@ function drawCellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: 
   }
   if (!rows) return;
   const title = { fill: theme.ink2, align: "right", size: 10 } as const;
-  pen.text(box.x - 8, box.y + box.height + 7, "column", { ...title, baseline: "top", maxWidth: 36 });
+  pen.text(box.x - 6, box.y + box.height + 7, "column", { ...title, baseline: "top", maxWidth: 38 });
   pen.text(box.x - 6, box.y - 9, "row", title);
   for (const cell of cellTicks(r0, r1, box.height, () => 20)) {
     const y = box.y + ((cell + 0.5 - r0) / (r1 - r0)) * box.height;

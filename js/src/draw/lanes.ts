@@ -21,6 +21,8 @@ export interface LaneCurve extends Points {
   dots: readonly (Points & { mode: number; name: string })[];
   notFinite: readonly NotFiniteRange[];
   logY: boolean;
+  /** the curve of B, dashed in its colour, and the colour of A */
+  compared?: (Points & { colour: string; own: string }) | undefined;
   /** whether the area below the curve is filled */
   filled?: boolean;
   /** ends of the vertical axis; by default those of the values in view */
@@ -77,7 +79,7 @@ export function laneScale(
   box: Box,
 ): { y: Scale; labels: { at: number; text: string }[] } {
   let [lo, hi] = curve.ends ?? [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const { x, y } of curve.ends ? [] : [curve, ...curve.dots])
+  for (const { x, y } of curve.ends ? [] : [curve, ...curve.dots, ...(curve.compared ? [curve.compared] : [])])
     for (let i = 0; i < x.length; i++) {
       const [step, value] = [defined(x[i]), defined(y[i])];
       if (step < axis.from || step > axis.to || !Number.isFinite(value) || (curve.logY && value <= 0)) continue;
@@ -110,6 +112,7 @@ function endLabels(y: Scale, box: Box): { at: number; text: string }[] {
 export function drawCurve(pen: Pen, theme: Theme, curve: LaneCurve, axis: StepAxis, box: Box): void {
   const { y, labels } = laneScale(curve, axis, box);
   const { px, lo, mid, hi } = envelope(curve, axis);
+  const colour = curve.compared?.own ?? theme.accent;
   let free = Number.POSITIVE_INFINITY;
   for (const { at, text } of box.height < LOW ? endLabels(y, box) : labels) {
     if (box.height >= LOW) line(pen, box.x, crisp(at), box.x + box.width, crisp(at), { stroke: theme.grid });
@@ -130,11 +133,20 @@ export function drawCurve(pen: Pen, theme: Theme, curve: LaneCurve, axis: StepAx
       for (let i = to - 1; i >= from; i--) band.push(defined(px[i]), place(defined(lo[i])));
       if (curve.filled && to - from > 1) {
         under.push(defined(px[to - 1]), box.y + box.height, defined(px[from]), box.y + box.height);
-        pen.path(under, { fill: theme.accent, opacity: 0.12 }, true);
+        pen.path(under, { fill: colour, opacity: 0.12 }, true);
       }
-      pen.path(band, { fill: theme.accent, opacity: 0.3 }, true);
-      if (to - from > 1) pen.path(trace, { stroke: theme.accent, width: 1.5 });
-      else pen.rect(defined(trace[0]) - 1.5, defined(trace[1]) - 1.5, 3, 3, { fill: theme.accent });
+      pen.path(band, { fill: colour, opacity: 0.3 }, true);
+      if (to - from > 1) pen.path(trace, { stroke: colour, width: 1.5 });
+      else pen.rect(defined(trace[0]) - 1.5, defined(trace[1]) - 1.5, 3, 3, { fill: colour });
+    }
+    if (curve.compared) {
+      const { px: at, mid: values } = envelope(curve.compared, axis);
+      const { colour: dashed } = curve.compared;
+      for (const [from, to] of parts(at)) {
+        const trace = at.slice(from, to).flatMap((each, i) => [each, place(defined(values[from + i]))]);
+        if (to - from > 1) pen.path(trace, { stroke: dashed, width: 1.5, dash: [5, 2] });
+        else pen.rect(defined(trace[0]) - 1.5, defined(trace[1]) - 1.5, 3, 3, { fill: dashed });
+      }
     }
     for (const { x, y: values, mode, name } of curve.dots) {
       const fill = modeColour(mode, theme.dark);

@@ -121,7 +121,11 @@ function neededCurves(scene: Scene, session: Session): SeriesLine[] {
   const { traits } = scene;
   const panel = panelShown(traits) ? selectedCurves(scene, session) : [];
   if (traits._kind !== "explorer") return panel;
-  const lines = [laneCurve(scene), ...session.curvesInView, ...panel].filter((line) => line !== undefined);
+  const lane = laneCurve(scene);
+  const other = scene.compared && scene.compared.run !== traits.run ? { run: scene.compared.run } : undefined;
+  const lines = [lane, lane && other && { ...lane, ...other }, ...session.curvesInView, ...panel].filter(
+    (line) => line !== undefined,
+  );
   return [
     ...new Map(
       lines.map((line) => [seriesKey(line.run, line.tensor, line.worker, line.mode, line.stat), line]),

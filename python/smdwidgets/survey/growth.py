@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from smdwidgets.survey.bins import Bins
 
 #: Ends of the colour scale, as factors. That of a run is the first one far enough above most of its values.
-FACTORS: Final = (1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0, 1000.0, 1e6)
+FACTORS: Final = (1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0, 1000.0, 1e4, 1e6)
 #: Share of the values that have a place on the scale. Those of a single tensor that explodes do not stretch it.
-SHARE: Final = 0.98
+SHARE: Final = 0.9
 #: Part of the scale that these values take at most, so that a healthy run looks calm.
 ROOM: Final = 0.6
 #: The row and the tensor that each record or bin belongs to: (place among the tensors, row of the table).
@@ -88,7 +88,7 @@ class Starts:
     def bins(self, layer: Layer, level: int, first: int, sizes: Callable[[str, Layer], Bins]) -> Bins:
         """Return bins of growth.
 
-        A tensor that was never other than 0 has the smallest growth; before its first size it has none.
+        Before its first size, a tensor has no growth; one that is 0 at all steps thus never has.
 
         Args:
             layer: the rows; at most one per tensor.
@@ -108,7 +108,7 @@ class Starts:
             start = np.zeros((len(part.lo), 1), np.float32)
             start[owners[chosen], 0] = values
             begin = np.full((len(part.lo), 1), -_NEVER)
-            begin[owners[chosen], 0] = np.where(steps < _NEVER, steps >> level, -_NEVER)
+            begin[owners[chosen], 0] = np.where(steps < _NEVER, steps >> level, _NEVER)
             place = first + np.arange(part.lo.shape[1])[None, :]
             # Zeros before the start, as biases and other parameters have at first, are no decline.
             early = (place <= begin) & (part.lo <= _ZERO)

@@ -2,6 +2,7 @@
 
 import { type Frame, notFiniteKind, statistic } from "../../data/frames";
 import { byMode } from "../../data/split-series";
+import type { TensorView } from "../../data/tensor-view";
 import { drawStripLane, type HistoryPicture, layoutStripLane, stripPixels } from "../../draw/history";
 import { drawCurve, type LaneCurve } from "../../draw/lanes";
 import { notFiniteColour, notFiniteRanges, notFiniteText } from "../../draw/not-finite";
@@ -11,6 +12,7 @@ import { h, setText, setVisible } from "../../lib/dom";
 import { count, num, truncate } from "../../lib/format";
 import { Memo } from "../../lib/memo";
 import { table } from "../../lib/palette";
+import { slotColours } from "../../lib/slot-colour";
 import { MODES, REDUCTIONS } from "../../protocol/types";
 import type { Scene } from "../../session/scene";
 import { curveOf } from "../common/curve-source";
@@ -26,6 +28,11 @@ export function rootMeanSquare(frame: Frame | undefined): number {
   const n = frame?.counts?.[0] ?? 0;
   const l2 = frame?.stats?.[L2];
   return l2 === undefined || n === 0 ? Number.NaN : l2 / Math.sqrt(n);
+}
+
+function sizesOf({ frames }: TensorView, [own, colour]: [string, string]): LaneCurve["compared"] {
+  const x = frames.loadedSteps();
+  return { x, y: Float64Array.from(x, (step) => rootMeanSquare(frames.frames.get(step))), own, colour };
 }
 
 /** The last part of a name that tells tensors apart. */
@@ -65,10 +72,23 @@ export class SizeLane extends TensorLane {
   }
 
   update(scene: Scene): void {
-    const { traits, main, stepAxis: axis } = scene;
+    const { traits, main, compared, stepAxis: axis } = scene;
     const { session, theme } = this.context;
+    // Another step of the same tensor has the same curve.
+    const other = compared && (compared.run !== traits.run || compared.tensor !== traits.tensor) ? compared : undefined;
     setText(this.note, traits.tensor ? `of ${shortName(traits.tensor)}` : "");
-    const version = [traits.run, traits.tensor, traits.worker, traits.mode, traits.log_y, main?.frames.version];
+    const version = [
+      traits.run,
+      traits.tensor,
+      traits.worker,
+      traits.mode,
+      traits.log_y,
+      main?.frames.version,
+      other?.run,
+      other?.tensor,
+      other?.frames.version,
+      theme().dark,
+    ];
     const curve = this.#curve.of(version, () => {
       const mode = MODES.indexOf(traits.mode);
       const steps = (main?.frames.loadedSteps() ?? new Float64Array(0)).filter(
@@ -81,6 +101,7 @@ export class SizeLane extends TensorLane {
         dots: [],
         notFinite: notFiniteRanges(steps, (i) => notFiniteKind(frameAt(i))),
         logY: traits.log_y,
+        compared: other && sizesOf(other, slotColours(main, other, session.store, theme().dark)),
       };
     });
     if (!this.changed(scene, [version, main?.frame?.error, scene.failure])) return;

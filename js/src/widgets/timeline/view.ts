@@ -14,8 +14,9 @@ import {
 import { h, Select, setAttributes, setText, setVisible } from "../../lib/dom";
 import { count, num, plural, truncate } from "../../lib/format";
 import { Memo } from "../../lib/memo";
+import { slotColours } from "../../lib/slot-colour";
 import { fullRange, type StepAxis } from "../../lib/step-axis";
-import { MODES, OUTCOMES } from "../../protocol/types";
+import { MODES, OUTCOMES, type SeriesLine } from "../../protocol/types";
 import { laneCurve, scalarNames } from "../../session/lane-curve";
 import type { Scene } from "../../session/scene";
 import { best, CurveSource, valueNear } from "../common/curve-source";
@@ -51,6 +52,8 @@ export class Timeline implements Part {
   readonly #labels = h("div", { class: "smdw-lane-labels" });
   readonly #strip: AxisStrip;
   readonly #source: CurveSource;
+  readonly #second: CurveSource;
+  readonly #joined = new Memo<LaneCurve | undefined>();
   readonly #rules = new Map<string, RuleLane>();
   readonly #segments = new Map<string, Memo<Segment[]>>();
   #lanes: Lane[] = [];
@@ -66,6 +69,7 @@ export class Timeline implements Part {
   ) {
     const { session, signal } = context;
     this.#source = new CurveSource(session);
+    this.#second = new CurveSource(session);
     this.#figure = new Figure("lanes", context);
     this.#curveSelect = new Select("Curve", (lane) => session.state.set({ lane }), signal);
     this.#curveLabel.append(this.#curveSelect.el, this.#curveNote);
@@ -123,7 +127,7 @@ export class Timeline implements Part {
     const { traits } = scene;
     this.control.update(scene);
     const line = laneCurve(scene);
-    this.#curve = line && this.#source.curve(line, scene, true);
+    this.#curve = line && this.#withCompared(this.#source.curve(line, scene, true), line, scene);
     const rules = worstFirst(store.rulesOf(traits.run));
     const shown = this.#all ? rules : rules.slice(0, OPEN);
     // The inspector of a scalar shows the same curve larger.
@@ -151,6 +155,18 @@ export class Timeline implements Part {
     if (this.#figure.el.style.height !== height) this.#figure.el.style.height = height;
   }
 
+  /** With the curve of the run that is compared. */
+  #withCompared(curve: LaneCurve | undefined, line: SeriesLine, scene: Scene): LaneCurve | undefined {
+    const { main, compared, traits } = scene;
+    if (!compared || compared.run === traits.run) return curve;
+    const second = this.#second.curve({ ...line, run: compared.run }, scene);
+    const { session, theme } = this.context;
+    const [own, colour] = slotColours(main, compared, session.store, theme().dark);
+    return this.#joined.of([curve, second, own, colour], () =>
+      curve && second ? { ...curve, compared: { x: second.x, y: second.y, colour, own } } : curve,
+    );
+  }
+
   #laneAt(y: number): Lane | undefined {
     return this.#lanes.find(({ top, height }) => y >= top && y < top + height);
   }
@@ -173,7 +189,9 @@ export class Timeline implements Part {
       );
       setAttributes(this.#curveSelect.el, { title: truncate(curve, 2000) });
       const least = this.#curve && best(this.#curve);
-      setText(this.#curveNote, least ? `lowest ${num(least.value)}, step ${count(least.step)}` : "");
+      const other = this.#curve?.compared && this.context.session.store.runs.get(scene.compared?.run ?? -1);
+      const named = other && `A ${truncate(run?.head.name ?? "", 30)}, B (dashed) ${truncate(other.head.name, 30)}`;
+      setText(this.#curveNote, named ? named : least ? `lowest ${num(least.value)}, step ${count(least.step)}` : "");
     }
     if (mode) {
       this.#modeLabel.style.top = `${mode.top}px`;
