@@ -12,6 +12,7 @@ import smdwidgets
 from diagnosis.trainings import Setup, hooks, train
 from smdwidgets.config import ReductionConfig
 from smdwidgets.diagnosis.tensor_columns import TensorReader, read_tensors
+from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
 
 
@@ -55,6 +56,30 @@ def test_updates_and_cosines_are_close_to_those_of_the_values(trained):
     assert found["along"][1:] == pytest.approx(cosine, abs=0.5)
     assert np.median(np.abs(found["along"][1:] - cosine)) < 0.15
     assert np.isnan(found["update"][0])
+
+
+@pytest.mark.parametrize("ends", [(None,), (7, 20, None)])
+def test_an_evaluation_after_each_update_hides_no_update(tmp_path, ends):
+    rng = np.random.default_rng(0)
+    weight, steps = rng.normal(size=(8, 8)).astype(np.float32), []
+    with Hook(tmp_path) as hook:
+        for _ in range(20):
+            hook.set_mode(ModeKeys.TRAIN)
+            hook.save_tensor("fc.weight", weight, "weights")
+            hook.step()
+            steps.append(rng.normal(size=(8, 8)).astype(np.float32) * 0.01)
+            weight = weight + steps[-1]
+            hook.set_mode(ModeKeys.EVAL)
+            hook.save_tensor("fc.weight", weight, "weights")
+            hook.step()
+    reader = None
+    for end in ends:
+        trial = smdwidgets.create_trial(tmp_path, range_steps=(None, end))
+        reader = reader or TensorReader(trial)
+        reader._trial = trial
+        tensors = reader.update()
+    found = next(one for one in tensors if one.mode == "TRAIN")
+    assert found["update"][1:] == pytest.approx([np.linalg.norm(one) for one in steps[:-1]], rel=1e-3)
 
 
 def test_statistics_equal_those_of_the_trial(trained):

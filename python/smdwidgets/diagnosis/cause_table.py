@@ -59,6 +59,8 @@ CAUSES: dict[str, Cause] = {
     ),
     "bad_batch": Cause(supports=(*_UNSTABLE, "spike"), rivals=("rate_too_high",), alone=("batches_without_values",)),
     "exploding": Cause(supports=_UNSTABLE, rivals=("rate_too_high", "loss_sign"), sure_with=_UNSTABLE),
+    # The rate is the cause, and the matrices that grow are what follows.
+    "weights_blow_up": Cause(excluded_by=("rate_too_high",)),
     "decay_too_strong": Cause(needs=("not_learning",), rivals=("rate_too_low",)),
     "rate_rise": Cause(supports=_UNSTABLE, rivals=("bad_batch",)),
     "rate_too_high": Cause(
@@ -90,7 +92,7 @@ CAUSES: dict[str, Cause] = {
         rivals=("rate_too_high", "overfit"),
     ),
     "one_class": Cause(rivals=("rate_too_high", "labels_unrelated"), sure_with=("loss_learns",)),
-    "diverged": Cause(rivals=("rate_too_high", "bad_batch")),
+    "diverged": Cause(excluded_by=("loss_rises_with_targets",), rivals=("rate_too_high", "bad_batch")),
     "not_learning": Cause(rivals=("labels_unrelated", "rate_too_low", "frozen")),
 }
 """Causes by kind; a kind without a row has neither conditions nor rivals."""

@@ -55,7 +55,7 @@ def explained(findings: Iterable[Finding], first_step: int, last_step: int, data
             if other.kind not in below
             and other.kind in row.explains
             and (is_proof or other.confidence != "proof" or KINDS[other.kind].symptom or not finding.counts)
-            and (finding.counts or not other.counts or not is_proof)
+            and (finding.counts or not other.counts)
             and _follows(other, finding, first_step, last_step)
         ]
         below |= {other.kind: other for other in symptoms}

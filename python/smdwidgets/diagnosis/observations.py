@@ -33,6 +33,8 @@ RISEN, FEWEST = 4.0, 20
 SHORTLY = 5
 #: Relative updates that are large, and the share of the saves at which they must be.
 LARGE, LARGE_SHARE = 0.05, 0.1
+#: Share of the run at its end that counts as its end.
+LATE = 0.15
 
 
 class Observation(NamedTuple):
@@ -152,6 +154,13 @@ def _batches_without_values(data: RunData) -> bool | None:
     return any(2 <= np.count_nonzero(one["std"] == 0) < 0.5 * len(one) for one in inputs)
 
 
+def _rises_with_targets(data: RunData) -> bool | None:
+    """Whether the targets of a regression grow to the end, and the error less."""
+    begin, end = data.extent
+    grown = any(one.id == "targets_grow" and one.last >= end - LATE * (end - begin) for one in data.checks)
+    return grown or (False if data.checked else None)
+
+
 def _rate_rises(data: RunData) -> bool | None:
     """Whether the learning rate is ever above its first value."""
     rates = [series for series in data.of(Kind.LEARNING_RATE) if len(series)]
@@ -170,6 +179,7 @@ _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "batches_stop_changing": (_batches_stop_changing, "batches are the same from some step on"),
     "batches_without_values": (_batches_without_values, "all values of some batches are equal"),
     "gradients_reset": (are_reset, "gradients of successive steps differ"),
+    "loss_rises_with_targets": (_rises_with_targets, "the targets grow, and the error less than they do"),
     "rate_rises": (_rate_rises, "the learning rate rises"),
 }
 

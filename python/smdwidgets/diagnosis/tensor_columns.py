@@ -6,6 +6,7 @@ statistics cannot tell is computed from values in `tensor_values`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -89,6 +90,7 @@ class TensorReader:
         self._tables: dict[Key, _Table] = {}
         self._roles: dict[str, TensorRole] = {}
         self._values = ValueReader()
+        self._paths = _Paths()
         self._last = -1
         self.missing: dict[str, str] = {}
 
@@ -123,6 +125,8 @@ class TensorReader:
         rows = {key: some for key, every in _groups(found) if len(some := every[kept[every]])}
         statistics = {key: {name: column[some] for name, column in numbers.items()} for key, some in rows.items()}
         at_step = {key: found["step"][some].astype(np.int64) for key, some in rows.items()}
+        weights = [key for key in rows if self._roles[key[0]].role in ("weight", "bias")]
+        self._paths.join({key: (at_step[key], statistics[key]) for key in weights})
         computed = self._values.update(self._trial, self._roles, new, at_step, statistics, progress)
         for key, some in rows.items():
             if np.isnan(statistics[key]["count"]).all():
@@ -134,6 +138,41 @@ class TensorReader:
     def _columns(self) -> TensorColumns:
         found = [table.column(key, self._roles[key[0]]) for key, table in self._tables.items()]
         return TensorColumns([one for one in found if one.role or np.nanmax(one["count"], initial=0) > 1])
+
+
+class _Paths:
+    """Adds up the changes of parameters over all modes.
+
+    The statistics have the change since the last save of any mode. Where an evaluation follows an update, its save has
+    that change, and the next save of the training has none.
+    """
+
+    def __init__(self) -> None:
+        #: Length of the path of a parameter of a worker so far, and where it was at the last save of each mode.
+        self._length: dict[tuple[str, str], float] = {}
+        self._at: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+
+    def join(self, saves: Mapping[Key, tuple[Steps, dict[str, Floats]]]) -> None:
+        """Replace changes by those since the last save of the same mode."""
+        modes: dict[tuple[str, str], list[Key]] = {}
+        for key in saves:
+            modes.setdefault((key[0], key[2]), []).append(key)
+        for parameter, keys in modes.items():
+            changes = np.concatenate([saves[key][1]["update"] for key in keys])
+            order = np.argsort(np.concatenate([saves[key][0] for key in keys]), kind="stable")
+            lengths = np.empty(len(order))
+            lengths[order] = self._length.get(parameter, 0.0) + np.cumsum(np.nan_to_num(changes[order], posinf=0.0))
+            self._length[parameter] = float(lengths.max(initial=0.0))
+            begin, at = 0, self._at[parameter]
+            several = len({*at, *(mode for _, mode, _ in keys)}) > 1
+            for key in keys:
+                own = saves[key][1]["update"]
+                here = lengths[begin : begin + len(own)]
+                begin += len(own)
+                before = np.append(at.get(key[1], np.nan), here[:-1])
+                at[key[1]] = float(here[-1])
+                if several:
+                    saves[key][1]["update"] = np.where(np.isfinite(own) & np.isfinite(before), here - before, own)
 
 
 def _numbers(found: Columns) -> dict[str, Floats]:

@@ -321,6 +321,28 @@ def test_a_regression_at_the_mean_of_its_targets_does_not_learn(tmp_path):
     assert "mean of the targets" in found.text
 
 
+def test_a_note_hides_no_problem():
+    joined = explained([finding("same_batch", "medium", level="note"), finding("overfit", "medium")], 0, 100)
+    assert [one.kind for one in joined.causes if one.counts] == ["overfit"]
+
+
+def test_the_rate_is_the_cause_of_matrices_that_grow():
+    grown = finding("weights_blow_up", "medium", level="warning")
+    joined = explained([grown, finding("rate_too_high"), finding("diverged")], 0, 100)
+    assert [one.kind for one in joined.causes] == ["rate_too_high"]
+    assert [one.kind for one in explained([grown], 0, 100).causes] == ["weights_blow_up"]
+
+
+@pytest.mark.parametrize(("last", "found"), [(STEPS - 5, []), (STEPS // 2, ["diverged"])])
+def test_a_loss_that_rises_with_its_targets_does_not_diverge(tmp_path, last, found):
+    at = np.arange(STEPS)
+    loss = np.where(at < 80, 0.2, 0.2 + (at - 80) / 300) + 0.01 * np.random.default_rng(0).normal(size=STEPS)
+    record = CheckRecord("targets_grow", "note", 96, last, 8, ("loss",), {}, "The targets have grown", "Divide.")
+    saved(tmp_path, lambda step: {}, loss).close()
+    CheckFile(tmp_path, "worker_0").append(record.to_line())
+    assert [one.kind for one in diagnose(tmp_path)] == found
+
+
 def test_an_empty_batch_among_others_is_named(tmp_path):
     rng = np.random.default_rng(0)
     make = moving(rng)
