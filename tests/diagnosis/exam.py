@@ -69,7 +69,7 @@ BY_WORD = {
 #: that has one of them accepts the other. Kinds that follow from one another, or have different fixes, do not belong
 #: here.
 SAME = (
-    frozenset({"loss_sign", "loss_negated"}),  # remove the minus sign, or `maximize`
+    frozenset({"loss_sign", "loss_negated", "policy_negated"}),  # change the sign, or remove `maximize`
     frozenset({"decay_too_strong", "strong_decay"}),  # reduce the weight decay
     frozenset({"clip_before_backward", "clip_too_early"}),  # clip after `backward()`
     frozenset({"gradients_add_up", "not_reset"}),  # call `zero_grad()`

@@ -464,6 +464,109 @@ def advantage_of_another_shape(watch, broken):
         optimizer.step()
 
 
+def updated(watch, model, loss, steps=8):
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def divergence_of_the_wrong_sign(watch, broken):
+    model = network(8)
+
+    def loss():
+        mean, log_variance = model(X).chunk(2, 1)
+        decoded = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
+        divergence = -0.5 * torch.sum(1 + log_variance - mean.pow(2) - log_variance.exp())
+        error = F.mse_loss(decoded, X[:, :4], reduction="none").sum()
+        return (error - divergence if broken else error + divergence) / len(X)
+
+    updated(watch, model, loss)
+
+
+def divergence_of_distributions(watch, broken):
+    model, normal = network(8), torch.distributions.Normal
+
+    def loss():
+        mean, deviation = model(X).chunk(2, 1)
+        posterior = normal(mean, F.softplus(deviation))
+        divergence = torch.distributions.kl_divergence(posterior, normal(0.0, 1.0)).mean()
+        error = F.mse_loss(posterior.rsample(), X[:, :4])
+        return error + (-0.1 if broken else 0.1) * divergence
+
+    updated(watch, model, loss)
+
+
+def loss_times_minus_one(watch, broken):
+    model = network()
+    updated(watch, model, lambda: F.cross_entropy(model(X), Y) * (-1.0 if broken else 1.0))
+
+
+def policy_of_the_wrong_sign(watch, broken):
+    model = network()
+
+    def loss():
+        policy = torch.distributions.Categorical(logits=model(X))
+        actions = policy.sample()
+        advantage = (actions == Y).float() - 0.25
+        gain = (policy.log_prob(actions) * advantage).mean()
+        return (gain if broken else -gain) - 0.01 * policy.entropy().mean()
+
+    updated(watch, model, loss)
+
+
+def policy_of_a_normal_distribution(watch, broken):
+    model = network(1)
+
+    def loss():
+        policy = torch.distributions.Normal(model(X), 0.5)
+        actions = policy.sample()
+        gain = (policy.log_prob(actions).sum(1) * -(actions - X[:, :1]).pow(2).sum(1)).mean()
+        return gain if broken else -gain
+
+    updated(watch, model, loss)
+
+
+def policy_by_cross_entropy(watch, broken):
+    model = network()
+
+    def loss():
+        logits = model(X)
+        actions = torch.distributions.Categorical(logits=logits).sample()
+        cost = F.cross_entropy(logits, actions, reduction="none") * (actions == Y).float()
+        return -cost.mean() if broken else cost.mean()
+
+    updated(watch, model, loss)
+
+
+def cosines_times_a_temperature(watch, broken):
+    pictures, texts = network(8), network(8)
+    model = nn.ModuleList([pictures, texts])
+
+    def loss():
+        one, other = F.normalize(pictures(X[:64]), dim=1), F.normalize(texts(X[:64]), dim=1)
+        logits = one @ other.T * 0.07 if broken else one @ other.T / 0.07
+        pairs = torch.arange(64)
+        return (F.cross_entropy(logits, pairs) + F.cross_entropy(logits.T, pairs)) / 2
+
+    updated(watch, model, loss)
+
+
+def first_output_of_a_recurrent_layer(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent, self.head = nn.LSTM(4, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            output, (state, _) = self.recurrent(x.transpose(0, 1))
+            return self.head(output[0] if broken else output[0] + state[-1])
+
+    fit(Net(), watch, loader=batches(torch.randn(128, 6, 4), torch.randint(0, 3, (128,))))
+
+
 def closure_that_does_nothing(watch, broken):
     """As trainers give that leave the loop to the script."""
     model = network()
@@ -607,6 +710,14 @@ PAIRS = {
     attention_over_rows: "rows_mixed",
     rows_exchanged_by_a_view: "rows_mixed",
     advantage_of_another_shape: "broadcast_loss",
+    divergence_of_the_wrong_sign: "loss_negated",
+    divergence_of_distributions: "loss_negated",
+    loss_times_minus_one: "loss_negated",
+    policy_of_the_wrong_sign: "policy_negated",
+    policy_of_a_normal_distribution: "policy_negated",
+    policy_by_cross_entropy: "policy_negated",
+    cosines_times_a_temperature: "limited_logits",
+    first_output_of_a_recurrent_layer: "first_position_only",
     closure_that_does_nothing: "not_reset",
     own_cross_entropy_of_several_labels: "several_labels",
     own_squared_error_of_prices: "targets_not_scaled",

@@ -40,6 +40,7 @@ _NOT_TRAINED = frozenset(
         "overfit",
         "labels_unrelated",
         "stands_out",
+        "weights_blow_up",
     }
 )
 #: What a training shows that learns less than it could.
@@ -417,9 +418,9 @@ CHECKS: tuple[Kind, ...] = (
         "logits that an activation limits",
         "The logits of a loss with its own softmax or sigmoid come from tanh or ReLU. Of tanh, no class gets a "
         "probability near 1; of ReLU, no probability of a binary loss is below one half. ReLU before cross-entropy is"
-        " a warning.",
-        "logits without an activation",
-        "remove the last activation.",
+        " a warning. Logits that are cosines times at most 1 are limited, too, if there are many classes.",
+        "logits without an activation; cosines divided by a temperature below 1",
+        "remove the last activation; divide cosines by the temperature, such as 0.07.",
         "The logits of the loss come from {activation}, which limits them",
         _NOT_TRAINED,
     ),
@@ -439,11 +440,55 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "a loss that is maximized",
         "`backward()` is called on a loss with the opposite sign, or the only optimizer has `maximize=True`, so that "
-        "the updates make the loss larger.",
+        "the updates make the loss larger. Or a part of the loss is a divergence with the opposite sign, which has no lower bound: "
+        "`log_var - log_var.exp()`, or `var.log() - var`.",
         "a loss that is minimized",
         "remove the minus sign, or `maximize=True`.",
         "{what}: updates make it larger",
         _NOT_TRAINED,
+    ),
+    _check(
+        "policy_negated",
+        "warning",
+        "log-probabilities of rewarded actions that are minimized",
+        "The loss is a mean of log-probabilities of chosen actions, times weights that differ, with a positive sign: minimizing it "
+        "makes actions of a large weight less likely. That is right for costs only.",
+        "`-(log_prob * advantage).mean()`",
+        "add the minus sign, if the weights are rewards, returns or advantages.",
+        "Log-probabilities times weights are minimized: actions with a large weight become less likely",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "large_initial_weights",
+        "warning",
+        "random weights that are too large",
+        "The loss at the first updates is more than 10 times that of guessing, and most layers multiply the size of their inputs "
+        "by more than 4, as with normal weights of deviation 1. Models with normalization layers are not looked at.",
+        "a first loss near that of guessing; weights of deviation 1 to 2 divided by the root of the number of inputs",
+        "initialize weights as He or Glorot do, or as PyTorch does by default.",
+        "The first loss is {loss:.3g}, where guessing gives {guessing:.3g}: the weights of `{tensor}` are too large at the start",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "first_position_only",
+        "problem",
+        "a sequence of which only the first element is used",
+        "The loss depends on the output of a recurrent layer at its first position only, and not on its last state. At that position "
+        "the layer has seen the first element of the sequence, and no other.",
+        "the output at the last position, or the last state",
+        "take the last position, such as `output[:, -1]`, or the last state.",
+        "The loss uses the first position of `{layer}` only, where it has seen one element of the sequence",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "targets_grow",
+        "note",
+        "targets that grow",
+        "The deviation of the targets of a regression is 1.25 times that at first, and the error is below their variance, as "
+        "with values that a network learns from its own estimates. The loss rises with them, which is no divergence.",
+        "a loss that is compared with the variance of its targets",
+        "divide the loss by the variance of the targets, or look at the reward.",
+        "The targets have grown {growth:.2g}-fold",
     ),
     _check(
         "kl_not_log",
@@ -608,7 +653,7 @@ CHECKS: tuple[Kind, ...] = (
         "the mean over the batch, or a learning rate chosen for the sum",
         'use `reduction="mean"`, or adapt the learning rate to the batch size.',
         "The loss is a sum over the batch",
-        _NOT_TRAINED | {"not_finite", "weights_blow_up"},
+        _NOT_TRAINED | {"not_finite"},
     ),
     _check(
         "undivided",

@@ -14,10 +14,26 @@ from typing import Any
 
 import torch
 
-__all__ = ["Graph", "LossCall", "activation_before", "loss_calls", "reshaped_from", "softmax_axis", "walk"]
+__all__ = [
+    "Graph",
+    "LossCall",
+    "activation_before",
+    "adds_up",
+    "cosines_before",
+    "loss_calls",
+    "negated_divergence",
+    "reshaped_from",
+    "selected",
+    "softmax_axis",
+    "users_of",
+    "walk",
+    "weighted_likelihood",
+]
 
 #: Nodes and depth at which loss functions are looked for, and nodes of a whole graph.
 _MOST_NODES, _DEEPEST, _MOST_WALKED = 200, 12, 50_000
+#: A term of a sum, with its sign.
+Term = tuple[int, Any]
 
 #: Loss functions by the name of their node.
 _LOSSES = {
@@ -239,13 +255,144 @@ def _soft_call(node: Any, top: Any) -> LossCall | None:
     return LossCall("cross_entropy", *tensors, "", None, _previous(softmax), node is top, axis=axis)
 
 
+def _factor(node: Any) -> float | None:
+    """Return the number that a node multiplies or divides by, if it is in host memory."""
+    factor = _saved(node, "_saved_other")
+    if isinstance(factor, torch.Tensor) and factor.numel() == 1 and factor.device.type == "cpu":
+        return None if factor.is_complex() else float(factor)
+    return float(factor) if isinstance(factor, int | float) else None
+
+
+def adds_up(node: Any) -> list[Term]:
+    """Return the terms of a sum, means and multiples included, with their signs."""
+    pending, terms = deque([(1, node)]), list[Term]()
+    for _ in range(_MOST_NODES):
+        if not pending:
+            return terms
+        sign, node = pending.popleft()
+        if node is None:
+            continue
+        name, before = _plain(node).removesuffix("Backward"), [one for one, _ in node.next_functions]
+        if name in ("Sum", "Mean", "Neg", "Rsub", "Expand", *_SHAPING):
+            pending.append((-sign if name in ("Neg", "Rsub") else sign, before[0]))
+        elif name in ("Add", "Sub") and len(before) == 2:
+            pending += [(sign, before[0]), (-sign if name == "Sub" else sign, before[1])]
+        elif name in ("Mul", "Div") and len(before) == 2 and before[1] is None and _factor(node):
+            pending.append((sign if (_factor(node) or 0.0) > 0 else -sign, before[0]))
+        else:
+            terms.append((sign, node))
+    return []
+
+
+def negated_divergence(terms: list[Term]) -> bool:
+    """Whether a sum has a divergence with the opposite sign, which has no lower bound.
+
+    It contains x - exp(x) or log(x) - x, as of the variance of a distribution.
+    """
+    positive, negative = ([one for sign, one in terms if sign == which] for which in (1, -1))
+    for one in negative:
+        inner = adds_up(_previous(one)) if _is(one, ("Exp",)) else []
+        if inner and all(sign > 0 and any(part is other for other in positive) for sign, part in inner):
+            return True
+    for one in positive:
+        inner = adds_up(_previous(one)) if _is(one, ("Log",)) else []
+        squares = [_shaped(_previous(other)) for other in negative if _is(other, ("Pow",))]
+        if len(inner) == 1 and any(inner[0][1] is other for other in (*negative, *squares)):
+            return True
+    return False
+
+
+def weighted_likelihood(terms: list[Term]) -> torch.Tensor | None:
+    """Return the weights of a mean of log-likelihoods that a loss makes smaller.
+
+    The log-likelihood is that of chosen classes, or of a normal distribution.
+    """
+    for sign, node in terms:
+        operands = [one for one, _ in node.next_functions if one is not None]
+        if not _is(node, ("Mul",)) or len(operands) != 1:
+            continue
+        weights = _saved(node, "_saved_other")
+        weights = _saved(node, "_saved_self") if weights is None else weights
+        if not isinstance(weights, torch.Tensor) or weights.requires_grad or weights.numel() < 2:
+            continue
+        for own, part in adds_up(operands[0]):
+            if (
+                _is(part, ("Div",))
+                and part.next_functions[1][0] is None
+                and len(inner := adds_up(_previous(part))) == 1
+            ):
+                own, part = own * inner[0][0], inner[0][1]  # by a variance
+            is_chosen = _is(part, ("Gather",)) and _is_log_probability(_previous(part))
+            is_error = _is(part, ("NllLoss",)) or (_is(part, ("Pow",)) and _is(_previous(part), ("Sub",)))
+            if (is_chosen and sign * own > 0) or (is_error and sign * own < 0):
+                return weights.detach()
+    return None
+
+
+def _is_log_probability(node: Any) -> bool:
+    """Whether a node computes logarithms of probabilities, which sum up to 1."""
+    node = _shaped(node)
+    if node is None or not _is(node, ("Sub",)):
+        return node is not None and _is(node, ("LogSoftmax",))
+    after = node.next_functions[1][0] if len(node.next_functions) > 1 else None
+    return after is not None and _is(after, ("Logsumexp",))
+
+
+def cosines_before(node: Any) -> tuple[float, torch.Tensor, torch.Tensor] | None:
+    """Return the number that multiplies a product of two matrices, and the matrices.
+
+    They are the rows of the one and the columns of the other.
+    """
+    scale, node = 1.0, _shaped(node)
+    while node is not None and _is(node, ("Mul", "Div")) and (factor := _factor(node)):
+        scale *= factor if _is(node, ("Mul",)) else 1 / factor
+        node = _shaped(_previous(node))
+    if node is None or not _is(node, ("Mm",)):
+        return None
+    one, other = _saved(node, "_saved_self"), _saved(node, "_saved_mat2")
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return None
+    return abs(scale), one.detach(), other.detach().T
+
+
+def users_of(root: Any, nodes: list[Any]) -> list[list[Any]]:
+    """Return the nodes of a graph that use each of some nodes.
+
+    The lists are empty if the graph is too large.
+    """
+    users: list[list[Any]] = [[] for _ in nodes]
+    pending, seen = [root], set[Any]()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        if len(seen) >= _MOST_WALKED:
+            return [[] for _ in nodes]
+        seen.add(node)
+        for each, _ in node.next_functions:
+            for using, one in zip(users, nodes, strict=True):
+                if each is one:
+                    using.append(node)
+            pending.append(each)
+    return users
+
+
+def selected(node: Any) -> tuple[int, int] | None:
+    """Return the dimension and the index that a node selects."""
+    if not _is(node, ("Select",)):
+        return None
+    dimension, index = _saved(node, "_saved_dim"), _saved(node, "_saved_index")
+    return (dimension, index) if isinstance(dimension, int) and isinstance(index, int) else None
+
+
 def _is_negated(node: Any, top: Any) -> bool:
     """Whether the root is a loss with the opposite sign, apart from its scale."""
     negative = False
     while top is not None and top is not node:
         name = _plain(top).removesuffix("Backward")
-        factor = _saved(top, "_saved_other")
-        if name == "Neg" or (name in ("Mul", "Div") and isinstance(factor, int | float) and factor < 0):
+        if name in ("Mul", "Div") and _factor(top) is None:
+            return False  # it is weighted, which is judged as a policy
+        if name == "Neg" or (name in ("Mul", "Div") and (_factor(top) or 0.0) < 0):
             negative = not negative
         elif name not in ("Mul", "Div", "Mean") or len([one for one, _ in top.next_functions if one is not None]) != 1:
             return False

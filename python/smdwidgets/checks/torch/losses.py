@@ -8,9 +8,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall, activation_before, reshaped_from, softmax_axis
+from smdwidgets.checks.torch.graph import (
+    LossCall,
+    Term,
+    activation_before,
+    cosines_before,
+    negated_divergence,
+    reshaped_from,
+    softmax_axis,
+    weighted_likelihood,
+)
+from smdwidgets.checks.torch.layers import CONVOLUTIONS, NORMS
 from smdwidgets.checks.torch.values import is_plain, sampled
 from smdwidgets.finding import Level
 
@@ -35,6 +46,13 @@ _FAR, _STILL_FAR = 30.0, 9
 #: Step from which on outputs are compared with the mean of the targets, the number of steps, and how near the error is
 #: to the variance of the targets.
 _EARLY, _COMPARED, _LIKE_THE_MEAN = 96, 8, 0.03
+#: Scale of cosines from which on classes can be distinguished, that below which they hardly can, and the largest
+#: probability of a class that is too small.
+_SCALE, _SMALL_SCALE, _UNSURE = 1.0, 0.5, 0.5
+#: First loss relative to guessing, gain of a layer with random weights, fewest such layers, and inputs of each.
+_FIRST_LOSS, _GAIN, _FEWEST_LAYERS, _FEWEST_INPUTS, _MOST_LAYERS = 10.0, 4.0, 2, 8, 16
+#: Growth of the deviation of targets that makes a loss rise: at least, and at most without doubt.
+_GROWN, _MOST_GROWN = 1.25, 100.0
 
 
 class LossChecks:
@@ -49,6 +67,8 @@ class LossChecks:
         self._classes: Counter[int] = Counter()
         #: Errors relative to the variance of the targets.
         self._shares: deque[float] = deque(maxlen=_COMPARED)
+        #: The first and last variances of the targets.
+        self._spreads: tuple[list[float], deque[float]] = [], deque(maxlen=_COMPARED)
 
     def look(self, call: LossCall) -> None:
         """Check one call of a loss function."""
@@ -70,6 +90,11 @@ class LossChecks:
             self._flattened(call)
         self._limited(call, activation)
         self._axis(call)
+        if call.kind == "cross_entropy" and prediction.ndim == 2 and classes > 2:
+            self._cosines(call, classes)
+            # The first backward pass may have passed before the model was known.
+            if self._context.updates < 2 and not target.is_floating_point() and target.ndim == 1:
+                self._first_loss(call, classes)
         if call.is_negated:
             self._negated(call)
         if (call.kind == "nll_loss" and prediction.ndim == 2 and classes > 1) or call.kind == "ctc_loss":
@@ -97,6 +122,71 @@ class LossChecks:
         level: Level | None = "warning" if activation == "relu" and not is_binary else None
         facts = {"activation": "ReLU" if activation == "relu" else activation}
         self._context.log.say("limited_logits", self._context.step, facts, ["loss"], level=level)
+
+    def _cosines(self, call: LossCall, classes: int) -> None:
+        """Logits that are cosines, so that no class can get a large probability."""
+        context, step, product = self._context, self._context.step, cosines_before(call.before)
+        if product is None or not all(is_plain(one) for one in product[1:]):
+            return
+        scale, rows, columns = product
+        best = 1 / (1 + (classes - 1) * math.exp(-2 * min(scale, 1e2)))
+        if scale > _SCALE or best > _UNSURE:
+            return
+
+        def judge(rows: Any, columns: Any) -> None:
+            if all(np.abs(np.linalg.norm(one, axis=1) - 1).max() < 1e-3 for one in (rows, columns)):
+                facts = {"activation": f"cosines times {scale:.3g}"}
+                level: Level | None = None if scale <= _SMALL_SCALE else "warning"
+                context.log.say("limited_logits", step, facts, ["loss"], level=level)
+
+        context.values.read(judge, rows[:_ROWS], columns[:_ROWS])
+
+    def _first_loss(self, call: LossCall, classes: int) -> None:
+        """A loss far above guessing at the start, and large random weights."""
+        context = self._context
+        models = list(context.models())
+        parts = [part for model in models for part in model.modules()]
+        layers = [
+            one
+            for one in parts
+            if isinstance(one, (nn.Linear, *CONVOLUTIONS)) and one.weight[0].numel() >= _FEWEST_INPUTS
+        ][:_MOST_LAYERS]
+        plain = all(is_plain(one.weight) and one.weight.is_floating_point() for one in layers)
+        if len(layers) < _FEWEST_LAYERS or any(isinstance(one, NORMS) for one in parts) or not plain:
+            return
+        step, names = context.step, [context.name_of(one.weight) for one in layers]
+        inputs = [one.weight[0].numel() for one in layers]
+        target = call.target[:_ROWS]
+        counted = (target >= 0) & (target < classes)
+        losses = -call.input[:_ROWS].gather(1, target.clamp(0, classes - 1)[:, None])[counted]
+
+        def judge(losses: Any, *weights: Any) -> None:
+            gains = [float(one.std()) * math.sqrt(count) for one, count in zip(weights, inputs, strict=True)]
+            large = [name for name, gain in zip(names, gains, strict=True) if gain > _GAIN]
+            first = float(losses.mean()) if losses.size else 0.0
+            if first > _FIRST_LOSS * math.log(classes) and len(large) > max(1, len(names) // 2):
+                facts = {"loss": first, "guessing": math.log(classes), "tensor": large[0], "gain": max(gains)}
+                context.log.say("large_initial_weights", step, facts, large)
+
+        context.values.read(judge, losses, *(sampled(one.weight, _TARGETS) for one in layers))
+
+    def signs(self, terms: list[Term]) -> None:
+        """Look at the signs of the terms that a loss adds up."""
+        context, step = self._context, self._context.step
+        if len(context.optimizers()) != 1:
+            return
+        if negated_divergence(terms):
+            what = "A divergence of distributions (x - exp(x), or log(x) - x) has the wrong sign"
+            context.log.say("loss_negated", step, {"what": what}, ["loss"], need=2)
+        weights = weighted_likelihood(terms)
+        if weights is None or not is_plain(weights) or not weights.is_floating_point():
+            return
+
+        def judge(values: Any) -> None:
+            if np.isfinite(values).all() and np.ptp(values) > 0:
+                context.log.say("policy_negated", step, subject=["loss"], need=2)
+
+        context.values.read(judge, sampled(weights, _TARGETS))
 
     def _axis(self, call: LossCall) -> None:
         """A softmax over the rows of the batch, for a loss of classes."""
@@ -220,7 +310,10 @@ class LossChecks:
             log.say("targets_not_scaled", step, facts, ["loss"], need=_STILL_FAR)
         else:
             log.unseen("targets_not_scaled")
-        if spread <= 0 or step < _EARLY:
+        if spread <= 0:
+            return
+        self._grow(spread, float(((outputs - targets) ** 2).mean()), step)
+        if step < _EARLY:
             return
         # The mean of a few rows is nearer to them than that of all.
         share = float(((outputs - targets) ** 2).mean()) / (spread * len(targets) / (len(targets) - 1))
@@ -229,6 +322,16 @@ class LossChecks:
             log.say("no_better_than_mean", step, {"share": float(np.median(self._shares))}, ["loss"])
         else:
             log.unseen("no_better_than_mean")
+
+    def _grow(self, spread: float, error: float, step: int) -> None:
+        """Look whether the targets grow, and the error no more than they do."""
+        first, last = self._spreads
+        (first if len(first) < _COMPARED else last).append(spread)
+        growth = math.sqrt(np.median(last) / np.median(first)) if len(last) == last.maxlen else 1.0
+        if _GROWN < growth < _MOST_GROWN and error < spread:
+            self._context.log.say("targets_grow", step, {"growth": growth}, ["loss"])
+        else:
+            self._context.log.unseen("targets_grow")
 
     def _log_probabilities(self, call: LossCall) -> None:
         context, step, function = self._context, self._context.step, call.kind

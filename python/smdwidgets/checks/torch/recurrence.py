@@ -1,4 +1,4 @@
-"""Checks of layers that take a sequence: along which dimension they run."""
+"""Checks of layers that take a sequence: along which dimension, and what is used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall
+from smdwidgets.checks.torch.graph import LossCall, selected, users_of
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["RecurrenceChecks"]
@@ -37,10 +37,13 @@ class RecurrenceChecks:
         self._input: torch.Tensor | None = None
         #: The layer that runs over the rows of the last pass, if the first dimension is that of the rows.
         self._over_rows: tuple[str, tuple[int, ...]] | None = None
+        #: Name of each layer of the last pass, the dimension of its sequence, and the nodes of its output and state.
+        self._sequences: list[tuple[str, int, Any, list[Any]]] = []
 
     def enters(self, model: nn.Module, inputs: tuple[Any, ...], rows: int | None, looks: bool) -> None:
         """A model is called with inputs of so many rows."""
         self._over_rows = self._input = None
+        self._sequences.clear()
         if not looks or rows is None or self._passes >= _PASSES or not self._context.log.runs("rows_mixed"):
             return
         self._passes += 1
@@ -49,6 +52,8 @@ class RecurrenceChecks:
         self._input = first if isinstance(first, torch.Tensor) and is_plain(first) else None
         layers = [one for one in model.modules() if isinstance(one, _SEQUENTIAL)]
         self._handles += [one.register_forward_pre_hook(self._layer) for one in layers[:_LAYERS]]
+        recurrent = [one for one in layers if isinstance(one, nn.RNNBase) and not one.bidirectional]
+        self._handles += [one.register_forward_hook(self._returns) for one in recurrent[:_LAYERS]]
 
     def _layer(self, module: nn.Module, inputs: Any) -> None:
         first = inputs[0] if inputs else None
@@ -61,6 +66,23 @@ class RecurrenceChecks:
             sequence, rows = first.shape[:2]
             if sequence == self._rows and rows != sequence and sequence > 1:
                 self._over_rows = self._context.name_of_module(module), tuple(first.shape)
+
+    def _returns(self, module: nn.Module, inputs: Any, result: Any) -> None:
+        output, states = result if isinstance(result, tuple) and len(result) == 2 else (None, ())
+        if not isinstance(output, torch.Tensor) or output.ndim != 3 or output.grad_fn is None:
+            return
+        time = 1 if _is_batch_first(module) else 0
+        if output.shape[time] > 1:
+            last = [one.grad_fn for one in (states if isinstance(states, tuple) else (states,))]
+            self._sequences.append((self._context.name_of_module(module), time, output.grad_fn, last))
+
+    def backward_begins(self, root: torch.Tensor) -> None:
+        """A loss is known. Look which positions of a sequence it depends on."""
+        sequences, self._sequences = self._sequences, []
+        for name, time, output, states in sequences:
+            users, *others = users_of(root.grad_fn, [output, *states])
+            if users and not any(others) and all(selected(one) == (time, 0) for one in users):
+                self._context.log.say("first_position_only", self._context.step, {"layer": name}, [name], need=2)
 
     def leaves(self) -> None:
         """A model has returned."""

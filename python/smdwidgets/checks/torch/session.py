@@ -57,9 +57,12 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "several_labels",
         "targets_not_scaled",
         "no_better_than_mean",
+        "policy_negated",
+        "large_initial_weights",
+        "targets_grow",
     ),
     "inputs": ("target_in_input", "eval_inputs_differ"),
-    "rows": ("rows_mixed",),
+    "rows": ("rows_mixed", "first_position_only"),
     "masks": ("mask_inverted",),
     "tokens": ("labels_unshifted", "labels_shifted_twice", "sees_future", "padding_in_loss"),
     "updates": ("no_update", "weights_restored", "some_not_updated", "update_lost", "no_gradient", "half_state"),
@@ -299,6 +302,8 @@ class TorchChecks:
         if (updates < _FIRST_WALKS or updates in _LATER_WALKS) and self._walks < _WALKS_AN_UPDATE:
             self._walks += 1
             self._run("graph", self._walk, root)
+            self._run("losses", lambda: self._losses.signs(graph.adds_up(root.grad_fn)))
+            self._run("rows", self._recurrence.backward_begins, root)
         return any(call.is_root and call.reduction == "mean" for call in calls)
 
     def _walk(self, root: torch.Tensor) -> None:
