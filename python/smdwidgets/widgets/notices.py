@@ -6,13 +6,14 @@ It says so in words, and shows something else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import capitalized, did_you_mean, shown
 from smdwidgets.exceptions import NoMoreData
 from smdwidgets.modes import ModeKeys
-from smdwidgets.trials import Trial
-from smdwidgets.trials.refresh import no_refresh
+
+if TYPE_CHECKING:
+    from smdwidgets.trials import Trial
 
 
 def leave_out_unknown(trials: Sequence[Trial], traits: dict[str, Any]) -> list[str]:
@@ -23,6 +24,8 @@ def leave_out_unknown(trials: Sequence[Trial], traits: dict[str, Any]) -> list[s
     Returns:
         sentences about what was removed.
     """
+    from smdwidgets.trials.refresh import no_refresh  # a widget of an array needs no trials
+
     notices = []
     run = traits.get("run", 0)
     if isinstance(run, int) and not 0 <= run < len(trials):
