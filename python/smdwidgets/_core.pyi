@@ -301,7 +301,7 @@ class WandbReader:
     """Reads the records of a W&B file once, in pieces. Thread-safe.
 
     >>> reader = WandbReader(7, 10_000)
-    >>> reader.feed(b":W&B\xe1\xbe\x00", 0)
+    >>> reader.feed(b":W&B\\xe1\\xbe\\x00", 0)
     >>> reader.at, reader.damage()
     (7, ([], 0))
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 
+import numpy as np
 import pytest
 
 from python.sources import test_comet_and_inspect, test_parquet, test_wandb_and_trackio
@@ -114,6 +115,14 @@ def test_neptune_export_is_judged(tmp_path, capsys):
     assert result["judged"] or result["unjudged"]
 
 
+def test_numpy_archives_are_judged_or_say_why_not(tmp_path, capsys):
+    for step in range(3):
+        np.savez(tmp_path / f"step-{step}.npz", weight=np.full((4, 4), step + 1.0))
+    cli.main(["diagnose", str(tmp_path), "--json"])
+    [result] = json.loads(capsys.readouterr().out)
+    assert result["judged"] or result["unjudged"]
+
+
 def test_every_format_is_covered():
     names = {one.name for one in formats() if type(one).__module__.startswith("smdwidgets.")}
-    assert names == {*WRITERS, *GOLDEN}
+    assert names == {*WRITERS, *GOLDEN, "numpy archive"}
