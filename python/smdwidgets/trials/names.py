@@ -35,6 +35,14 @@ class NameFilter:
         aliases = self._reader.collection_manager.aliases
         return {alias: name for alias, name in aliases.items() if self._reader.run.has(name)}
 
+    def saved_name(self, name: str) -> str | None:
+        """Return the name of a saved tensor, given it or an alias; None if there is none."""
+        return name if self._reader.has(name) else self.aliases().get(name)
+
+    def known(self) -> list[str]:
+        """Return the names and aliases of all saved tensors, to suggest similar ones."""
+        return [*self._reader.names(), *self.aliases()]
+
     def in_collection(self, collection: Collection | str, names: list[str]) -> list[str]:
         """Return the names of a collection.
 

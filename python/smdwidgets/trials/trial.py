@@ -504,7 +504,7 @@ class Trial:
         """Return whether a tensor of this name or alias was saved at any step so far."""
         if self.reader.closed:
             self.reader.refuse()
-        return as_name(tname, "tname") in self._tensors or self.reader.has(tname) or tname in self._filter.aliases()
+        return as_name(tname, "tname") in self._tensors or self._filter.saved_name(tname) is not None
 
     def tensor(self, tname: str) -> Tensor:
         """Return the tensor of this name or alias.
@@ -513,9 +513,11 @@ class Trial:
         """
         tensor = self._tensors.get(as_name(tname, "tname"))
         if tensor is None:
-            if not self.has_tensor(tname):
-                raise TensorUnavailable(tname, [*self.reader.names(), *self._filter.aliases()])
-            name = tname if self.reader.has(tname) else self._filter.aliases()[tname]
+            if self.reader.closed:
+                self.reader.refuse()
+            name = self._filter.saved_name(tname)
+            if name is None:
+                raise TensorUnavailable(tname, self._filter.known())
             tensor = self._tensors.setdefault(name, Tensor(name, self))
         return tensor
 
@@ -530,7 +532,7 @@ class Trial:
         try:
             return self.tensor(tname)
         except TensorUnavailable:
-            raise UnknownTensor(tname, [*self.reader.names(), *self._filter.aliases()]) from None
+            raise UnknownTensor(tname, self._filter.known()) from None
 
     def __contains__(self, tname: object) -> bool:
         """Return whether a tensor was saved at any step so far."""
