@@ -136,7 +136,8 @@ def add_run(root: str | os.PathLike[str], run: str, **connection: Any) -> None:
     """
     path, place = _usual(root), _usual(run)
     key = _relative(path, place)
-    if not place.startswith(path) or not key:
+    is_below = place.startswith(f"{path}/") if is_address(path) else Path(place).is_relative_to(path)
+    if not is_below or not key:
         raise SMDebugValueError(
             f"the run {shown(place, 400)} is not below {shown(path, 400)}, whose catalog it is added to"
         )

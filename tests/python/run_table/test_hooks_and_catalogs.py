@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import smdwidgets
+from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.numpy import Hook
 from smdwidgets.run_table import update_catalog
 from smdwidgets.run_table.catalog import add_run
@@ -86,3 +87,13 @@ def test_a_catalog_that_cannot_be_written_harms_no_training(
     with smdwidgets.create_trial(tmp_path / "run") as trial:
         assert trial.run_end().how == "completed"
         assert len(trial.steps()) == 3
+
+
+@pytest.mark.parametrize(
+    ("root", "run"),
+    [("runs", "runs2/one"), ("runs", "other"), ("runs", "runs"), ("s3://team/runs", "s3://team/runs2/one")],
+)
+def test_a_run_elsewhere_is_named(tmp_path: Path, root: str, run: str) -> None:
+    root, run = (one if "://" in one else str(tmp_path / one) for one in (root, run))
+    with pytest.raises(SMDebugValueError, match="is not below"):
+        add_run(root, run)
