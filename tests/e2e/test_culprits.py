@@ -1,0 +1,67 @@
+"""The first screen of the explorer shows the culprit of a planted fault, and that a healthy run is healthy."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+import smdwidgets
+from diagnosis.cases import HEALTHY, PLANTED
+from e2e.looking import Looking
+
+#: A seed that neither tunes nor reports a limit of the diagnosis.
+SEED = 770_001
+FAULTS = (
+    "rate too high (Adam)",
+    "rate x 60 at 800",
+    "rate 0 from 600",
+    "bias -6 to -8",
+    "7 to 9 sigmoid layers",
+    "half-precision log 0",
+    "frozen layer",
+    "inputs not scaled",
+    "same batch from 600",
+    "inputs x 30 for 3 steps",
+)
+CALM = ("momentum", "Adam", "dropout", "regression", "deep tanh")
+SHOW = "import smdwidgets\nw = smdwidgets.explore({path!r})\nw"
+
+
+def runs(cases, names, tmp_path):
+    """Train the cases with these names; return them with their runs."""
+    chosen = [(case, tmp_path / str(i)) for i, case in enumerate(case for case in cases if case.name in names)]
+    assert len(chosen) == len(names)
+    for case, run in chosen:
+        case.train(run, SEED)
+    return chosen
+
+
+@pytest.mark.slow
+def test_the_culprit_is_selected_on_the_first_screen(lab, tmp_path):
+    chosen = runs(PLANTED, FAULTS, tmp_path)
+    notebook = lab.open([SHOW.format(path=str(run)) for _, run in chosen])
+    for i, (case, run) in enumerate(chosen):
+        cause = smdwidgets.diagnose(run).findings[0]
+        assert cause.kind in case.expected, case.name
+        view = Looking.at(notebook.run(i), i)
+        # The page writes names as code, without quotes.
+        title = cause.title.replace("`", "")
+        expect(view.el.get_by_role("region", name="Diagnosis").get_by_role("button").first).to_have_text(title)
+        selected = view.el.locator(".smdw-map-selected")
+        view.el.scroll_into_view_if_needed()
+        expect(selected).to_be_in_viewport()
+        assert selected.get_attribute("title") in {cause.subject, *cause.others}, case.name
+        view.at_step(cause.first)
+        notebook.screenshot(f"culprit-{i}")
+        notebook.clear(i)
+
+
+@pytest.mark.slow
+def test_a_healthy_run_opens_at_its_last_step(lab, tmp_path):
+    chosen = runs(HEALTHY, CALM, tmp_path)
+    notebook = lab.open([SHOW.format(path=str(run)) for _, run in chosen])
+    for i in range(len(chosen)):
+        view = Looking.at(notebook.run(i), i)
+        expect(view.el.get_by_role("region", name="Diagnosis")).to_contain_text("Nothing wrong seen")
+        view.at_step(1490)
+        notebook.clear(i)
