@@ -16,7 +16,7 @@ from smdwidgets.checks.log import CheckLog
 from smdwidgets.finding import Level
 from smdwidgets.naming import scalars
 
-__all__ = ["LARGEST", "TABLE_CHECKS", "Table", "TableChecks", "Task"]
+__all__ = ["LARGEST", "TABLE_CHECKS", "Table", "TableChecks", "Task", "row_keys"]
 
 LARGEST = 20_000_000
 """Values of the features that are read at most."""
@@ -92,11 +92,12 @@ class Table:
     def keys(self) -> NDArray[np.uint64]:
         """One number per row: equal rows have equal ones."""
         if not self._keys:
-            self._keys.append(_row_keys(self.features) if self.features is not None else np.empty(0, np.uint64))
+            self._keys.append(row_keys(self.features) if self.features is not None else np.empty(0, np.uint64))
         return self._keys[0]
 
 
-def _row_keys(features: NDArray[Any]) -> NDArray[np.uint64]:
+def row_keys(features: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return one number per row; equal rows have equal ones."""
     # A separate generator: the training's random numbers stay as they are.
     factors = np.random.Generator(np.random.PCG64(0)).integers(1, 2**63, features.shape[1], np.uint64)
     keys = np.empty(len(features), np.uint64)
@@ -149,6 +150,7 @@ class TableChecks:
         labels = self._train.labels
         if labels is None or labels.ndim != 1 or len(labels) < _FEWEST or self._task == "other":
             return
+        labels = labels.astype(np.float64)
         bad = len(labels) - int(np.isfinite(labels).sum())
         if bad:
             self._log.say("labels_not_finite", 0, {"count": bad, "total": len(labels)})
@@ -193,7 +195,7 @@ class TableChecks:
         if labels is None or labels.shape != (len(features),) or self._task == "other" or features.shape[1] < 2:
             return
         for index in _candidates(features, labels, self._task == "regression"):
-            same = bool(np.array_equal(features[:, index], labels.astype(features.dtype)))
+            same = bool(np.array_equal(features[:, index].astype(np.float32), labels.astype(np.float32)))
             facts = {"column": table.column(index).removeprefix("column "), "rows": len(features)}
             level: Level = "problem" if same else "warning"
             self._log.say("target_in_input", 0, facts, [table.column(index)], level=level)
@@ -211,7 +213,7 @@ class TableChecks:
             alone: whether there are no other validation data.
         """
         shared = 1.0 if identical else self._shared(table)
-        equal = identical or (shared == 1.0 and len(table.keys) == len(self._train.keys) and self._train.is_whole)
+        equal = identical or (shared == 1.0 and len(table.keys) == len(self._train.keys))
         name = table.name or "the validation data"
         if stops and shared > 0.99:
             self._log.say("early_stopping_on_training", 0, {"data": name}, [name])

@@ -14,8 +14,9 @@ __all__ = ["CHECKS", "CHECKS_PAGE"]
 CHECKS_PAGE = "checks.md"
 """The page of the documentation with one section per check."""
 
-TORCH, XGBOOST, LIGHTGBM = "PyTorch", "XGBoost", "LightGBM"
+TORCH, KERAS, JAX, XGBOOST, LIGHTGBM = "PyTorch", "Keras", "JAX", "XGBoost", "LightGBM"
 _BOOSTING = (XGBOOST, LIGHTGBM)
+_TABLES = (KERAS, *_BOOSTING)
 
 #: What a training shows that cannot learn, or learns something else.
 _NOT_TRAINED = frozenset(
@@ -159,6 +160,7 @@ CHECKS: tuple[Kind, ...] = (
         "check the condition that sets `requires_grad`.",
         "{share} of the parameters are trainable{only}",
         frozenset({"frozen", "not_learning"}),
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "no_step",
@@ -272,6 +274,17 @@ CHECKS: tuple[Kind, ...] = (
         "check whether the weights are copies, or are restored after each step.",
         "{optimizer} stepped with gradients that are not 0, and no weight changed",
         _NOT_TRAINED,
+    ),
+    _check(
+        "weights_unchanged",
+        "problem",
+        "weights that no update changes",
+        "No weight that is read has changed, bit by bit, in 8 updates, although the learning rate is above 0.",
+        "weights that change at each update",
+        "check that the loss depends on the weights, and that the new weights are kept.",
+        "No weight changed in {count} updates",
+        _NOT_TRAINED,
+        frameworks=(KERAS,),
     ),
     _check(
         "weights_restored",
@@ -395,11 +408,25 @@ CHECKS: tuple[Kind, ...] = (
         "softmax_before_loss",
         "problem",
         "probabilities where the loss expects logits",
-        "A softmax or sigmoid feeds a log-softmax, or the input of `nll_loss` is a probability: its rows sum to 1.",
+        "A softmax or sigmoid feeds a log-softmax, or the input of `nll_loss` is a probability: its rows sum to 1. In Keras, the loss "
+        "has `from_logits=True` and the last layer an activation.",
         "logits for `cross_entropy`, log-probabilities for `nll_loss`",
         "remove the softmax (or sigmoid) from the model's output.",
         "{what} comes before the log-softmax of the loss",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
+    ),
+    _check(
+        "logits_as_probabilities",
+        "problem",
+        "logits where the loss expects probabilities",
+        "A cross-entropy has `from_logits=False`, which is the default of Keras, and the last layer has no activation. The loss "
+        "takes its outputs for probabilities and clips them to 0 and 1.",
+        "a softmax or sigmoid in the last layer, or `from_logits=True`",
+        "set `from_logits=True` in the loss, or give the last layer a softmax or sigmoid.",
+        "The loss takes the outputs of `{layer}`, which have no activation, for probabilities",
+        _NOT_TRAINED,
+        frameworks=(KERAS,),
     ),
     _check(
         "softmax_over_rows",
@@ -514,11 +541,13 @@ CHECKS: tuple[Kind, ...] = (
         "double_sigmoid",
         "problem",
         "a sigmoid before a loss that has its own",
-        "`binary_cross_entropy_with_logits` applies a sigmoid, and its input is the output of a sigmoid.",
+        "`binary_cross_entropy_with_logits`, or a binary cross-entropy with `from_logits=True`, applies a sigmoid, and its input is "
+        "the output of a sigmoid.",
         "logits as the input of this loss",
         "remove the sigmoid from the model, or use `binary_cross_entropy`.",
-        "`binary_cross_entropy_with_logits` gets the output of a sigmoid",
+        "A loss with its own sigmoid gets the output of a sigmoid",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "nll_not_log",
@@ -539,6 +568,7 @@ CHECKS: tuple[Kind, ...] = (
         "use two outputs, or `binary_cross_entropy_with_logits`.",
         "Cross-entropy over one output is always 0",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "softmax_one_unit",
@@ -549,6 +579,7 @@ CHECKS: tuple[Kind, ...] = (
         "use a sigmoid.",
         "A softmax over one unit always gives 1",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "broadcast_loss",
@@ -561,6 +592,17 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "targets_broadcast",
+        "problem",
+        "one column that is compared with several",
+        "The outputs have one column and the targets several, or the reverse. The loss compares the one column with each.",
+        "as many outputs as targets",
+        "let the last layer have one unit per target.",
+        "The loss compares one column with several: shapes {shapes}",
+        _NOT_TRAINED,
+        frameworks=(KERAS,),
+    ),
+    _check(
         "unreachable_targets",
         "problem",
         "targets that the output cannot reach",
@@ -570,6 +612,7 @@ CHECKS: tuple[Kind, ...] = (
         "remove the last activation, or scale the targets.",
         "{share} of the targets lie outside of what {activation} can give",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "several_labels",
@@ -623,7 +666,18 @@ CHECKS: tuple[Kind, ...] = (
         "subtract 1 from the labels.",
         "Class 0 of {classes} never occurs in {count} targets, and all others do",
         _WEAKER,
-        frameworks=(TORCH, *_BOOSTING),
+        frameworks=(TORCH, *_TABLES),
+    ),
+    _check(
+        "labels_out_of_range",
+        "problem",
+        "labels without an output",
+        "Class numbers are negative, or not below the number of outputs. JAX takes the loss of such rows for 0 or NaN.",
+        "labels from 0 to the number of outputs - 1",
+        "check the number of units of the last layer, and how the labels are made.",
+        "{count} of {total} labels are not below the {classes} outputs, or negative",
+        _NOT_TRAINED | {"not_finite"},
+        frameworks=(KERAS,),
     ),
     _check(
         "mse_on_classes",
@@ -633,7 +687,7 @@ CHECKS: tuple[Kind, ...] = (
         "`cross_entropy` for classes",
         "use `cross_entropy` with one output per class if the numbers are classes.",
         "The targets of the regression loss are {count} different whole numbers",
-        frameworks=(TORCH, *_BOOSTING),
+        frameworks=(TORCH, *_TABLES),
     ),
     _check(
         "mse_on_onehot",
@@ -769,11 +823,13 @@ CHECKS: tuple[Kind, ...] = (
         "warning",
         "running statistics of the last batch only",
         "The momentum of a batch normalization is 0.9 or more. In PyTorch it is the weight of the newest batch, where "
-        "TensorFlow and Keras have that of the earlier ones, so that an evaluation uses the statistics of about one batch.",
+        "TensorFlow and Keras have that of the earlier ones, so that an evaluation uses the statistics of about one batch. In "
+        "Keras, it is 0.1 or less.",
         "a momentum of about 0.1",
         "use 1 minus the momentum of the other framework.",
         "The momentum of `{tensor}` is {momentum:g}: its running statistics are those of about one batch",
         frozenset({"overfit", "spike", "stands_out"}),
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "strong_dropout",
@@ -785,6 +841,7 @@ CHECKS: tuple[Kind, ...] = (
         "pass the share to remove, such as 1 minus the share to keep.",
         "`{tensor}` removes {share} of the values",
         _WEAKER | {"rate_too_low", "vanishing"},
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "frozen_norm_moves",
@@ -933,7 +990,7 @@ CHECKS: tuple[Kind, ...] = (
         "check how the labels are selected and converted.",
         "All {count} labels of the training data are {label:g}",
         _NOT_TRAINED | {"no_splits"},
-        frameworks=_BOOSTING,
+        frameworks=_TABLES,
     ),
     _check(
         "labels_merged",
@@ -979,7 +1036,7 @@ CHECKS: tuple[Kind, ...] = (
         "validation data without rows of the training data",
         "split the data before the training, and train on one part only.",
         "{share} of the rows of {data} are also in the training data",
-        frameworks=_BOOSTING,
+        frameworks=_TABLES,
     ),
     _check(
         "classes_not_trained",
@@ -992,7 +1049,7 @@ CHECKS: tuple[Kind, ...] = (
         "shuffle the data before they are split, or split each class alike.",
         "{what}",
         frozenset({"overfit"}),
-        frameworks=_BOOSTING,
+        frameworks=_TABLES,
     ),
     _check(
         "constant_features",
@@ -1003,32 +1060,32 @@ CHECKS: tuple[Kind, ...] = (
         "features that vary",
         "check how these features are computed.",
         "{count} of {total} features have one value, such as {column}",
-        frameworks=_BOOSTING,
+        frameworks=_TABLES,
     ),
     _check(
         "target_in_input",
         "warning",
         "targets among the inputs",
         "A column of the inputs equals the target, or a multiple of it, in all rows of the batch, at 4 steps. What is predicted "
-        "is given, and the training learns to copy it. Of boosting, all rows are compared: a column that has one value for each "
+        "is given, and the training learns to copy it. Of tables, all rows are compared: a column that has one value for each "
         "class, or rises or falls with the target, is a warning, and the target itself a problem.",
         "inputs that do not contain the target",
         "remove the column from the inputs; for a series, let the target begin after the window.",
         "Column {column} of the inputs is the target, in all {rows} rows",
-        frameworks=(TORCH, *_BOOSTING),
+        frameworks=(TORCH, *_TABLES),
     ),
     _check(
         "eval_inputs_differ",
         "problem",
         "inputs of another size in the evaluation",
         "In passes without gradients in evaluation mode, the inputs are more than 6 times as large, or as small, as those of "
-        "the training, which are steady, twice. Of boosting, at least half of the features have more than 80 % of their validation "
+        "the training, which are steady, twice. Of tables, at least half of the features have more than 80 % of their validation "
         "values outside of the training's range.",
         "the same preprocessing for training and evaluation",
         "scale and normalize the inputs of the evaluation as those of the training.",
         "The inputs of the evaluation have a mean size of {size:.3g}, those of the training {usual:.3g}",
         frozenset({"overfit", "labels_unrelated", "diverged", "spike", "stands_out"}),
-        frameworks=(TORCH, *_BOOSTING),
+        frameworks=(TORCH, *_TABLES),
     ),
     _check(
         "equal_rows",
@@ -1039,7 +1096,7 @@ CHECKS: tuple[Kind, ...] = (
         "check the index in `__getitem__`.",
         "All {rows} rows are equal",
         _NOT_TRAINED,
-        frameworks=(TORCH, *_BOOSTING),
+        frameworks=(TORCH, *_TABLES),
     ),
     _check(
         "zero_batch",
@@ -1060,6 +1117,7 @@ CHECKS: tuple[Kind, ...] = (
         "set `shuffle=True` in the data loader.",
         "Batches hold one class each, in order: the data are not shuffled",
         _WEAKER,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "worker_twins",

@@ -7,6 +7,7 @@ The hook joins the callbacks of ``fit``. Further calls of ``fit`` on the same mo
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ class _Fits:
         hook = self._hook_of(model)
         if hook is None:
             return args, kwargs
+        hook.fit_begins(inspect.signature(fit).bind(model, *args, **kwargs).arguments)
         args, kwargs = with_argument(fit, "callbacks", functools.partial(_added, hook), (model, *args), kwargs)
         return args[1:], kwargs
 

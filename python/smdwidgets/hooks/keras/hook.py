@@ -36,6 +36,7 @@ from smdwidgets.hooks.capture.lazy_norm import norm_of
 from smdwidgets.hooks.core.hook import Hook as BaseHook
 from smdwidgets.hooks.core.hook import guarded
 from smdwidgets.hooks.core.tensors import TensorCapture
+from smdwidgets.hooks.keras.checking import Checking
 from smdwidgets.modes import ModeKeys
 from smdwidgets.stop import StopRequest
 
@@ -119,6 +120,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._in_training_batch = False
         self._before: ModeKeys = ModeKeys.GLOBAL
         self._use_taps(_taps())
+        self._checking = Checking(self.parts, self.options)
         self.parts.stopping.end_loop = self._stop_model
 
     def _use_taps(self, taps: Any) -> None:
@@ -156,6 +158,20 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
     def on_train_begin(self, logs: object = None) -> None:
         """Called by Keras when ``fit`` begins."""
         self._enter(ModeKeys.TRAIN, "train")
+        if self.is_open and self.model is not None:
+            self._checking.train_begins(self.model)
+
+    @guarded
+    def fit_begins(self, arguments: Mapping[str, Any]) -> None:
+        """Check the data of a call of ``fit`` before it begins.
+
+        `smdwidgets run` calls this method.
+
+        Args:
+            arguments: the arguments of the call by name.
+        """
+        if self.is_open:
+            self._checking.fit_begins(arguments)
 
     def on_test_begin(self, logs: object = None) -> None:
         """Called by Keras when ``evaluate`` begins, including within ``fit``."""
@@ -221,6 +237,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._counts.clear()
         self._release_gradients()
         self._in_training_batch = self.mode is ModeKeys.TRAIN
+        if self._in_training_batch and self.model is not None:
+            self._checking.batch_begins(self.model)
         self._taps.open(self._begin_step())
         if self.parts.plan.saving:
             for layer in _layers(self.model):
@@ -275,8 +293,10 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
                         self._capture(name, variable.value)
         self._taps.open(False)
         self._release_gradients()
-        self._in_training_batch = False
+        trained, self._in_training_batch = self._in_training_batch, False
         self._end_step()
+        if trained:
+            self._checking.batch_ends()
 
     # --------------------------------------------------------------------------------------------------------- taps
 
@@ -423,6 +443,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._undo.clear()
 
     def _detach(self) -> None:
+        self._checking.close()
         tapped, self._tapped = self._tapped, {}
         self._untap()
         if self._taps.in_graph:

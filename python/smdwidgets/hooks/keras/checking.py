@@ -1,0 +1,208 @@
+"""Read models and data of Keras for their checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.checks.keras import MECHANISMS, FitData, KerasChecks, ModelFacts
+from smdwidgets.checks.networks import Output
+from smdwidgets.checks.tables import Table, row_keys
+from smdwidgets.hooks.core.checking import check_log, stop_after
+from smdwidgets.hooks.core.options import HookOptions
+from smdwidgets.hooks.core.parts import Parts
+
+__all__ = ["Checking", "layers_of"]
+
+#: Values whose columns are compared, and whose rows are.
+_COLUMNS, _ROWS = 2_000_000, 100_000_000
+#: Tensors that are read before an update, and elements of the largest.
+_TENSORS, _ELEMENTS = 16, 1_000_000
+
+
+class Checking:
+    """Passes the events of a training on to its checks.
+
+    Args:
+        parts: the parts of the hook.
+        options: which checks run, and whether the training stops after a number of updates.
+    """
+
+    def __init__(self, parts: Parts, options: HookOptions) -> None:
+        log = check_log(parts.recorder, options)
+        self._checks = None if log is None else KerasChecks(log, stop_after(options))
+        self._saw_data = False
+
+    def fit_begins(self, arguments: Mapping[str, Any]) -> None:
+        """``fit`` is called with these arguments."""
+        if self._checks is not None:
+            self._saw_data = True
+            self._checks.data(lambda: _data_of(arguments))
+
+    def train_begins(self, model: Any) -> None:
+        """``fit`` has begun."""
+        if self._checks is not None:
+            if not self._saw_data:
+                self._checks.log.off(MECHANISMS["data"], "only a script that `smdwidgets run` starts shows its data")
+            self._checks.model(lambda: _facts_of(model))
+
+    def batch_begins(self, model: Any) -> None:
+        """An update begins."""
+        if self._checks is not None and self._checks.looks_at_weights():
+            self._checks.weights(lambda: _weights_of(model))
+
+    def batch_ends(self) -> None:
+        """An update has ended."""
+        if self._checks is not None:
+            self._checks.batch_ends()
+
+    def close(self) -> None:
+        """Write what is known at the end."""
+        if self._checks is not None:
+            self._checks.close()
+
+
+# --------------------------------------------------------------------------------------------------------------- model
+
+
+def layers_of(model: Any) -> Iterator[Any]:
+    """Yield the layers of a model, and the layers within them."""
+    for layer in getattr(model, "layers", ()):
+        yield layer
+        yield from layers_of(layer)
+
+
+def _facts_of(model: Any) -> ModelFacts:
+    layers = [*layers_of(model)]
+    dropouts = {one.name: float(one.rate) for one in layers if isinstance(one, keras.layers.Dropout)}
+    norms = [one for one in layers if isinstance(one, keras.layers.BatchNormalization)]
+    trained = {id(one) for one in model.trainable_variables}
+    # The moving averages of a normalization and the state of random numbers are never trained.
+    weights = [*model.trainable_variables, *_frozen(layers, trained)]
+    return ModelFacts(
+        _output_of(model),
+        [(id(one) in trained, math.prod(one.shape)) for one in weights] if model.built else (),
+        dropouts,
+        {one.name: float(one.momentum) for one in norms if one.trainable},
+    )
+
+
+def _frozen(layers: list[Any], trained: set[int]) -> list[Any]:
+    """Return weights that could be trained, and are not."""
+    frozen: dict[int, Any] = {}
+    for layer in layers:
+        for one in getattr(layer, "_trainable_variables", ()):
+            if id(one) not in trained:
+                frozen[id(one)] = one
+    return [*frozen.values()]
+
+
+def _output_of(model: Any) -> Output | None:
+    """Return the output of a model and its loss.
+
+    None if there are several, or they are not known.
+    """
+    outputs: Any = getattr(model, "outputs", None) or ()
+    loss = model.loss
+    if isinstance(loss, list | tuple) and len(loss) == 1:
+        loss = loss[0]
+    if len(outputs) != 1 or loss is None or isinstance(loss, dict | list | tuple):
+        return None
+    layer = _layer_of(outputs[0])
+    while getattr(layer, "layers", None):  # a model within the model
+        inner: Any = getattr(layer, "outputs", None) or ()
+        if len(inner) != 1:
+            return None
+        layer = _layer_of(inner[0])
+    loss = keras.losses.get(loss)
+    name = getattr(loss, "__name__", "") or type(loss).__name__
+    options = getattr(loss, "_fn_kwargs", None) or {}
+    own = type(layer).__module__.startswith("keras.")
+    is_softmax = isinstance(layer, keras.layers.Softmax)
+    activation = getattr(getattr(layer, "activation", None), "__name__", "softmax" if is_softmax else "")
+    known = type(loss).__module__.startswith("keras.") or getattr(loss, "__module__", "").startswith("keras.")
+    return Output(
+        activation if own else "",
+        outputs[0].shape[-1] if len(outputs[0].shape) > 1 else None,
+        name.replace("_", "").lower() if known else "",
+        bool(options.get("from_logits", False)),
+        str(layer.name),
+    )
+
+
+def _layer_of(tensor: Any) -> Any:
+    """Return the layer that computes a tensor of a model's graph, if known."""
+    return getattr(getattr(tensor, "_keras_history", None), "operation", None)
+
+
+def _weights_of(model: Any) -> dict[str, NDArray[Any]]:
+    """Return weights before an update; none if the update need not change them."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or getattr(optimizer, "gradient_accumulation_steps", None):
+        return {}
+    rate = getattr(optimizer, "learning_rate", None)
+    if rate is None or not float(rate) > 0:
+        return {}
+    small = [one for one in model.trainable_variables if math.prod(one.shape) <= _ELEMENTS][:_TENSORS]
+    return {one.path: np.asarray(keras.ops.convert_to_numpy(one.value)) for one in small}
+
+
+# ---------------------------------------------------------------------------------------------------------------- data
+
+
+def _data_of(arguments: Mapping[str, Any]) -> FitData | None:
+    """Return the arrays of a call of ``fit``; None if it gets no arrays."""
+    x, y = _array(arguments.get("x")), _array(arguments.get("y"))
+    if x is None or y is None or not x.ndim or not y.ndim or len(x) != len(y):
+        return None
+    validation = arguments.get("validation_data")
+    other = validation if isinstance(validation, tuple | list) and len(validation) >= 2 else (None, None)
+    identical = other[0] is not None and other[0] is arguments.get("x") and other[1] is arguments.get("y")
+    vx, vy = _array(other[0]), _array(other[1])
+    split = arguments.get("validation_split") or 0.0
+    if validation is None and 0 < split < 1:
+        at = math.floor(len(x) * (1 - split))
+        x, vx, y, vy = x[:at], x[at:], y[:at], y[at:]
+    table = None
+    if vx is not None and vy is not None and len(vx) == len(vy):
+        table = _table(vx, vy, "the validation data")
+    shuffle, batch = arguments.get("shuffle", True), arguments.get("batch_size") or 32
+    return FitData(_table(x, y), y, table, identical, bool(shuffle), int(batch))
+
+
+def _array(value: Any) -> NDArray[Any] | None:
+    """Return the array of a tensor or data frame.
+
+    None for anything else, such as a data set.
+    """
+    if not (isinstance(value, np.ndarray) or keras.ops.is_tensor(value) or hasattr(value, "iloc")):
+        return None
+    array = np.asarray(
+        value if isinstance(value, np.ndarray) or hasattr(value, "iloc") else keras.ops.convert_to_numpy(value)
+    )
+    return array if np.issubdtype(array.dtype, np.number) or array.dtype == bool else None
+
+
+def _table(x: NDArray[Any], y: NDArray[Any], name: str = "") -> Table:
+    flat = x.reshape(len(x), -1)
+    step = max(1, -(-flat.size // _COLUMNS))
+    keys = [row_keys(flat)] if step > 1 and flat.size <= _ROWS and flat.shape[1] else []
+    columns = flat[::step] if flat.shape[1] else None
+    return Table(columns, _labels(y), None, (), step == 1, False, name, keys)
+
+
+def _labels(y: NDArray[Any]) -> NDArray[Any] | None:
+    """Return one label per row; the class of one-hot rows."""
+    if y.ndim == 1:
+        return y
+    if y.ndim != 2:
+        return None
+    if y.shape[1] == 1:
+        return y[:, 0]
+    is_one_hot = y.shape[1] > 1 and np.isin(y, (0, 1)).all() and np.all(y.sum(1) == 1)
+    return np.asarray(y.argmax(1)) if is_one_hot else None
