@@ -444,8 +444,12 @@ def first_not_finite(data: RunData) -> Iterator[Finding]:
     if not found:
         return
     named = incident is not None and incident.trigger is not None and incident.trigger.tensor
+    # A recorder that is still writing an earlier incident begins none: a tensor may have broken before this one.
+    onset = min(one[0] for one in found)
     of_incident = [
-        one for one in found if incident is not None and one[0] == incident.step and one[3].name == named and not always
+        one
+        for one in found
+        if incident is not None and one[0] == incident.step == onset and one[3].name == named and not always
     ]
     step, place, _, tensor, at = min(always or of_incident or found, key=lambda one: one[:3])
     before = [one for one in lost if one <= step]

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from python.hooks.flight import Rig
-from smdwidgets import diagnose
+from smdwidgets import create_trial, diagnose
 from smdwidgets.diagnosis.inputs import RunData, TensorColumns
 from smdwidgets.diagnosis.tensor_detectors import first_not_finite
 from smdwidgets.incident import Incident, Trigger
+from smdwidgets.modes import ModeKeys
+from smdwidgets.numpy import Hook
 
 
 def test_the_tensor_that_an_incident_names_is_the_finding_with_the_incident_as_evidence(tmp_path):
@@ -31,6 +33,32 @@ def test_the_tensor_that_an_incident_names_is_the_finding_with_the_incident_as_e
         [text] = [evidence.text for evidence in found.evidence if "incident" in evidence.text]
         assert text == "incident at step 137: NaN in 'net_fc1_output_0'; saved steps 130 to 145"
         assert trial.tensor("net_input_0").value(136).tolist() == [1.0] * 8
+
+
+def test_a_tensor_that_broke_before_the_incident_is_named_at_its_own_step(tmp_path):
+    """A recorder that is still writing an earlier incident begins none for NaN; the next one comes with evaluation."""
+    random = np.random.default_rng(0)
+    start = random.normal(0, 0.05, (12, 12))
+    with Hook(tmp_path) as hook:
+        for step in range(120):
+            evaluates = step % 20 >= 18
+            hook.set_mode(ModeKeys.EVAL if evaluates else ModeKeys.TRAIN)
+            noise = random.normal(0, 1e-4, (12, 12))
+            weight = (start * (1 + 5e-4 * step) + noise).astype(np.float32)
+            if step >= 80:
+                weight[2] = np.nan
+            hook.save_tensor("layer.weight", weight, "weights")
+            if not evaluates:
+                size = 10 ** (step - 75) if 76 <= step < 80 else 1
+                gradient = random.normal(0, 1e-3 * size, weight.shape).astype(np.float32)
+                hook.save_tensor("gradient/layer.weight", gradient, "gradients")
+            hook.save_tensor("loss", np.float32(1 + 3 * np.exp(-step / 30)), "losses")
+            hook.step()
+    trial = create_trial(tmp_path)
+    columns = [(one.trigger.column, one.step > 80) for one in trial.incidents() if one.trigger is not None]
+    assert columns[:2] == [("l2", False), ("nan", True)]
+    [one] = [one for one in diagnose(trial) if one.kind == "not_finite"]
+    assert (one.subject, one.first, one.incident) == ("layer.weight", 80, None)
 
 
 def test_an_incident_after_the_last_step_to_read_is_no_evidence(tmp_path):
