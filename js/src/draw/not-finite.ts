@@ -62,14 +62,17 @@ export const notFiniteColour = (kind: NotFinite) => `rgb(${NOT_FINITE[kind].join
 
 const HEIGHT = 4;
 
-/** Draws a bar for each range along the top or the bottom of a box, and a line and a text where the first begins. */
+/**
+ * Draws a bar for each range along the top or the bottom of a box, and a line and a text where the first begins. `end`
+ * is where the text must end: there may be room beside the box.
+ */
 export function drawNotFinite(
   pen: Pen,
   ranges: readonly NotFiniteRange[],
   box: Box,
   x: Scale,
   theme: Theme,
-  { top = false, label = true } = {},
+  { top = false, label = true, end = box.x + box.width } = {},
 ): void {
   const y = top ? box.y - HEIGHT - 1 : box.y + box.height - HEIGHT;
   const inside = (step: number) => Math.max(box.x, Math.min(box.x + box.width, x(step)));
@@ -82,7 +85,7 @@ export function drawNotFinite(
   line(pen, crisp(at), box.y, crisp(at), box.y + box.height, { stroke: notFiniteColour(onset.kind), dash: [3, 3] });
   const text = notFiniteText([onset]);
   const width = pen.measure(text, { fill: "" });
-  const left = at + 6 + width < box.x + box.width ? at + 5 : at - 5 - width;
+  const left = at + 6 + width < end ? at + 5 : at - 5 - width;
   pen.rect(left - 2, box.y + 2, width + 4, 14, { fill: theme.surface, opacity: 0.85 });
   pen.text(left, box.y + 9, text, { fill: theme.ink, baseline: "middle" });
 }

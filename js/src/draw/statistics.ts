@@ -120,7 +120,7 @@ function drawSpark(
   pen.text(0, alone ? 12 : middle - 5, row.name, { fill: theme.ink, size: 12 });
   const notFinite = row.curves.flatMap((curve) => curve.notFinite ?? []);
   const box = { x: left, y: top + 2, width: right - left, height: height - 3 };
-  drawNotFinite(pen, notFinite, box, x, theme, { label: top === 0 });
+  drawNotFinite(pen, notFinite, box, x, theme, { label: top === 0, end: size.width });
   if (!y) {
     const text = notFinite.length ? "no finite values" : row.log ? "no values above 0" : "\u2013";
     return pen.text(left + 4, middle, text, { fill: theme.ink2, baseline: "middle" });
