@@ -5,7 +5,7 @@ diagnosis on them. A program is a base of a task and one change; its twin is the
 differ from the base where the fault needs other surroundings. Names begin with the part: `t` for tuning of limits, `r`
 and `u` for reporting; `r` was looked at once before `u` was written.
 
-`architectures.txt` has whole programs of other architectures and habits, in the parts `a`, `b` and `c`.
+`architectures.txt` has whole programs of other architectures and habits, in the parts `a` to `d`.
 """
 
 from __future__ import annotations
