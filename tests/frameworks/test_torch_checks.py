@@ -517,6 +517,39 @@ def policy_of_the_wrong_sign(watch, broken):
     updated(watch, model, loss)
 
 
+def an_episode(model, steps=60):
+    """Choose an action for one state at a time."""
+    chosen, rewards = [], []
+    for state in X[torch.randint(0, len(X), (steps,))]:
+        policy = torch.distributions.Categorical(torch.softmax(model(state), -1))
+        action = policy.sample()
+        chosen.append(policy.log_prob(action))
+        rewards.append(1.0 if action == int(state[0] > 0) else -0.2)
+    return chosen, rewards
+
+
+def policy_of_stacked_steps(watch, broken):
+    model = network()
+
+    def loss():
+        chosen, rewards = an_episode(model)
+        gain = (torch.stack(chosen) * torch.tensor(rewards)).sum()
+        return gain if broken else -gain
+
+    updated(watch, model, loss)
+
+
+def policy_of_one_product_a_step(watch, broken):
+    model = network()
+
+    def loss():
+        chosen, rewards = an_episode(model)
+        gains = [one * reward for one, reward in zip(chosen, rewards, strict=True)]
+        return torch.stack(gains if broken else [-gain for gain in gains]).sum()
+
+    updated(watch, model, loss)
+
+
 def policy_of_a_normal_distribution(watch, broken):
     model = network(1)
 
@@ -693,6 +726,26 @@ def zeroed_before_the_update(watch, broken):
         optimizer.step()
 
 
+def schedule_of_a_replaced_optimizer(watch, broken):
+    model = network()
+    watch(model)
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(model[-1].parameters(), 0.05)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 100)
+    for update in range(120):
+        if update == 40:
+            model[0].requires_grad_(True)
+            optimizer = torch.optim.SGD(model.parameters(), 0.05)
+            if not broken:
+                schedule = torch.optim.lr_scheduler.StepLR(optimizer, 100)
+        optimizer.zero_grad()
+        rows = torch.randint(0, len(X), (16,))
+        F.cross_entropy(model(X[rows]), Y[rows]).backward()
+        optimizer.step()
+        if update % 10 == 9:
+            schedule.step()
+
+
 def dead_from_the_start(watch, broken):
     model = network()
     if broken:
@@ -714,6 +767,8 @@ PAIRS = {
     divergence_of_distributions: "loss_negated",
     loss_times_minus_one: "loss_negated",
     policy_of_the_wrong_sign: "policy_negated",
+    policy_of_stacked_steps: "policy_negated",
+    policy_of_one_product_a_step: "policy_negated",
     policy_of_a_normal_distribution: "policy_negated",
     policy_by_cross_entropy: "policy_negated",
     cosines_times_a_temperature: "limited_logits",
@@ -728,6 +783,7 @@ PAIRS = {
     tensor_in_place_of_a_parameter: "unregistered_layer",
     flattened_in_two_orders: "reshaped_classes",
     zeroed_before_the_update: "step_without_gradient",
+    schedule_of_a_replaced_optimizer: "other_schedule",
     dead_from_the_start: "constant_output",
 }
 

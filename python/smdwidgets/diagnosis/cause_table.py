@@ -57,10 +57,16 @@ CAUSES: dict[str, Cause] = {
     "gradients_add_up": Cause(
         supports=_UNSTABLE, against=("loss_stays_level",), rivals=("rate_too_high",), sure_with=_UNSTABLE
     ),
-    "bad_batch": Cause(supports=(*_UNSTABLE, "spike"), rivals=("rate_too_high",), alone=("batches_without_values",)),
+    "bad_batch": Cause(
+        supports=(*_UNSTABLE, "spike"),
+        rivals=("rate_too_high",),
+        sure_with=(*_UNSTABLE, "spike", "batches_without_values"),
+        alone=("batches_without_values", "batches_far_outside"),
+    ),
     "exploding": Cause(supports=_UNSTABLE, rivals=("rate_too_high", "loss_sign"), sure_with=_UNSTABLE),
     # The rate is the cause, and the matrices that grow are what follows.
     "weights_blow_up": Cause(excluded_by=("rate_too_high",)),
+    "attention_logits_grow": Cause(excluded_by=("updates_large_at_first",)),
     "decay_too_strong": Cause(needs=("not_learning",), rivals=("rate_too_low",)),
     "rate_rise": Cause(supports=_UNSTABLE, rivals=("bad_batch",)),
     "rate_too_high": Cause(
@@ -75,7 +81,7 @@ CAUSES: dict[str, Cause] = {
     "saturated": Cause(rivals=("rate_too_high", "input_not_scaled")),
     "vanishing": Cause(
         against=("loss_learns", "loss_unbounded"),
-        rivals=("rate_too_low",),
+        rivals=("rate_too_high", "rate_too_low"),
         sure_with=("not_learning", "one_class", "constant_output", "output_constant", "rate_too_low"),
     ),
     "rate_too_low": Cause(excluded_by=("dead",), rivals=("vanishing",)),
@@ -87,6 +93,7 @@ CAUSES: dict[str, Cause] = {
             "rate_too_low",
             "rate_zero",
             "output_constant",
+            "constant_output",
             "symmetric_units",
         ),
         rivals=("rate_too_high", "overfit"),

@@ -16,6 +16,8 @@ from smdwidgets.finding import CONFIDENCES, KINDS, LEVELS, Confidence, Evidence,
 MOST_EVIDENCE, MOST_RIVALS = 6, 2
 #: How much earlier than its cause a symptom may begin, as a share of the run.
 EARLIER = 0.1
+#: The same of a loss that never falls, which is said of the whole run, although it might have fallen later.
+EARLIER_WHOLE = 0.5
 
 
 class Joined(NamedTuple):
@@ -97,7 +99,8 @@ def with_marks(joined: Joined, marks: Iterable[Finding], first_step: int, last_s
 def _follows(symptom: Finding, cause: Finding, first_step: int, last_step: int) -> bool:
     """Whether a symptom begins no earlier than shortly before its cause."""
     begin = first_step if cause.first is None else cause.first
-    return (first_step if symptom.first is None else symptom.first) >= begin - EARLIER * (last_step - first_step)
+    earlier = EARLIER_WHOLE if symptom.kind == "not_learning" else EARLIER
+    return (first_step if symptom.first is None else symptom.first) >= begin - earlier * (last_step - first_step)
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:

@@ -33,6 +33,10 @@ RISEN, FEWEST = 4.0, 20
 SHORTLY = 5
 #: Relative updates that are large, and the share of the saves at which they must be.
 LARGE, LARGE_SHARE = 0.05, 0.1
+#: Updates that count as the first ones.
+FIRST_UPDATES = 5
+#: Deviation of a batch far outside relative to the usual one, the share of such batches, and that of all others.
+FAR_OUTSIDE, FEW_OUTSIDE, ALIKE = 100.0, 0.05, 3.0
 #: Share of the run at its end that counts as its end.
 LATE = 0.15
 
@@ -129,6 +133,13 @@ def _large_updates(data: RunData) -> bool | None:
     return bool((known > LARGE).mean() > LARGE_SHARE) if len(known) else None
 
 
+def _large_at_first(data: RunData) -> bool | None:
+    """Whether the first updates of most layers are large for their weights."""
+    updates = median_of(layer.least for layer in layers(data))[:FIRST_UPDATES]
+    finite = updates[~np.isnan(updates)]
+    return bool(np.median(finite) > LARGE) if len(finite) >= FIRST_UPDATES else None
+
+
 def _batches_differ(data: RunData) -> bool | None:
     """Whether the statistics of the inputs differ from save to save."""
     inputs = [one for one in training(data, "input") if len(one) > 1]
@@ -154,6 +165,20 @@ def _batches_without_values(data: RunData) -> bool | None:
     return any(2 <= np.count_nonzero(one["std"] == 0) < 0.5 * len(one) for one in inputs)
 
 
+def _batches_far_outside(data: RunData) -> bool | None:
+    """Whether few batches vary far more than all others, which are alike."""
+    inputs = [one for one in training(data, "input") if len(one) >= FEWEST]
+    if not inputs:
+        return None
+    for one in inputs:
+        deviations = one["std"][np.isfinite(one["std"])]
+        usual = float(np.median(deviations)) if len(deviations) else 0.0
+        far = deviations > FAR_OUTSIDE * usual
+        if usual > 0 and 1 <= far.sum() <= FEW_OUTSIDE * len(deviations) and deviations[~far].max() < ALIKE * usual:
+            return True
+    return False
+
+
 def _rises_with_targets(data: RunData) -> bool | None:
     """Whether the targets of a regression grow to the end, and the error less."""
     begin, end = data.extent
@@ -175,10 +200,12 @@ _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "loss_learns": (_learns, "the training loss fell"),
     "loss_unbounded": (_unbounded, "the training loss falls without bound"),
     "large_updates": (_large_updates, "updates are large at many saves"),
+    "updates_large_at_first": (_large_at_first, "the first updates of most layers are large"),
     "batches_differ": (_batches_differ, "batches differ from step to step"),
     "batches_stop_changing": (_batches_stop_changing, "batches are the same from some step on"),
     "batches_without_values": (_batches_without_values, "all values of some batches are equal"),
     "gradients_reset": (are_reset, "gradients of successive steps differ"),
+    "batches_far_outside": (_batches_far_outside, "few batches vary far more than all others, which are alike"),
     "loss_rises_with_targets": (_rises_with_targets, "the targets grow, and the error less than they do"),
     "rate_rises": (_rate_rises, "the learning rate rises"),
 }

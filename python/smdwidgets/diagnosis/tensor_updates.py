@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.detectors.clipping import BEFORE_CLIPPING
-from smdwidgets.diagnosis.detectors.not_learning import is_near_guessing
+from smdwidgets.diagnosis.detectors.not_learning import is_at_mean, is_near_guessing
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_layers import Layer, curve, dying, layers, median, median_of, training_loss
 from smdwidgets.diagnosis.trends import local_noise
@@ -33,6 +33,8 @@ LOW, LOW_IN_ALL = 2e-5, 1e-4
 #: Share of its level by which the loss may have fallen: where it stays, and where it falls in a straight line, with the
 #: fewest points of such a line.
 LITTLE_FALL, STRAIGHT_FALL, STRAIGHT_POINTS = 0.3, 0.5, 30
+#: Trend statistic below which a loss near guessing falls.
+FALLS_SLOWLY = -3
 #: Times by which clipping divides gradients that leave nothing, and how much larger the least updates may be then.
 CLIPPED, BY_CLIPPING = 50, 5
 #: Norm of the gradient relative to the weight's from which on the weight should move.
@@ -145,14 +147,17 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
     """
     every = layers(data)
     typical = [median(layer.typical) for layer in every]
-    clipped = _clipped(data)
-    if not typical or not all(0 < one < LOW_IN_ALL * (BY_CLIPPING if clipped else 1) for one in typical):
+    clipped, loss = _clipped(data), training_loss(data)
+    near_guessing = loss is not None and is_near_guessing(data, loss)
+    slow = near_guessing and loss is not None and loss.trend is not None and loss.trend.z < FALLS_SLOWLY
+    limit = LOW_IN_ALL * (BY_CLIPPING if clipped or slow else 1)
+    if not typical or not all(0 < one < limit for one in typical) or (not clipped and min(typical) > LOW_IN_ALL):
         return
     gradients = [median(layer.relative_gradient) for layer in every if layer.gradient is not None]
-    loss = training_loss(data)
-    # Gradients may be as small as the loss, if that is divided by a large number.
+    # Gradients may be as small as the loss, if that is divided by a large number. Where a training predicts the mean of
+    # its targets, and its updates were never larger, it has not come to its end.
     small = bool(gradients) and np.median(gradients) < MOVING
-    near_guessing = loss is not None and is_near_guessing(data, loss)
+    near_guessing = near_guessing or (is_at_mean(data) and _never_moved(every))
     if small and not near_guessing and not clipped:
         return
     fallen = _fallen(loss)
@@ -192,6 +197,11 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
             ),
         ),
     )
+
+
+def _never_moved(every: list[Layer]) -> bool:
+    """Whether updates were as small at first as they are later."""
+    return all(bool(np.nanmax(layer.least, initial=0.0) < LOW) for layer in every)
 
 
 def _clipped(data: RunData) -> float:

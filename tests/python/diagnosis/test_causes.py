@@ -452,3 +452,60 @@ def test_the_command_compares_with_good_runs(tmp_path, capsys):
     assert main(["diagnose", str(tmp_path / "other"), *against]) == 1
     assert "differs from the reference" in capsys.readouterr().out
     assert main(["diagnose", str(tmp_path / "other"), "--follow", *against]) == 2
+
+
+# ------------------------------------------------------------------------------------- evidence that separates rivals
+
+
+@pytest.mark.parametrize(("others", "counts"), [(1.0, True), (30.0, False)], ids=["alike", "of any size"])
+def test_a_batch_far_outside_is_named_though_nothing_follows(tmp_path, others, counts):
+    rng = np.random.default_rng(0)
+
+    def make(step):
+        scale = 5000.0 if step == 120 else others ** rng.normal()
+        return {"input": (scale * rng.normal(size=(8, 6)), "inputs")}
+
+    run = saved(tmp_path / "run", make, np.exp(-np.arange(STEPS) / 40) + rng.normal(0, 0.01, STEPS))
+    found = [(one.kind, one.confidence, one.first) for one in diagnose(run)]
+    assert found == ([("bad_batch", "medium", 120)] if counts else [])
+
+
+def test_an_output_that_is_one_number_explains_a_loss_at_guessing():
+    joined = explained([finding("labels_unrelated"), finding("constant_output", "proof", 60)], 0, 100)
+    assert [one.kind for one in joined.causes] == ["constant_output"]
+
+
+@pytest.mark.parametrize(("kind", "is_explained"), [("not_learning", True), ("one_class", False)])
+def test_a_cause_within_the_first_half_explains_a_loss_that_never_falls(kind, is_explained):
+    joined = explained([finding("rate_too_high", first=40), finding("spike", first=40), finding(kind)], 0, 100)
+    assert (kind in {one.kind for one in joined.explained}) is is_explained
+
+
+@pytest.mark.parametrize(("first", "confidence"), [(1e-5, "high"), (0.4, "medium")])
+def test_gradients_that_vanish_later_are_less_sure(tmp_path, first, confidence):
+    rng = np.random.default_rng(3)
+    weights = {f"{layer}.weight": rng.normal(size=(16, 16)) for layer in "abcd"}
+
+    def make(step):
+        found = {}
+        for order, name in enumerate(weights):
+            ratio = (first if step < 3 else 1e-5) ** (1 - order / 3)
+            weights[name] = weights[name] + rng.normal(0, 1e-3, (16, 16))
+            found[name] = (weights[name], "weights")
+            found[f"gradient/{name}"] = (ratio * rng.normal(size=(16, 16)), "gradients")
+        return found
+
+    run = saved(tmp_path / "run", make, 1 + rng.normal(0, 0.01, STEPS))
+    found = next(one for one in diagnose(run) if one.kind == "vanishing")
+    assert found.confidence == confidence
+
+
+def test_a_policy_loss_that_ends_within_its_first_values_has_not_diverged(tmp_path):
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.choice([-4.0, 4.0], 40), np.abs(rng.normal(0.1, 0.03, 160))])
+    values[:3] = -3.8, 4.6, -3.9
+    with Hook(tmp_path / "run") as hook:
+        for value in values:
+            hook.save_scalar("loss", float(value))
+            hook.step()
+    assert "diverged" not in {one.kind for one in diagnose(tmp_path / "run")}

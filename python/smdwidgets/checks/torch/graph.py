@@ -70,6 +70,10 @@ _SHAPING = (
     "Contiguous",
     "Flatten",
 )
+#: Nodes that join values, and how many of them are looked at.
+_JOINING, _MOST_JOINED = ("Stack", "Cat"), 32
+#: Fewest steps of an episode whose log-probabilities are multiplied each with a number.
+_FEWEST_STEPS = 4
 #: Fewest rows of a product that is taken for one of per-sample values.
 _FEWEST_SPREAD = 8
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
@@ -263,8 +267,15 @@ def _factor(node: Any) -> float | None:
     return float(factor) if isinstance(factor, int | float) else None
 
 
-def adds_up(node: Any) -> list[Term]:
-    """Return the terms of a sum, means and multiples included, with their signs."""
+def adds_up(node: Any, multiples: bool = True) -> list[Term]:
+    """Return the terms of a sum, means included, with their signs.
+
+    Values that are stacked or joined are terms, too, since what follows adds them up.
+
+    Args:
+        node: the node that computed the sum.
+        multiples: whether a value times a number is its term, rather than the product.
+    """
     pending, terms = deque([(1, node)]), list[Term]()
     for _ in range(_MOST_NODES):
         if not pending:
@@ -277,7 +288,9 @@ def adds_up(node: Any) -> list[Term]:
             pending.append((-sign if name in ("Neg", "Rsub") else sign, before[0]))
         elif name in ("Add", "Sub") and len(before) == 2:
             pending += [(sign, before[0]), (-sign if name == "Sub" else sign, before[1])]
-        elif name in ("Mul", "Div") and len(before) == 2 and before[1] is None and _factor(node):
+        elif name in _JOINING:
+            pending += [(sign, one) for one in before[:_MOST_JOINED]]
+        elif multiples and name in ("Mul", "Div") and len(before) == 2 and before[1] is None and _factor(node):
             pending.append((sign if (_factor(node) or 0.0) > 0 else -sign, before[0]))
         else:
             terms.append((sign, node))
@@ -302,38 +315,67 @@ def negated_divergence(terms: list[Term]) -> bool:
     return False
 
 
-def weighted_likelihood(terms: list[Term]) -> torch.Tensor | None:
+def weighted_likelihood(node: Any) -> torch.Tensor | None:
     """Return the weights of a mean of log-likelihoods that a loss makes smaller.
 
-    The log-likelihood is that of chosen classes, or of a normal distribution.
+    The log-likelihood is that of chosen classes, or of a normal distribution. The weights are a tensor, or a number for
+    each step of an episode.
     """
-    for sign, node in terms:
-        operands = [one for one, _ in node.next_functions if one is not None]
-        if not _is(node, ("Mul",)) or len(operands) != 1:
-            continue
-        weights = _saved(node, "_saved_other")
-        weights = _saved(node, "_saved_self") if weights is None else weights
-        if not isinstance(weights, torch.Tensor) or weights.requires_grad or weights.numel() < 2:
-            continue
-        for own, part in adds_up(operands[0]):
-            if (
-                _is(part, ("Div",))
-                and part.next_functions[1][0] is None
-                and len(inner := adds_up(_previous(part))) == 1
-            ):
-                own, part = own * inner[0][0], inner[0][1]  # by a variance
-            is_chosen = _is(part, ("Gather",)) and _is_log_probability(_previous(part))
-            is_error = _is(part, ("NllLoss",)) or (_is(part, ("Pow",)) and _is(_previous(part), ("Sub",)))
-            if (is_chosen and sign * own > 0) or (is_error and sign * own < 0):
-                return weights.detach()
-    return None
+    for sign, term in adds_up(node):
+        weights = _constant_of(term)
+        if weights is not None and weights.numel() > 1 and _is_minimized(sign, term):
+            return weights
+    numbers = [
+        float(weight)
+        for sign, term in adds_up(node, multiples=False)
+        if (weight := _number_of(term)) is not None and _is_minimized(sign, term)
+    ]
+    return torch.tensor(numbers) if len(numbers) >= _FEWEST_STEPS else None
+
+
+def _constant_of(node: Any) -> torch.Tensor | None:
+    """Return the tensor without a graph that a node multiplies with."""
+    if not _is(node, ("Mul",)) or len([one for one, _ in node.next_functions if one is not None]) != 1:
+        return None
+    constant = _saved(node, "_saved_other")
+    constant = _saved(node, "_saved_self") if constant is None else constant
+    return constant.detach() if isinstance(constant, torch.Tensor) and not constant.requires_grad else None
+
+
+def _number_of(node: Any) -> float | None:
+    """Return the number that a node multiplies with."""
+    if not _is(node, ("Mul",)):
+        return None
+    constant = _constant_of(node)
+    if constant is not None and constant.numel() == 1 and constant.device.type == "cpu" and not constant.is_complex():
+        return float(constant)
+    return _factor(node)
+
+
+def _is_minimized(sign: int, product: Any) -> bool:
+    """Whether a term of a loss makes the log-likelihoods that it multiplies smaller."""
+    before = next((one for one, _ in product.next_functions if one is not None), None)
+    for own, part in adds_up(before):
+        if _is(part, ("Div",)) and part.next_functions[1][0] is None and len(inner := adds_up(_previous(part))) == 1:
+            own, part = own * inner[0][0], inner[0][1]  # by a variance
+        is_chosen = _is(part, ("Gather",)) and _is_log_probability(_previous(part))
+        is_error = _is(part, ("NllLoss",)) or (_is(part, ("Pow",)) and _is(_previous(part), ("Sub",)))
+        if (is_chosen and sign * own > 0) or (is_error and sign * own < 0):
+            return True
+    return False
 
 
 def _is_log_probability(node: Any) -> bool:
     """Whether a node computes logarithms of probabilities, which sum up to 1."""
     node = _shaped(node)
-    if node is None or not _is(node, ("Sub",)):
-        return node is not None and _is(node, ("LogSoftmax",))
+    if node is None:
+        return False
+    if _is(node, ("Log",)):  # of probabilities that are clamped, and divided by their sum
+        while node is not None and _is(node, ("Log", "Clamp", "Div", *_SHAPING)):
+            node = _previous(node)
+        return node is not None and _is(node, ("Softmax",))
+    if not _is(node, ("Sub",)):
+        return _is(node, ("LogSoftmax",))
     after = node.next_functions[1][0] if len(node.next_functions) > 1 else None
     return after is not None and _is(after, ("Logsumexp",))
 

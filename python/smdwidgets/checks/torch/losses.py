@@ -13,8 +13,8 @@ from torch import nn
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import (
     LossCall,
-    Term,
     activation_before,
+    adds_up,
     cosines_before,
     negated_divergence,
     reshaped_from,
@@ -170,15 +170,18 @@ class LossChecks:
 
         context.values.read(judge, losses, *(sampled(one.weight, _TARGETS) for one in layers))
 
-    def signs(self, terms: list[Term]) -> None:
-        """Look at the signs of the terms that a loss adds up."""
+    def signs(self, root: Any) -> None:
+        """Look at the signs of the terms that a loss adds up.
+
+        ``root``: the node that `backward()` begins with.
+        """
         context, step = self._context, self._context.step
         if len(context.optimizers()) != 1:
             return
-        if negated_divergence(terms):
+        if negated_divergence(adds_up(root)):
             what = "A divergence of distributions (x - exp(x), or log(x) - x) has the wrong sign"
             context.log.say("loss_negated", step, {"what": what}, ["loss"], need=2)
-        weights = weighted_likelihood(terms)
+        weights = weighted_likelihood(root)
         if weights is None or not is_plain(weights) or not weights.is_floating_point():
             return
 

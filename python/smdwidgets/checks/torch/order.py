@@ -203,7 +203,17 @@ class OrderChecks:
             one.nonzero = _count(one.probes) if self._context.due else None
             self._without_update(one, type(optimizer).__name__)
 
+    def _is_replaced(self, one: _Known) -> bool:
+        """Whether another optimizer has updated the parameters since."""
+        ids = {id(each) for each in one.probes}
+        return any(
+            other is not one and other.updates and ids & other.ids and other.last_step > one.last_step
+            for other in self._known.values()
+        )
+
     def _without_update(self, one: _Known, name: str) -> None:
+        if self._is_replaced(one):
+            return
         facts = {"count": one.backwards, "step": one.last_step, "optimizer": name}
         say, step = self._context.log.say, self._context.step
         if one.discarded >= _DISCARDED:
@@ -421,7 +431,10 @@ class OrderChecks:
         has_gradients = any(each.grad is not None for group in optimizer.param_groups for each in group["params"])
         if is_new and self._backward_seen and has_gradients:
             context.log.say("schedule_first", context.step, {"schedule": name}, [name])
-        if context.updates >= 8 and self._stepped and not any(_is_wrapped(optimizer, one) for one in self._stepped):
+        old = self._known.get(id(optimizer))
+        is_replaced = old is not None and old.optimizer() is optimizer and self._is_replaced(old)
+        never = self._stepped and not any(_is_wrapped(optimizer, one) for one in self._stepped)
+        if context.updates >= 8 and (never or is_replaced):
             context.log.say("other_schedule", context.step, {"schedule": name}, [name])
         length, last = getattr(schedule, "T_max", None), getattr(schedule, "last_epoch", 0)
         if isinstance(length, int) and length > 0 and last > 1.05 * length + 1 and context.updates > 3:

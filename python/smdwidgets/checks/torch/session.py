@@ -302,7 +302,7 @@ class TorchChecks:
         if (updates < _FIRST_WALKS or updates in _LATER_WALKS) and self._walks < _WALKS_AN_UPDATE:
             self._walks += 1
             self._run("graph", self._walk, root)
-            self._run("losses", lambda: self._losses.signs(graph.adds_up(root.grad_fn)))
+            self._run("losses", self._losses.signs, root.grad_fn)
             self._run("rows", self._recurrence.backward_begins, root)
         return any(call.is_root and call.reduction == "mean" for call in calls)
 

@@ -88,6 +88,8 @@ def _from_start(series: Series) -> _Rise | None:
     lowest, end = float(tail.min()), float(np.median(tail))
     if start == 0 or lowest - start <= (RISE - 1) * abs(start) or lowest - start <= CLEAR * local_noise(tail):
         return None
+    if start < 0 < end <= float(first.max()):  # values of both signs, as of a policy's loss, were as high at first
+        return None
     good = np.flatnonzero(values <= start + (lowest - start) / 4)
     if len(good) < 2 and ARTEFACT[0] * abs(end) < abs(start) < ARTEFACT[1] * abs(end):
         return None

@@ -54,9 +54,9 @@ def not_learning(data: RunData) -> Iterator[Finding]:
             begins_above = trend.start > trend.median * (1 + 2 * EVEN)
             z = float(mann_kendall(late[None])[0]) if begins_above else trend.z
             yield _of_loss(series, trend, _classes(data), z)
-        elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series)) or _is_at_mean(data)):
+        elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series)) or is_at_mean(data)):
             held_out = not constant and _held_out_stays(data)
-            yield _of_loss(series, trend, _classes(data), trend.z, held_out, _is_at_mean(data))
+            yield _of_loss(series, trend, _classes(data), trend.z, held_out, is_at_mean(data))
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
@@ -111,7 +111,7 @@ def is_near_guessing(data: RunData, series: Series) -> bool:
     return abs(float(np.median(series.values)) - chance) < UNTRAINED * chance
 
 
-def _is_at_mean(data: RunData) -> bool:
+def is_at_mean(data: RunData) -> bool:
     """Whether a regression ends with the error of the mean of its targets."""
     begin, end = data.extent
     return any(one.id == "no_better_than_mean" and one.last >= end - LATE * (end - begin) for one in data.checks)

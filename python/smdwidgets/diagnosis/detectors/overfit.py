@@ -21,6 +21,9 @@ LEAST_BLOCKS = 5
 LEAST_SHARE = 0.2
 #: Rise in units of the noise that needs no trend.
 CLEAR = 30
+#: Values of a validation loss that show its noise, and the training loss relative to that of fewer ones above which it
+#: may be noise that parts them.
+MANY, APART = 20, 0.6
 #: Fewest values of a validation loss that is judged without a trend, and its least rise relative to the best.
 FEWEST, RISE_SPARSE = 3, 0.25
 #: Rise of a metric that counts as better.
@@ -89,8 +92,10 @@ def _judge(
     if len(before) and np.median(falls[-max(1, len(falls) // 5) :]) >= np.median(before[-3:]):
         return
     still_improves = _metric_improves(data, validation, keep) and rise <= 0.5 * abs(trend.best)
-    doubts = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= 20 else 1
-    by_doubts: tuple[Confidence, ...] = ("high", "medium", "low")
+    # Few values of a validation are noisy. Data that are learned by heart have a far smaller loss than others.
+    near = len(validation) < MANY and float(np.median(falls[-3:])) > APART * abs(trend.end)
+    doubts = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= MANY else 1 + near
+    by_doubts: tuple[Confidence, ...] = ("high", "medium", "low", "low")
     confidence = by_doubts[doubts + still_improves]
     last = int(validation.steps[-1])
     # The best of a level stretch is chance; the rise begins at its end.

@@ -78,6 +78,14 @@ class Optimizers:
             known.label = f"{name}_{number}" if number else name
         return known.label
 
+    def replaced_by(self, optimizer: Optimizer) -> Iterator[Hashable]:
+        """Yield the ids of the other optimizers that hold parameters of an optimizer."""
+        held = {*_ids_of(optimizer)}
+        for key, known in self._known.items():
+            other = known.optimizer()
+            if other is not None and other is not optimizer and not held.isdisjoint(_ids_of(other)):
+                yield key
+
     def deleted(self) -> Iterator[Hashable]:
         """Yield the ids of optimizers that were deleted, once."""
         while self._deleted:

@@ -508,6 +508,8 @@ class TrainingLoop:
         """The script names an optimizer."""
         self._optimizers.updates(optimizer, self._models.parameters(), len(self._models))
         self._optimizers.label(optimizer)
+        for key in self._optimizers.replaced_by(optimizer):
+            self.steps.forget(key)  # it counts again once it steps
         self.steps.register(id(optimizer))
 
     def _counts(self, optimizer: Optimizer) -> bool:
