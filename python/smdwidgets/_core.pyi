@@ -193,13 +193,15 @@ class EventLog:
                 NDArray[np.float64],
                 NDArray[np.float64] | None,
                 Sequence[tuple[int, int]] | None,
+                bool,
             ]
         ],
     ) -> bool:
         """Set the rows of a file in another format. They replace those of an earlier call.
 
-        Each series is (name, steps, wall times, numbers, None), or (name, steps, wall times, None, (offset, size) of
-        each tensor in the file). Returns whether the log has the directory."""
+        Each series is (name, steps, wall times, numbers, None, False), or (name, steps, wall times, None, offset and
+        size of each value in the file, whether these are histograms and not tensors). Returns whether the log has the
+        directory."""
     @property
     def generation(self) -> int: ...
     def steps(self, mode: int | None = None) -> list[int]: ...
@@ -325,24 +327,39 @@ class WandbReader:
     def take(
         self,
     ) -> tuple[
-        NDArray[np.int64],
-        NDArray[np.float64],
-        list[tuple[str, NDArray[np.int64], NDArray[np.float64]]],
+        tuple[NDArray[np.int64], NDArray[np.float64], list[tuple[str, NDArray[np.int64], NDArray[np.float64]]]],
+        tuple[NDArray[np.int64], NDArray[np.float64], list[tuple[str, NDArray[np.int64], NDArray[np.float64]]]],
+        list[tuple[str, NDArray[np.int64], list[tuple[int, int]]]],
+        list[tuple[str, bytes | None]],
         list[tuple[str, bytes]],
         list[tuple[str, str]],
         bool,
     ]:
-        """Return the rows that were read since the last call.
+        """Return what was read since the last call.
 
-        These are the step and the time (seconds since 1970, or NaN) of each row; name, rows and numbers of each column;
-        name and JSON of settings; what the run says of itself; and whether it ended.
+        These are the history, and the samples of the system: the step and the time (seconds since 1970, or NaN) of each
+        row, and name, rows and numbers of each column; name and rows of histograms, with offset and length of their
+        records; name and JSON of the summary, None where it was removed; name and JSON of settings; what the run says
+        of itself; and whether it ended.
         """
+
+    @staticmethod
+    def parts(piece: bytes, at: int, name: str) -> list[tuple[str, bytes]]:
+        """Return the parts of a value of the history.
+
+        These are the rest of each name, and its JSON. The piece begins with a block; the record is at an offset in it.
+        Raises an error unless its checksums match.
+        """
+
+    @property
+    def checked(self) -> int:
+        """The number of checksums that match."""
 
     def damage(self) -> tuple[list[tuple[int, str]], int]:
         """Return offset and reason of faults, and the number of further ones."""
 
     def media(self) -> list[str]:
-        """Return the names of histograms, images and tables, which are not read."""
+        """Return the names of images and tables, which are not read."""
 
 @final
 class Logged:

@@ -44,16 +44,26 @@ def wandb(folder: Path, rng: random.Random) -> Answer:
     import wandb as library
 
     config = {"lr": rng.random(), "model": {"width": rng.randrange(100), "act": "relu"}}
-    with library.init(project="compare", name=folder.name, dir=folder, config=config, tags=["x"]) as run:
+    about: dict[str, Any] = {"tags": ["x", "y"], "group": "g", "notes": "a note", "job_type": "train"}
+    settings = library.Settings(x_stats_sampling_interval=0.1)
+    with library.init(
+        project="compare", name=folder.name, dir=folder, config=config, settings=settings, **about
+    ) as run:
+        run.define_metric("train/acc", summary="max")
         step = 0
         for _ in range(rng.randrange(1, 200)):
             row = {name: number(rng) for name in ("loss", "train/acc", "größe") if rng.random() < 0.9}
             if rng.random() < 0.3:
                 row |= {"part": {"deep": {"x": number(rng)}, "y": number(rng)}, "text": "5", "flag": True}
-            if rng.random() < 0.05:
-                row |= {"hist": library.Histogram(np.arange(9.0)), "list": [1, 2]}
+            if rng.random() < 0.1:
+                data = np.array([rng.gauss(0, 1) for _ in range(50)])
+                edges = sorted({rng.random() for _ in range(rng.randrange(2, 9))} | {-1.0})
+                row |= {"hist": library.Histogram(data, num_bins=rng.choice([8, 64, 512])), "list": [1, 2]}
+                row["layer"] = {"own": library.Histogram(np_histogram=np.histogram(data, edges)), "norm": number(rng)}
             run.log(row, step=step)
             step += rng.choice([1, 1, 7])
+        run.summary["best"] = number(rng, finite=True)
+        run.summary["last"] = {"part": rng.randrange(100)}
     library.teardown()  # its process writes until then
     return wandb_answer(folder)
 
@@ -67,28 +77,62 @@ def wandb_answer(folder: Path) -> Answer:
     store = DataStore()
     store.open_for_scan(str(file))
     curves: dict[str, dict[int, float]] = {}
+    times: dict[str, dict[int, float]] = {}
+    histograms: dict[str, dict[int, list[list[float]]]] = {}
     settings: dict[str, Any] = {}
+    summary: dict[tuple[str, ...], Any] = {}
+    step = 0
+
+    def keys_of(item: Any) -> tuple[str, ...]:
+        return (item.key,) if item.key else tuple(item.nested_key)
+
+    def is_number(value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
     while (data := store.scan_data()) is not None:
         record = proto.Record()
         record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "run":
-            for item in record.run.config.update:
-                if (item.key or item.nested_key[0]) != "_wandb":
-                    settings |= flat(
-                        {"/".join([item.key] if item.key else item.nested_key): json.loads(item.value_json)}
-                    )
-        elif record.WhichOneof("record_type") == "history":
+        kind = record.WhichOneof("record_type")
+        if kind == "run":
+            run = record.run
+            for item in run.config.update:
+                if keys_of(item)[0] != "_wandb":
+                    settings |= flat({"/".join(keys_of(item)): json.loads(item.value_json)})
+            settings |= {
+                "wandb.name": run.display_name, "wandb.group": run.run_group, "wandb.notes": run.notes,
+                "wandb.project": run.project, "wandb.job_type": run.job_type, "wandb.tags": ", ".join(run.tags),
+            }  # fmt: skip
+        elif kind == "history":
             # As an integer, -0 would lose its sign.
-            row = {
-                tuple([item.key] if item.key else item.nested_key): json.loads(item.value_json, parse_int=float)
-                for item in record.history.item
-            }
-            media = {keys[0] for keys in row if keys[-1] == "_type"}
+            row = {keys_of(item): json.loads(item.value_json, parse_int=float) for item in record.history.item}
+            step = int(row[("_step",)])
+            media = {keys[:-1]: value for keys, value in row.items() if keys[-1] == "_type"}
+            for keys, value in media.items():
+                if value == "histogram":
+                    edges = row[(*keys, "bins")]
+                    rows = zip(edges, edges[1:], row[(*keys, "values")], strict=False)
+                    histograms.setdefault(".".join(keys), {})[step] = [[*one] for one in rows]
             for keys, value in row.items():
-                is_number = isinstance(value, int | float) and not isinstance(value, bool)
-                if is_number and not keys[0].startswith("_") and keys[0] not in media:
-                    curves.setdefault(".".join(keys), {})[row[("_step",)]] = float(value)
-    return {"curves": paired(curves), "settings": settings}
+                if is_number(value) and not keys[0].startswith("_") and keys[:-1] not in media:
+                    curves.setdefault(".".join(keys), {})[step] = float(value)
+                    times.setdefault(".".join(keys), {})[step] = row[("_timestamp",)]
+        elif kind == "stats":
+            at = record.stats.timestamp.seconds + record.stats.timestamp.nanos / 1e9
+            for item in record.stats.item:
+                if is_number(value := json.loads(item.value_json, parse_int=float)):
+                    curves.setdefault(f"system.{item.key}", {})[step] = value
+                    times.setdefault(f"system.{item.key}", {})[step] = at
+        elif kind == "summary":
+            summary |= {keys_of(item): json.loads(item.value_json, parse_int=float) for item in record.summary.update}
+    media = {keys[:-1] for keys in summary if keys[-1] == "_type"}
+    for keys, value in summary.items():
+        if keys[0].startswith("_") or keys[:-1] in media:
+            continue
+        for name, one in flat({".".join(keys): value}, separator=".").items():
+            if is_number(one) and not (name in curves and same(one, [*curves[name].values()][-1])):
+                name = f"{name} (summary)" if name in curves else name
+                curves[name] = {step: float(one)}
+    return {"curves": paired(curves), "times": paired(times), "histograms": paired(histograms), "settings": settings}
 
 
 def trackio(folder: Path, rng: random.Random) -> Answer:
@@ -245,15 +289,17 @@ def comet(folder: Path, rng: random.Random) -> Answer:
     return {"curves": paired(curves), "settings": settings}
 
 
-def flat(given: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(given: dict[str, Any], prefix: str = "", separator: str = "/") -> dict[str, Any]:
     """Return nested names joined by slashes."""
     found: dict[str, Any] = {}
     for name, value in given.items():
-        found |= flat(value, f"{prefix}{name}/") if isinstance(value, dict) else {prefix + name: value}
+        found |= (
+            flat(value, f"{prefix}{name}{separator}", separator) if isinstance(value, dict) else {prefix + name: value}
+        )
     return found
 
 
-def paired(curves: dict[str, dict[int, float]]) -> dict[str, list[tuple[int, float]]]:
+def paired(curves: dict[str, dict[int, Any]]) -> dict[str, list[tuple[int, Any]]]:
     """Return curves as JSON can hold them."""
     return {name: list(curve.items()) for name, curve in curves.items()}
 
@@ -291,7 +337,18 @@ def read(root: Path) -> int:
     for file in answers:
         answer = json.loads(file.read_text(encoding="utf-8"))
         [trial] = smdwidgets.create_trials(file.with_suffix("")).values()
-        faults = [f"{name} is missing" for name in answer["curves"].keys() ^ set(trial.tensor_names())]
+        histograms = answer.get("histograms", {})
+        names = answer["curves"].keys() | histograms.keys()
+        faults = [f"{name} is missing" for name in names ^ set(trial.tensor_names())]
+        for name, pairs in histograms.items():
+            buckets = {step: value.tolist() for step, value in trial.tensor(name).values().items()}
+            numbers += sum(3 * len(rows) for _, rows in pairs)
+            if buckets != dict(pairs):
+                faults.append(f"{name} differs")
+        for name, pairs in answer.get("times", {}).items():
+            table = trial.scalars(name)
+            if dict(zip(table["step"].tolist(), table["wall_time"].tolist(), strict=True)) != dict(pairs):
+                faults.append(f"times of {name} differ")
         for name, pairs in answer["curves"].items():
             if name not in trial.tensor_names():
                 continue

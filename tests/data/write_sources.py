@@ -132,6 +132,31 @@ def keras(folder: Path) -> None:
     )  # fmt: skip
 
 
+def keras_overfit(folder: Path) -> None:
+    """What a training that overfits prints, and its history as JSON."""
+    import contextlib
+    import json
+
+    import keras
+    import numpy as np
+
+    keras.utils.set_random_seed(0)
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(96, 16)).astype("float32")
+    # Most of a target is noise.
+    targets = inputs @ generator.normal(size=16) + 4 * generator.normal(size=96)
+    hidden = [keras.layers.Dense(128, activation="relu") for _ in range(2)]
+    model = keras.Sequential([keras.Input((16,)), *hidden, keras.layers.Dense(1)])
+    model.compile(optimizer=keras.optimizers.Adam(3e-3), loss="mse", metrics=["mae"])
+    for part in ("log", "history"):
+        (folder / part).mkdir(parents=True)
+    with (folder / "log" / "train.log").open("w") as file, contextlib.redirect_stdout(file):
+        result = model.fit(
+            inputs[:64], targets[:64], validation_data=(inputs[64:], targets[64:]), epochs=60, batch_size=16, verbose=2
+        )
+    (folder / "history" / "history.json").write_text(json.dumps(result.history))
+
+
 def dvclive(folder: Path) -> None:
     """The files of DVCLive."""
     from dvclive import Live
@@ -287,6 +312,36 @@ def wandb(folder: Path) -> None:
     shutil.rmtree(folder / "wandb")
 
 
+def wandb_overfit(folder: Path) -> None:
+    """Log the history of `keras_overfit`, beside this folder, with W&B."""
+    import json
+    import os
+
+    os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DISABLE_CODE": "true"}
+    import numpy as np
+    import wandb as library
+
+    history = json.loads((folder.parent / "keras_overfit" / "history" / "history.json").read_text())
+    folder.mkdir(parents=True)
+    settings = library.Settings(x_disable_meta=True, console="off", host="host", x_stats_sampling_interval=0.1)
+    generator = np.random.default_rng(5)
+    with library.init(
+        project="golden", name="overfit", notes="a note", job_type="train", dir=folder, settings=settings
+    ) as run:
+        run.define_metric("val_loss", summary="min")
+        for epoch, (loss, val_loss) in enumerate(zip(history["loss"], history["val_loss"], strict=True)):
+            row = {"loss": loss, "val_loss": val_loss, "epoch": epoch}
+            if epoch % 20 == 0:
+                row["gradients"] = library.Histogram(generator.normal(size=1000) * loss)
+                row["layer"] = {"weights": library.Histogram(np_histogram=([3, 1], [0.0, 0.5, 2.0])), "norm": epoch + 1}
+            run.log(row, step=epoch)
+        run.summary["best_epoch"] = int(np.argmin(history["val_loss"]))
+    library.teardown()
+    [file] = (folder / "wandb").glob("offline-run-*/*.wandb")
+    file.rename(folder / "run-overfit.wandb")
+    shutil.rmtree(folder / "wandb")
+
+
 def trackio(folder: Path) -> None:
     """Write two runs with the storage of trackio."""
     import os
@@ -357,7 +412,7 @@ def parquet(folder: Path) -> None:
 FORMATS = {
     "lightning": lightning, "transformers": transformers, "sharded": sharded, "torch": torch_checkpoints, "keras": keras,
     "dvclive": dvclive, "stable_baselines": stable_baselines, "yolo": yolo, "mlflow": mlflow,
-    "comet": comet, "inspect": inspect_statistics, "wandb": wandb, "trackio": trackio, "neptune": neptune, "parquet": parquet,
+    "comet": comet, "inspect": inspect_statistics, "wandb": wandb, "keras_overfit": keras_overfit, "wandb_overfit": wandb_overfit, "trackio": trackio, "neptune": neptune, "parquet": parquet,
 }  # fmt: skip
 
 

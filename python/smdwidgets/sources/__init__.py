@@ -5,7 +5,16 @@ the files of one run. ``docs/sources.md`` has an example of a format of another 
 """
 
 from smdwidgets.sources.registry import files_in, formats, open_source, register
-from smdwidgets.sources.source import Format, Refusal, Scalars, Source, StoredTensor, Verified
+from smdwidgets.sources.source import (
+    Format,
+    Refusal,
+    Scalars,
+    Source,
+    StoredHistogram,
+    StoredTensor,
+    TensorStatistics,
+    Verified,
+)
 from smdwidgets.sources.tree import Tree
 
 __all__ = [
@@ -13,7 +22,9 @@ __all__ = [
     "Refusal",
     "Scalars",
     "Source",
+    "StoredHistogram",
     "StoredTensor",
+    "TensorStatistics",
     "Tree",
     "Verified",
     "files_in",

@@ -13,7 +13,7 @@ from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.columns import LARGEST_STEP, are_equal
 from smdwidgets.sources.growing_lines import GrowingLines
-from smdwidgets.sources.source import Scalars, Source
+from smdwidgets.sources.source import Scalars, Source, TensorStatistics
 from smdwidgets.sources.step_columns import StepColumns
 from smdwidgets.sources.tree import Tree
 
@@ -24,6 +24,19 @@ _LINE: Final = re.compile(
 #: The directory of the logs of a run.
 _FOLDER: Final = "nvdlfw_inspect_statistics_logs"
 _RANK: Final = re.compile(r"globalrank-(\d{1,9})\.log$")
+#: The columns of statistics by the ends of names.
+_COLUMNS: Final = {
+    "min": "min",
+    "max": "max",
+    "mean": "mean",
+    "std": "std",
+    "l1_norm": "l1",
+    "l2_norm": "l2",
+    "cur_amax": "abs_max",
+    "numel": "count",
+    "num_zeros": "zeros",
+}
+_OF_TENSOR: Final = re.compile(rf"(.+)_({'|'.join(_COLUMNS)})")
 #: Lines at the beginning in which one of a statistic is looked for, and longest line.
 _SEARCHED, _LONGEST = 50, 2_000
 
@@ -122,6 +135,26 @@ class InspectLogSource(Source):
                 series |= {f"{name} ({rank})": one for rank, one in own}
         return series
 
+    def statistics(self) -> TensorStatistics:
+        """Return the statistics of tensors by rank.
+
+        The first rank counts where others logged the same.
+        """
+        by_worker: dict[str, dict[str, dict[str, Scalars]]] = {}
+        for key, columns in self._columns.items():
+            tensors: defaultdict[str, dict[str, Scalars]] = defaultdict(dict)
+            for name, one in columns.scalars().items():
+                if match := _OF_TENSOR.fullmatch(name):
+                    tensors[match[1]][_COLUMNS[match[2]]] = one
+            earlier = list(by_worker.values())
+            own = by_worker.setdefault(_rank_of(key).replace("rank ", "worker_"), {})
+            own |= {
+                tensor: one
+                for tensor, one in tensors.items()
+                if not any(_are_same(one, other.get(tensor, {})) for other in earlier)
+            }
+        return {worker: tensors for worker, tensors in by_worker.items() if tensors}
+
     def age(self) -> float | None:
         """Return the seconds since the last write."""
         return self._tree.age(list(self._lines))
@@ -138,3 +171,7 @@ class InspectLogSource(Source):
 def _rank_of(key: str) -> str:
     match = _RANK.search(key)
     return f"rank {int(match[1])}" if match else shown(key.rpartition("/")[2], 100)
+
+
+def _are_same(one: Mapping[str, Scalars], other: Mapping[str, Scalars]) -> bool:
+    return one.keys() == other.keys() and all(are_equal(one[column], other[column]) for column in one)

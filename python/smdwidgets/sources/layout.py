@@ -269,15 +269,15 @@ def json_fault(error: Exception, data: bytes) -> str:
     return f"JSON ends at byte {len(data):,}: {reason}" if is_cut else f"invalid JSON at byte {at:,}: {reason}"
 
 
-def flat(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as one, with names joined by slashes."""
+def flat(given: Mapping[str, Any], prefix: str = "", separator: str = "/") -> dict[str, Any]:
+    """Return nested mappings as one, with the names of parts joined."""
     found: dict[str, Any] = {}
     below = [(prefix, given)]
     while below:
         start, mapping = below.pop()
         for name, value in mapping.items():
             if isinstance(value, Mapping):
-                below.append((f"{start}{name}/", value))
+                below.append((f"{start}{name}{separator}", value))
             else:
                 found[f"{start}{name}"] = value
     return found

@@ -26,6 +26,10 @@ class Scalars:
     wall_times: NDArray[np.float64] | None = None
 
 
+TensorStatistics = Mapping[str, Mapping[str, Mapping[str, Scalars]]]
+"""Statistics of tensors by worker, tensor, and column of :meth:`smdwidgets.Trial.statistics`."""
+
+
 class StoredTensor(NamedTuple):
     """The location of a tensor in a file."""
 
@@ -44,6 +48,19 @@ class StoredTensor(NamedTuple):
     strides: tuple[int, ...] | None = None
     #: CRC-32 of these bytes; None if the format has none of them.
     checksum: int | None = None
+
+
+class StoredHistogram(NamedTuple):
+    """The location of a histogram in a file."""
+
+    name: str
+    step: int
+    #: Path of the file relative to the directory that was opened.
+    key: str
+    offset: int
+    length: int
+    #: Seconds since 1970; NaN if unknown.
+    wall_time: float = float("nan")
 
 
 class Refusal(NamedTuple):
@@ -83,6 +100,24 @@ class Source(ABC):
     def tensors(self) -> Sequence[StoredTensor]:
         """Return the locations of the tensors, from which values are read later."""
         return ()
+
+    def statistics(self) -> TensorStatistics:
+        """Return the statistics of tensors whose values are in no file.
+
+        They are by worker, tensor and column.
+        """
+        return {}
+
+    def histograms(self) -> Sequence[StoredHistogram]:
+        """Return the locations of the histograms, of which :meth:`histogram` reads one."""
+        return ()
+
+    def histogram(self, place: StoredHistogram) -> NDArray[np.float64]:
+        """Return a histogram as rows of left edge, right edge and count.
+
+        Several threads may call this at once. Raises :class:`~smdwidgets.exceptions.DataError` if it is damaged.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no histograms")
 
     def hparams(self) -> Mapping[str, Any]:
         """Return the hyperparameters of the run by name."""

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use smdwidgets_core::crc::crc32;
-use smdwidgets_core::wandb::{BLOCK, Batch, Reader};
+use smdwidgets_core::wandb::{BLOCK, Batch, Reader, value_parts};
 
 const NAMES: usize = 50;
 
@@ -24,7 +24,7 @@ fn cells(batch: &Batch, before: usize) -> Vec<(String, Vec<(i64, u64)>)> {
     let column = |column: &smdwidgets_core::wandb::Column| {
         column.rows.iter().zip(&column.values).map(|(row, value)| (row + before as i64, value.to_bits())).collect()
     };
-    batch.columns.iter().map(|(name, one)| (name.clone(), column(one))).collect()
+    batch.history.columns.iter().map(|(name, one)| (name.clone(), column(one))).collect()
 }
 
 fuzz_target!(|given: (u32, Vec<(u8, u8, &[u8])>)| {
@@ -59,14 +59,22 @@ fuzz_target!(|given: (u32, Vec<(u8, u8, &[u8])>)| {
     assert_eq!(grown.at(), whole.at());
     assert_eq!(grown.damage(), whole.damage());
     assert!(grown.media().eq(whole.media()));
-    assert_eq!([&first.steps[..], &second.steps].concat(), all.steps);
+    assert_eq!([&first.history.steps[..], &second.history.steps].concat(), all.history.steps);
     assert_eq!(first.settings.len() + second.settings.len(), all.settings.len());
-    assert!(all.columns.len() <= NAMES);
+    assert!(all.history.columns.len() <= NAMES);
     // A row takes at least nine bytes of the file, and a number four.
-    let numbers: usize = all.columns.iter().map(|(_, column)| column.values.len()).sum();
-    assert!(all.steps.len() <= file.len() / 9 + 1 && numbers <= file.len() / 4 + 1);
+    let numbers: usize = all.history.columns.iter().map(|(_, column)| column.values.len()).sum();
+    assert!(all.history.steps.len() <= file.len() / 9 + 1 && numbers <= file.len() / 4 + 1);
+    // Every histogram has its record, and can be read.
+    for (name, places) in &all.histograms {
+        for (at, length) in &places.records {
+            let begin = *at as usize / BLOCK * BLOCK;
+            let piece = &file[begin..(at + length) as usize];
+            assert!(!value_parts(piece, *at as usize - begin, name).expect("it was read before").is_empty());
+        }
+    }
     let mut joined = cells(&first, 0);
-    for (name, more) in cells(&second, first.steps.len()) {
+    for (name, more) in cells(&second, first.history.steps.len()) {
         match joined.iter_mut().find(|(known, _)| *known == name) {
             Some((_, cells)) => cells.extend(more),
             None => joined.push((name, more)),

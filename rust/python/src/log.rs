@@ -97,9 +97,9 @@ fn directories_of(directories: Directories) -> PyResult<Vec<Directory>> {
     directories.into_iter().map(one).collect()
 }
 
-/// Rows of a series in Python: name, steps, wall times, numbers; places of tensors instead of numbers.
+/// Rows of a series in Python: name, steps, wall times, numbers; places instead of numbers, and whether these are of histograms.
 type PythonRows<'py> =
-    (String, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Vec<(u64, u64)>>);
+    (String, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Vec<(u64, u64)>>, bool);
 
 /// The elements of an array of 8-byte numbers.
 fn words<T>(array: &Bound<'_, PyAny>, number: fn([u8; 8]) -> T) -> PyResult<Vec<T>> {
@@ -107,13 +107,14 @@ fn words<T>(array: &Bound<'_, PyAny>, number: fn([u8; 8]) -> T) -> PyResult<Vec<
     Ok(bytes.as_chunks().0.iter().map(|word| number(*word)).collect())
 }
 
-fn external_rows((tag, steps, wall_times, numbers, places): PythonRows<'_>) -> PyResult<ExternalRows> {
+fn external_rows((tag, steps, wall_times, numbers, places, are_histograms): PythonRows<'_>) -> PyResult<ExternalRows> {
     Ok(ExternalRows {
         tag,
         steps: words(&steps, i64::from_le_bytes)?,
         wall_times: words(&wall_times, f64::from_le_bytes)?,
         numbers: numbers.map(|numbers| words(&numbers, f64::from_le_bytes)).transpose()?,
         places: places.unwrap_or_default(),
+        are_histograms,
     })
 }
 

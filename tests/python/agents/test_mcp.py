@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import sys
 
 import numpy as np
@@ -82,11 +84,57 @@ def test_evidence_and_picture(root):
         assert len(answer.content[0].data) > 1000
 
 
+def _message(method, number=None, **parameters):
+    message = {"jsonrpc": "2.0", "method": method, "params": parameters}
+    return (json.dumps(message if number is None else message | {"id": number}) + "\n").encode()
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_server_ends_when_its_client_disconnects(root, reads):
+    hello = _message(
+        "initialize",
+        1,
+        protocolVersion="2025-06-18",
+        capabilities={},
+        clientInfo={"name": "test", "version": "1"},
+    )
+    command = [sys.executable, "-m", "smdwidgets", "mcp", str(root)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        server.stdin.write(hello)
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 1
+        server.stdin.write(_message("notifications/initialized"))
+        for number in range(2, 30):  # not JSON, unknown methods, and questions whose answers nobody reads
+            server.stdin.write(b"{\xff\n" + _message("no/such", number))
+            server.stdin.write(_message("tools/call", 100 + number, name="diagnose", arguments={"run": "overfits"}))
+        server.stdin.flush()
+        if not reads:
+            server.stdout.close()
+        server.stdin.close()
+        if reads:
+            server.stdout.read()
+        server.stderr.read()
+        server.wait()
+
+
 # ------------------------------------------------------------------------------------------------------------ answers
 
 
 @pytest.mark.parametrize(
-    "run", ["/etc", "../secret", "link", "overfits/../../secret", "s3://bucket/run", "a\0b", "file:///etc", "~"]
+    "run",
+    [
+        "\x1b[31m",
+        "overfits\n/etc",
+        "x" * 100_000,
+        "/etc",
+        "../secret",
+        "link",
+        "overfits/../../secret",
+        "s3://bucket/run",
+        "a\0b",
+        "file:///etc",
+        "~",
+    ],
 )
 def test_nothing_outside_the_roots_is_read(answers, run):
     with pytest.raises(SMDebugError):

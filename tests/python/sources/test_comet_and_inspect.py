@@ -168,6 +168,52 @@ def test_statistics_of_nvdlfw_inspect(source_runs):
     assert trial.problems() == []
 
 
+def test_logged_statistics_are_statistics_of_tensors(source_runs):
+    trial = smdwidgets.create_trial(source_runs / "inspect")
+    table = trial.statistics()
+    assert dict.fromkeys(table["name"].tolist()) == {"decoder.fc1_activation": None, "decoder.fc1_gradient": None}
+    own = table["name"] == "decoder.fc1_activation"
+    assert table["step"][own].tolist() == [*_STEPS]
+    assert table["l2"][own].tolist() == [100 * loss for loss in _LOSSES]
+    assert set(table["count"]) == {-1}
+    assert set(table["flags"]) == {32}
+    assert trial.statistics("decoder.fc1_activation", 20)["l2"].tolist() == [125]
+    assert trial.statistics(["decoder.fc1_gradient"])["step"].tolist() == [50]
+    assert trial.statistics("decoder.fc1_activation_l2_norm", 20)["mean"].tolist() == [125]
+    assert trial.collection("gradients").tensor_names == {"decoder.fc1_gradient"}
+
+
+def test_statistics_of_ranks(tmp_path):
+    folder = tmp_path / "nvdlfw_inspect_statistics_logs"
+    folder.mkdir()
+    for rank in range(3):
+        lines = [
+            f"2026-01-02 03:04:05,678 - INFO - fc1_{name} \t\t\t\t iteration={step:06d} \t\t\t\t value={value:.4f}\n"
+            for step in range(5)
+            for name, value in {
+                "weight_min": -2.0,
+                "weight_max": 1.0,
+                "gradient_cur_amax": step + (rank == 1),
+                "gradient_numel": 64,
+                "gradient_num_zeros": 4,
+                "gradient_underflows%": 0.5,
+            }.items()
+        ]
+        (folder / f"nvdlfw_inspect_globalrank-{rank}.log").write_text("".join(lines))
+    trial = smdwidgets.create_trial(tmp_path)
+    table = trial.statistics(worker="*")
+    assert set(zip(table["name"], table["worker"], strict=True)) == {
+        ("fc1_gradient", "worker_0"),
+        ("fc1_gradient", "worker_1"),
+        ("fc1_weight", "worker_0"),
+    }
+    gradient = trial.statistics("fc1_gradient")
+    assert gradient["abs_max"].tolist() == [0, 1, 2, 3, 4]
+    assert (gradient["count"][0], gradient["zeros"][0]) == (64, 4)
+    assert trial.statistics("fc1_gradient", worker="worker_1")["abs_max"].tolist() == [1, 2, 3, 4, 5]
+    assert trial.statistics("fc1_weight")["abs_max"].tolist() == [2] * 5
+
+
 def test_statistics_grow_and_damaged_lines_are_skipped(tmp_path):
     path = tmp_path / "nvdlfw_inspect_statistics_logs" / "nvdlfw_inspect_globalrank-0.log"
     path.parent.mkdir()

@@ -69,6 +69,12 @@ WRITERS = {
     "Comet experiment": comet,
     "text log": text_log,
 }
+#: Logs of one training of Keras that overfits: what it printed, its history as JSON, and what W&B wrote of that.
+REAL = {
+    "text log": "keras_overfit/log",
+    "JSON history": "keras_overfit/history",
+    "W&B run": "wandb_overfit",
+}
 #: Logs that the programs whose formats they are wrote: weights, statistics, or few steps.
 GOLDEN = {
     "table": "keras",
@@ -95,6 +101,16 @@ def test_fault_is_found(name, tmp_path, capsys):
     [first, *_] = diagnosis["findings"]
     assert first["kind"] == "overfit"
     assert 10 <= first["first"] <= 16
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_fault_of_a_real_training_is_found(name, source_runs, capsys):
+    code = cli.main(["diagnose", str(source_runs / REAL[name]), "--json"])
+    [diagnosis] = json.loads(capsys.readouterr().out)
+    assert code == 1
+    [first, *_] = diagnosis["findings"]
+    assert first["kind"] == "overfit"
+    assert first["first"] <= 10  # the validation loss never falls
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -67,7 +67,7 @@ FORMATS = {
     "inspect": Format(
         "inspect", "decoder.fc1_activation_l2_norm", _TENS, "scalars", verified="(nvdlfw-inspect statistics"
     ),
-    "wandb": Format("wandb", "train/loss", _TENS, "losses", problems=1, verified="run-first.wandb (W&B run)"),
+    "wandb": Format("wandb", "train/loss", _TENS, "losses", verified="run-first.wandb (W&B run)"),
     "trackio": Format("trackio/golden.db/first", "train/loss", _TENS, "losses", verified="(trackio database"),
     "neptune": Format(_NEPTUNE, "metrics/train/loss", _TENS, "losses", problems=1, verified="(Neptune export"),
     "parquet": Format("parquet/duckdb", "train/loss", _TENS, "losses", verified="metrics.parquet (Parquet table)"),

@@ -18,7 +18,7 @@ def values(trial, name):
 
 def test_wandb(source_runs):
     trial = smdwidgets.create_trial(source_runs / "wandb")
-    assert set(trial.tensor_names()) == {"train/loss", "val_loss", "part.deep.x", "spread"}
+    assert set(trial.tensor_names()) == {"train/loss", "val_loss", "part.deep.x", "spread", "hist"}
     assert values(trial, "train/loss") == LOSSES
     assert values(trial, "val_loss") == VAL_LOSSES
     assert values(trial, "part.deep.x") == {step: -loss for step, loss in LOSSES.items()}
@@ -36,8 +36,28 @@ def test_wandb(source_runs):
     }
     assert trial.identity() == {"name": "first", "group": "group"}
     assert trial.loaded_all_steps
-    [(_, note)] = trial.problems()
-    assert note.endswith("histograms, images and tables are not read: 'hist'")
+    assert trial.problems() == []
+    assert trial.tensor("hist").steps() == [20, 50]
+    buckets = trial.tensor("hist").value(50)
+    assert buckets.shape == (64, 3)
+    assert buckets[:, 2].sum() == 3
+    assert (buckets[0].tolist(), buckets[-1].tolist()) == ([1, 1.015625, 1], [1.984375, 2, 2])
+
+
+def test_wandb_with_histograms_system_and_summary(source_runs):
+    trial = smdwidgets.create_trial(source_runs / "wandb_overfit")
+    names = set(trial.tensor_names())
+    assert {"loss", "val_loss", "epoch", "gradients", "layer.weights", "layer.norm"} <= names
+    assert {"best_epoch", "val_loss.min", "system.memory_percent", "system.proc.cpu.threads"} <= names
+    assert trial.tensor("layer.weights").value(40).tolist() == [[0, 0.5, 3], [0.5, 2, 1]]
+    counts = {step: value[:, 2].sum() for step, value in trial.tensor("gradients").values().items()}
+    assert counts == {0: 1000, 20: 1000, 40: 1000}
+    losses = values(trial, "val_loss")
+    assert values(trial, "best_epoch") == {59: min(losses, key=losses.__getitem__)}
+    assert values(trial, "val_loss.min") == {59: min(losses.values())}
+    settings = trial.hparams()
+    assert (settings["wandb.notes"], settings["wandb.job_type"]) == ("a note", "train")
+    assert trial.problems() == []
 
 
 def test_trackio(source_runs):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +26,27 @@ from smdwidgets.exceptions import (
     UnsupportedDataError,
 )
 from smdwidgets.modes import ModeKeys
-from smdwidgets.sources import Scalars, Source, StoredTensor, Tree, files_in, open_source
+from smdwidgets.sources import Scalars, Source, StoredHistogram, StoredTensor, Tree, files_in, open_source
 from smdwidgets.sources.archive import check_crc
 from smdwidgets.sources.columns import agree
 from smdwidgets.sources.registry import described
 from smdwidgets.sources.store_tree import StoreTree
 from smdwidgets.trials.discovery import logs_of_sources
-from smdwidgets.trials.run import SWEEP, CollectionFiles, Row, Selection, SweepOptions, Values, dtype_named
+from smdwidgets.trials.run import (
+    SWEEP,
+    CollectionFiles,
+    RecordedStatistics,
+    Row,
+    Selection,
+    SweepOptions,
+    Values,
+    dtype_named,
+)
 from smdwidgets.trials.statistics.checkpoint import stored_statistics
+from smdwidgets.trials.statistics.source import SourceStatistics
 from smdwidgets.trials.tables import Table, joined
 from smdwidgets.trials.tensorboard.layout import Directory, FirstTags, is_event_file, runs_of
-from smdwidgets.trials.tensorboard.run import LocalTensorBoardRun, TensorBoardRun
+from smdwidgets.trials.tensorboard.run import LocalTensorBoardRun, TensorBoardRun, alike
 
 #: Bytes of tensors that are read at once for their reductions.
 _BATCH: Final = 64 << 20
@@ -45,6 +55,15 @@ _WEIGHTS: Final = {
     "biases": [r"(?i)bias$", r"(?i)(^|[._/])(beta|running_mean)$"],
     "weights": [r"(?i)(weight|kernel|embeddings?|gamma)(_[a-z0-9]+)?$"],
 }
+#: Those of tensors of which only statistics were logged.
+_LOGGED: Final = _WEIGHTS | {"gradients": [r"(?i)(^|[._/])(gradient|[wd]?grad)$"]}
+
+
+class _Histogram(NamedTuple):
+    """A histogram that its source reads."""
+
+    place: StoredHistogram
+    source: Source
 
 
 class SourceRun(TensorBoardRun):
@@ -78,9 +97,12 @@ class SourceRun(TensorBoardRun):
 
     def start_over(self) -> None:
         super().start_over()
-        #: Tensors by name and step.
-        self._stored: dict[tuple[str, int], StoredTensor] = {}
+        #: Tensors and histograms by name and step.
+        self._stored: dict[tuple[str, int], StoredTensor | _Histogram] = {}
         self._stored_names: frozenset[str] = frozenset()
+        #: The names of those that are tensors.
+        self._tensor_names: frozenset[str] = frozenset()
+        self._recorded: SourceStatistics | None = None
         self._read_before = False
         #: The file of each format under which the log has its rows.
         self._key_of: dict[str, str] = {}
@@ -144,7 +166,7 @@ class SourceRun(TensorBoardRun):
     def _take_rows(self) -> None:
         """Put the rows of all sources into the log."""
         taken = {name: self._logged(name) for name, _, kind, _, _ in self.log.series() if kind == "scalar"}
-        stored: dict[tuple[str, int], StoredTensor] = {}
+        stored: dict[tuple[str, int], StoredTensor | _Histogram] = {}
         for format, source in self._sources.items():
             rows: list[Any] = []
             for name, scalars in source.scalars().items():
@@ -162,15 +184,28 @@ class SourceRun(TensorBoardRun):
                     stored[tensor.name, tensor.step] = tensor
                     tensors.setdefault(tensor.name, []).append(tensor)
             rows += [_places_of(name, places) for name, places in tensors.items()]
+            histograms: dict[str, list[StoredHistogram]] = {}
+            for place in sorted(source.histograms(), key=lambda place: place.step):
+                name = f"{place.name} (histogram)" if place.name in taken else place.name
+                if (name, place.step) not in stored:
+                    stored[name, place.step] = _Histogram(place, source)
+                    histograms.setdefault(name, []).append(place)
+            rows += [_places_of(name, places, are_histograms=True) for name, places in histograms.items()]
             # Before the log has them, so that a reader finds the location of every tensor.
             self._stored |= stored
-            self._stored_names = frozenset(name for name, _ in self._stored)
+            self._note_names()
             if self._key_of.setdefault(format, source.name) != source.name:
                 self.log.set_rows(_lane(format), self._key_of[format], [])
                 self._key_of[format] = source.name
             self.log.set_rows(_lane(format), source.name, rows)
         self._stored = stored
-        self._stored_names = frozenset(name for name, _ in stored)
+        self._note_names()
+        recorded = [statistics for source in self._sources.values() if (statistics := source.statistics())]
+        self._recorded = SourceStatistics(recorded, self.log.mode_of) if recorded else None
+
+    def _note_names(self) -> None:
+        self._stored_names = frozenset(name for name, _ in self._stored)
+        self._tensor_names = frozenset(name for (name, _), one in self._stored.items() if isinstance(one, StoredTensor))
 
     def _logged(self, name: str) -> Callable[[], Scalars | None]:
         """Return a function for the scalars of event files of this name."""
@@ -230,17 +265,18 @@ class SourceRun(TensorBoardRun):
 
     def collections(self) -> CollectionFiles | None:
         found = super().collections()
-        if found is not None and self._stored_names:
-            names = sorted(self._stored_names)
-            for collection, patterns in _WEIGHTS.items():
-                for name in self._patterns.matching(patterns, names):
-                    found.manager.get(collection).add_tensor_name(name)
+        if found is not None:
+            recorded = [] if self._recorded is None else self._recorded.names()
+            for names, chosen in ((sorted(self._tensor_names), _WEIGHTS), (recorded, _LOGGED)):
+                for collection, patterns in chosen.items():
+                    for name in self._patterns.matching(patterns, names) if names else []:
+                        found.manager.get(collection).add_tensor_name(name)
         return found
 
     # -------------------------------------------------------------------------------------------------------- tensors
 
-    def _stored_at(self, entry: _core.Logged) -> StoredTensor | None:
-        if entry.kind != "tensor" or not self._stored:
+    def _stored_at(self, entry: _core.Logged) -> StoredTensor | _Histogram | None:
+        if entry.kind not in ("tensor", "histogram") or not self._stored:
             return None
         step = (self.log.mode_of(entry.step) or (0, entry.step))[1]
         return self._stored.get((self.log.original_name(entry.name) or entry.name, step))
@@ -251,20 +287,22 @@ class SourceRun(TensorBoardRun):
 
     def head(self, entry: _core.Logged) -> tuple[str, tuple[int, ...]]:
         stored = self._stored_at(entry)
-        return super().head(entry) if stored is None else (stored.dtype, stored.shape)
+        return (stored.dtype, stored.shape) if isinstance(stored, StoredTensor) else super().head(entry)
 
     def events(self, entries: Sequence[_core.Logged]) -> list[_core.Event]:
         if any(self._stored_at(entry) is not None for entry in entries):
-            raise UnsupportedDataError("a tensor of a checkpoint has no event; use trial.tensor(name).value(step)")
+            raise UnsupportedDataError("only values of event files have events; use trial.tensor(name).value(step)")
         return super().events(entries)
 
     def file_there(self, key: str) -> bool:
         return any(source.name == key for source in self._sources.values()) or super().file_there(key)
 
     def kind_of(self, name: str) -> str:
-        return "" if name in self._stored_names else super().kind_of(name)
+        return "" if name in self._tensor_names else super().kind_of(name)
 
-    def _read_stored(self, tensor: StoredTensor) -> NDArray[Any]:
+    def _read_stored(self, tensor: StoredTensor | _Histogram) -> NDArray[Any]:
+        if isinstance(tensor, _Histogram):
+            return tensor.source.histogram(tensor.place)
         dtype = dtype_named(tensor.dtype)
         try:
             data = self.tree.read_exactly(tensor.key, tensor.offset, tensor.length)
@@ -302,12 +340,14 @@ class SourceRun(TensorBoardRun):
                     failed.append((at, error))
             if options.progress is not None:
                 options.progress(at + 1, len(rows))
-        return values, sorted(failed, key=lambda failure: failure[0])
+        # Tensors may be large: they are not copied.
+        of_tensors = any(name in self._tensor_names for name, _, _ in rows)
+        return values if failed or of_tensors else alike(values), sorted(failed, key=lambda failure: failure[0])
 
     def statistics(self, selection: Selection, options: SweepOptions = SWEEP) -> Table:
-        others = [name for name in selection.names if name not in self._stored_names]
+        others = [name for name in selection.names if name not in self._tensor_names]
         table = super().statistics(selection._replace(names=others), options)
-        rows = self._rows(selection._replace(names=[name for name in selection.names if name in self._stored_names]))
+        rows = self._rows(selection._replace(names=[name for name in selection.names if name in self._tensor_names]))
         if not rows:
             return table
 
@@ -326,6 +366,9 @@ class SourceRun(TensorBoardRun):
         own = stored_statistics(rows, read, self.log.mode_of, options.is_cancelled)
         return joined([table, {name: own[name] for name in table}]) if len(others) else own
 
+    def statistics_file(self) -> RecordedStatistics | None:
+        return self._recorded
+
     def _fetch_ahead(self, rows: Sequence[Row]) -> int:
         """Read the next stored tensors at once, if each read waits for a server.
 
@@ -338,7 +381,7 @@ class SourceRun(TensorBoardRun):
         for name, step, worker in rows:
             entry = self.log.find(name, step, worker) if name in self._stored_names else None
             stored = None if entry is None else self._stored_at(entry)
-            if stored is not None:
+            if isinstance(stored, StoredTensor):
                 size += stored.length
                 if parts and size > _BATCH:
                     break
@@ -414,7 +457,7 @@ def _constant(scalars: Scalars) -> Callable[[], Scalars | None]:
 
 def _row_of(
     name: str, scalars: Scalars
-) -> tuple[str, NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], None]:
+) -> tuple[str, NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], None, bool]:
     times = np.full(len(scalars.steps), np.nan) if scalars.wall_times is None else scalars.wall_times
     return (
         name,
@@ -422,12 +465,13 @@ def _row_of(
         np.ascontiguousarray(times, np.float64),
         np.ascontiguousarray(scalars.values, np.float64),
         None,
+        False,
     )
 
 
 def _places_of(
-    name: str, tensors: Sequence[StoredTensor]
-) -> tuple[str, NDArray[np.int64], NDArray[np.float64], None, list[tuple[int, int]]]:
+    name: str, tensors: Sequence[StoredTensor] | Sequence[StoredHistogram], are_histograms: bool = False
+) -> tuple[str, NDArray[np.int64], NDArray[np.float64], None, list[tuple[int, int]], bool]:
     steps = np.array([tensor.step for tensor in tensors], np.int64)
     times = np.array([tensor.wall_time for tensor in tensors], np.float64)
-    return name, steps, times, None, [(tensor.offset, tensor.length) for tensor in tensors]
+    return name, steps, times, None, [(tensor.offset, tensor.length) for tensor in tensors], are_histograms

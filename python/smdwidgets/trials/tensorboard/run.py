@@ -326,10 +326,7 @@ class TensorBoardRun(Run):
                     failed.append((at, error))
             else:
                 values.append(np.array(one) if isinstance(one, float) else one)
-        kinds = {(value.dtype, value.shape) for value in values if value is not None}
-        if not failed and len(kinds) == 1 and all(value is not None for value in values):
-            return np.stack([value for value in values if value is not None]), []
-        return values, sorted(failed, key=lambda failure: failure[0])
+        return values if failed else alike(values), sorted(failed, key=lambda failure: failure[0])
 
     def course(self, name: str, worker: str | None = None, superseded: bool = False) -> Course:
         steps, _, times, values, lanes = self.log.course(name, None, superseded)
@@ -409,6 +406,17 @@ class LocalTensorBoardRun(TensorBoardRun):
         except RunFileMissing:
             self.check()
             raise
+
+
+def alike(values: list[NDArray[Any] | None]) -> NDArray[Any] | list[NDArray[Any] | None]:
+    """Return one array if all values have one dtype and shape.
+
+    >>> alike([np.zeros(2), np.ones(2)]).shape
+    (2, 2)
+    """
+    known = [value for value in values if value is not None]
+    is_one = len({(value.dtype, value.shape) for value in known}) == 1 and len(known) == len(values)
+    return np.stack(known) if is_one else values
 
 
 def _written(path: Path) -> int:

@@ -15,14 +15,16 @@ pub struct ExternalRows {
     pub wall_times: Vec<f64>,
     /// Numbers, if the series is one of scalars.
     pub numbers: Option<Vec<f64>>,
-    /// Offset and size in the file of each tensor, unless the series is one of scalars.
+    /// Offset and size in the file of each value, unless the series is one of scalars.
     pub places: Vec<(u64, u64)>,
+    /// Whether these are histograms and not tensors.
+    pub are_histograms: bool,
 }
 
 impl From<ExternalRows> for Series {
     /// Uses the rows that all columns have.
     fn from(rows: ExternalRows) -> Series {
-        let ExternalRows { tag, mut steps, mut wall_times, numbers, places } = rows;
+        let ExternalRows { tag, mut steps, mut wall_times, numbers, places, are_histograms } = rows;
         let count = numbers.as_ref().map_or(places.len(), Vec::len).min(steps.len()).min(wall_times.len());
         steps.truncate(count);
         wall_times.truncate(count);
@@ -33,7 +35,8 @@ impl From<ExternalRows> for Series {
             }
             None => {
                 let place = |(at, size)| ValueLocation { at, size, record: at, length: size, footer: 0 };
-                (Class::Tensor, Cells::Places(places.into_iter().take(count).map(place).collect()))
+                let class = if are_histograms { Class::Histogram } else { Class::Tensor };
+                (class, Cells::Places(places.into_iter().take(count).map(place).collect()))
             }
         };
         let restarts = if count == 0 { Vec::new() } else { vec![(0, 0)] };

@@ -451,7 +451,7 @@ fn rows_of_other_formats_join_a_log() {
         steps: steps.to_vec(),
         wall_times: vec![f64::NAN; steps.len()],
         numbers: Some(steps.iter().map(|step| *step as f64 / 10.0).collect()),
-        places: Vec::new(),
+        ..Default::default()
     };
     let generation = log.generation();
     assert!(log.set_rows("table", "metrics.csv", vec![rows(&[1, 2])]));
@@ -492,7 +492,7 @@ fn rows_that_are_given_again_are_new_only_where_they_follow() {
             steps,
             wall_times,
             numbers: Some(numbers.to_vec()),
-            places: Vec::new(),
+            ..Default::default()
         }]
     };
     let mut cursor = ScalarCursor::default();

@@ -9,5 +9,5 @@ mod reader;
 mod tests;
 
 pub use frames::BLOCK;
-pub use history::{Batch, Column, Fact};
-pub use reader::{Damage, LARGEST_RECORD, Reader};
+pub use history::{Batch, Column, Fact, Places, Rows};
+pub use reader::{Damage, LARGEST_RECORD, Reader, value_parts};

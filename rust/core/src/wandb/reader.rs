@@ -1,8 +1,8 @@
 //! An incremental reader of one file.
 
 use super::frames::{BLOCK, Frame, Frames, Kind};
-use super::history::{Batch, History};
-use crate::error::{Error, Result};
+use super::history::{Batch, History, parts};
+use crate::error::{Error, Location, Result};
 
 /// Larger records hold no history of numbers; they are not kept.
 pub const LARGEST_RECORD: usize = 64 << 20;
@@ -28,12 +28,14 @@ pub struct Reader {
     open: Option<(u64, Vec<u8>)>,
     damage: Vec<Damage>,
     more_damage: usize,
+    /// Fragments whose checksums match.
+    checked: u64,
 }
 
 impl Reader {
     /// A reader of the records from an offset on, which keeps the numbers of this many names.
     pub fn new(at: u64, most_names: usize) -> Self {
-        Reader { history: History::new(most_names), at, open: None, damage: Vec::new(), more_damage: 0 }
+        Reader { history: History::new(most_names), at, open: None, damage: Vec::new(), more_damage: 0, checked: 0 }
     }
 
     /// Offset of the first fragment that was not read. The next piece begins with the block that holds it.
@@ -56,7 +58,10 @@ impl Reader {
             let at = start + begin as u64;
             let is_passed = frames.next > begin;
             match frame {
-                Frame::Fragment(kind, data) => self.fragment(at, kind, data),
+                Frame::Fragment(kind, data) => {
+                    self.checked += 1;
+                    self.fragment(at, start + frames.next as u64, kind, data);
+                }
                 Frame::Damage(what) => {
                     self.note(at, format!("{what}; the rest of its block is skipped"));
                     if !is_passed {
@@ -70,11 +75,11 @@ impl Reader {
         Ok(())
     }
 
-    fn fragment(&mut self, at: u64, kind: Kind, data: &[u8]) {
+    fn fragment(&mut self, at: u64, end: u64, kind: Kind, data: &[u8]) {
         match kind {
             Kind::Full => {
                 self.open = None;
-                self.record(at, data);
+                self.record((at, end - at), data);
             }
             Kind::First => self.open = Some((at, data.to_vec())),
             Kind::Middle | Kind::Last => {
@@ -85,20 +90,20 @@ impl Reader {
                 }
                 content.extend_from_slice(data);
                 match kind {
-                    Kind::Last => self.record(at, &content),
+                    Kind::Last => self.record((at, end - at), &content),
                     _ => self.open = Some((at, content)),
                 }
             }
         }
     }
 
-    fn record(&mut self, at: u64, content: &[u8]) {
-        if let Err(error) = self.history.read(content) {
+    fn record(&mut self, place: (u64, u64), content: &[u8]) {
+        if let Err(error) = self.history.read(content, place) {
             let what = match error {
                 Error::Corrupt { what, .. } => what,
                 error => error.to_string(),
             };
-            self.note(at, format!("{what}; this part of the record is not read"));
+            self.note(place.0, format!("{what}; this part of the record is not read"));
         }
     }
 
@@ -120,8 +125,40 @@ impl Reader {
         (&self.damage, self.more_damage)
     }
 
-    /// Names of histograms, images and tables, which are not read.
+    /// The number of checksums that match.
+    pub fn checked(&self) -> u64 {
+        self.checked
+    }
+
+    /// Names of images and tables, which are not read.
     pub fn media(&self) -> impl Iterator<Item = &str> {
         self.history.media()
     }
+}
+
+/// The parts of a value of the history: the rest of their names, and their JSON.
+///
+/// The piece begins with a block, and the record is at an offset in it. Fails unless all of its checksums match.
+pub fn value_parts(piece: &[u8], at: usize, name: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    let damaged = |what: &str| Error::Corrupt { location: Location::memory(at as u64), what: what.to_owned() };
+    let mut frames = Frames::new(piece, at);
+    let mut content = Vec::new();
+    let mut is_first = true;
+    while let Some((_, frame)) = frames.step() {
+        let (kind, data) = match frame {
+            Frame::Fragment(kind, data) => (kind, data),
+            Frame::Damage(what) => return Err(damaged(what)),
+        };
+        match (kind, is_first) {
+            (Kind::Full, true) => return parts(data, name),
+            (Kind::First, true) | (Kind::Middle, false) => content.extend_from_slice(data),
+            (Kind::Last, false) => {
+                content.extend_from_slice(data);
+                return parts(&content, name);
+            }
+            _ => return Err(damaged("no record begins here")),
+        }
+        is_first = false;
+    }
+    Err(damaged("the record is incomplete"))
 }
