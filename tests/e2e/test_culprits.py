@@ -1,4 +1,7 @@
-"""The first screen of the explorer shows the culprit of a planted fault, and that a healthy run is healthy."""
+"""The first screen of the explorer shows the culprit of a planted fault.
+
+A healthy run is healthy.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ def test_the_tensor_that_an_incident_names_is_the_finding_with_the_incident_as_e
 
 
 def test_a_tensor_that_broke_before_the_incident_is_named_at_its_own_step(tmp_path):
-    """A recorder that is still writing an earlier incident begins none for NaN; the next one comes with evaluation."""
+    """A recorder that still writes an incident begins none for NaN.
+
+    The next one comes with the evaluation.
+    """
     random = np.random.default_rng(0)
     start = random.normal(0, 0.05, (12, 12))
     with Hook(tmp_path) as hook:
