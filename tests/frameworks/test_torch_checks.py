@@ -746,6 +746,42 @@ def schedule_of_a_replaced_optimizer(watch, broken):
             schedule.step()
 
 
+def labels_of_padded_sentences(watch, broken):
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.head = nn.Embedding(30, 12, padding_idx=0), nn.Linear(12, 4)
+
+        def forward(self, words):
+            return self.head(self.words(words))
+
+    words = torch.randint(1, 30, (128, 9))
+    words[torch.arange(9) >= torch.randint(3, 10, (128, 1))] = 0
+    labels = torch.where(words == 0, 0, 1 + words % 3)
+    ignored = -100 if broken else 0
+    fit(
+        Tagger(),
+        watch,
+        loader=batches(words, labels),
+        loss=lambda output, target: F.cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=ignored),
+    )
+
+
+def rounded_before_the_loss(watch, broken):
+    model = network(1)
+
+    def loss():
+        shares = torch.sigmoid(model(X)).squeeze(1)
+        return F.mse_loss(torch.round(shares) if broken else shares, (X[:, 0] > 0).float())
+
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
 def dead_from_the_start(watch, broken):
     model = network()
     if broken:
@@ -783,6 +819,8 @@ PAIRS = {
     tensor_in_place_of_a_parameter: "unregistered_layer",
     flattened_in_two_orders: "reshaped_classes",
     zeroed_before_the_update: "step_without_gradient",
+    labels_of_padded_sentences: "padding_in_loss",
+    rounded_before_the_loss: "no_gradient",
     schedule_of_a_replaced_optimizer: "other_schedule",
     dead_from_the_start: "constant_output",
 }

@@ -323,11 +323,12 @@ CHECKS: tuple[Kind, ...] = (
         "no_gradient",
         "warning",
         "parameters without a gradient",
-        "Parameters of the optimizer had no gradient in 8 updates, while others had. They do not take part in the loss: a "
-        "detached tensor, a part that is never called.",
+        "Parameters of the optimizer had no gradient in 8 updates, while others had: they do not take part in the loss, because "
+        "of a detached tensor or a part that is never called. Or all gradients were exactly 0, and the loss is computed with a "
+        "function that has steps, such as `round` or `sign`.",
         "every parameter of the optimizer has a gradient",
-        "look for `detach()`, `no_grad()`, `.item()` or NumPy between this part and the loss.",
-        "{count} of {total} parameters of {optimizer} never get a gradient, such as `{tensor}`",
+        "look for `detach()`, `no_grad()`, `.item()`, NumPy or `round()` between this part and the loss.",
+        "{count} of {total} parameters of {optimizer} never get a gradient{why}, such as `{tensor}`",
         frozenset({"frozen", "not_learning", "stands_out"}),
     ),
     _check(

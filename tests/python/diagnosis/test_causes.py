@@ -509,3 +509,14 @@ def test_a_policy_loss_that_ends_within_its_first_values_has_not_diverged(tmp_pa
             hook.save_scalar("loss", float(value))
             hook.step()
     assert "diverged" not in {one.kind for one in diagnose(tmp_path / "run")}
+
+
+def test_a_loss_that_varied_more_at_its_best_has_not_diverged(tmp_path):
+    rng = np.random.default_rng(1)
+    values = 0.01 + 0.002 * rng.normal(size=200)
+    values[:16] = np.tile([-3.8, 4.6, -0.1, -0.7, -1.2, -3.9, 5.6, -1.0], 2)
+    with Hook(tmp_path / "run") as hook:
+        for value in values:
+            hook.save_scalar("loss", float(value))
+            hook.step()
+    assert "diverged" not in {one.kind for one in diagnose(tmp_path / "run")}

@@ -70,6 +70,8 @@ _SHAPING = (
     "Contiguous",
     "Flatten",
 )
+#: Functions whose gradient is 0 everywhere.
+_STEPS = ("Round", "Sign", "Sgn", "Floor", "Ceil", "Trunc")
 #: Nodes that join values, and how many of them are looked at.
 _JOINING, _MOST_JOINED = ("Stack", "Cat"), 32
 #: Fewest steps of an episode whose log-probabilities are multiplied each with a number.
@@ -120,6 +122,7 @@ class Graph:
         double_softmax: whether a softmax has another as its input.
         divergence: targets that a difference multiplies with a softmax, as `kl_div` does with logarithms.
         uses: how often the leaf that is used most is used.
+        steps_of: name of a function that has steps, whose gradient is 0 everywhere.
         own_functions: whether the graph contains functions that are written in Python.
         whole: whether the walk saw all nodes.
     """
@@ -130,6 +133,7 @@ class Graph:
     double_softmax: bool = False
     divergence: torch.Tensor | None = None
     uses: int = 0
+    steps_of: str = ""
     own_functions: bool = False
     whole: bool = True
 
@@ -500,6 +504,8 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             before = _shaped(_previous(node))
             if before is not None and _is(before, ("Softmax", "Sigmoid")):
                 graph.softmax = _ACTIVATIONS[_plain(before).removesuffix("Backward")]
+        elif name in _STEPS:
+            graph.steps_of = name.lower()
         elif name == "Softmax" and above == "Softmax":
             graph.double_softmax = True
         elif name == "Sub" and above in ("", "Sum", "Mean", "Div") and graph.divergence is None:

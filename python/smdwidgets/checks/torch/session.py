@@ -310,6 +310,7 @@ class TorchChecks:
         walked = graph.walk(root, self._rows)
         self._membership.add_leaves(walked.leaves)
         step = self._context.step
+        self._updates.steps_of = walked.steps_of
         if walked.pairs:
             self._losses.pair(walked.pairs)
         if walked.softmax:

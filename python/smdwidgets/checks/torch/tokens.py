@@ -23,6 +23,8 @@ _EQUAL, _REPEATED = 0.98, 0.6
 #: A run of this many equal tokens at the end of a row is padding.
 _RUN = 3
 _FEWEST_CLASSES = 9
+#: Share of the rows that end with padding.
+_PADDED = 0.4
 
 _Tokens = NDArray[np.float64]
 
@@ -39,6 +41,9 @@ class TokenChecks:
         #: The tokens of the last pass, and the mask of attention.
         self._tokens: torch.Tensor | None = None
         self._mask: torch.Tensor | None = None
+        #: The token that is padding for the only embedding of a model, by its id, and that of the last pass.
+        self._pads: dict[int, int | None] = {}
+        self._pad: int | None = None
         #: Other tokens that the model got, such as those of a decoder.
         self._others: list[torch.Tensor] = []
         #: Whether a decoder has got the targets shifted by one, so that the first tokens may be the targets.
@@ -66,6 +71,10 @@ class TokenChecks:
         ]
         self._others = [one for one in others if is_tokens and is_plain(one)]
         self._context.token_rows = self._shape[0] if is_tokens else 0
+        if is_tokens and id(model) not in self._pads:
+            parts = [one for one in model.modules() if isinstance(one, nn.Embedding)]
+            self._pads[id(model)] = parts[0].padding_idx if len(parts) == 1 else None
+        self._pad = self._pads.get(id(model))
         mask = named.get("attention_mask")
         self._mask = mask if isinstance(mask, torch.Tensor) and is_plain(mask) and mask.ndim == 2 else None
         if is_tokens and probes and not self._probed and torch.is_grad_enabled() and model.training:
@@ -153,9 +162,12 @@ class TokenChecks:
         """Compare the targets of a loss with the tokens of the last pass."""
         tokens, target = self._tokens, call.target
         classes = call.input.shape[1] if call.input.ndim > 1 else 1
-        if tokens is None or call.kind not in ("cross_entropy", "nll_loss") or classes < _FEWEST_CLASSES:
+        if tokens is None or call.kind not in ("cross_entropy", "nll_loss"):
             return
         if target.is_floating_point() or not is_plain(target) or tokens.device != target.device:
+            return
+        if classes < _FEWEST_CLASSES:
+            self._look_at_labels(call, tokens)
             return
         ignored, step = call.ignored, self._context.step
         for other in self._others:
@@ -174,6 +186,21 @@ class TokenChecks:
                 self._padding(targets, mask, ignored, step, positions)
 
         self._context.values.read(judge, *tensors, *([] if mask is None else [mask[:_ROWS, :_POSITIONS]]))
+
+    def _look_at_labels(self, call: LossCall, tokens: torch.Tensor) -> None:
+        """Look whether labels of tokens, such as tags, count at padding."""
+        pad, step, ignored = self._pad, self._context.step, call.ignored
+        if pad is None or call.target.numel() != tokens.numel() or call.reduction not in ("mean", "sum"):
+            return
+
+        def judge(tokens: _Tokens, labels: _Tokens) -> None:
+            values = np.unique(labels[tokens == pad])
+            if len(values) == 1 and values[0] != ignored and (tokens[:, -1] == pad).mean() > _PADDED:
+                say = self._context.log.say
+                say("padding_in_loss", step, {"what": "labels of padding", "token": pad}, need=2)
+
+        rows = [one.reshape(tokens.shape)[:_ROWS, :_POSITIONS] for one in (tokens, call.target)]
+        self._context.values.read(judge, *rows)
 
     def _read_other(self, other: torch.Tensor, target: torch.Tensor, ignored: int | None, step: int) -> None:
         """Read further tokens that may be the targets."""

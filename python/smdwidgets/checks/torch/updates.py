@@ -40,6 +40,9 @@ class UpdateChecks:
         self._without: Counter[int] = Counter()
         self._unmoved: Counter[int] = Counter()
         self._looked: Counter[int] = Counter()
+        #: A function with steps that the loss was computed with, and updates of an optimizer whose gradients are all 0.
+        self.steps_of = ""
+        self._zeros: Counter[int] = Counter()
 
     def before(self, optimizer: Optimizer, closure: bool) -> None:
         """An optimizer is about to step."""
@@ -102,7 +105,14 @@ class UpdateChecks:
         ids = [id(one) for one in usable]
         dtype = str(usable[0].dtype).removeprefix("torch.")
 
+        key, function = id(optimizer), self.steps_of
+
         def judge(weights: Any, gradients: Any, updated: Any) -> None:
+            self._zeros[key] += 1 if function and not gradients.any() else -1_000_000
+            if self._zeros[key] >= _WITHOUT and len(names) > 1:
+                facts = {"count": len(names), "total": len(names), "optimizer": name, "tensor": names[0]}
+                facts["why"] = f" other than 0, since `{function}` has steps"
+                context.log.say("no_gradient", step, facts, names, level="problem")
             rate = np.repeat(rates, sizes)
             half = np.repeat(halves, sizes)
             size = np.abs(gradients)
@@ -166,6 +176,7 @@ class UpdateChecks:
                 "total": len(parameters),
                 "optimizer": type(optimizer).__name__,
                 "tensor": names[0],
+                "why": "",
             }
             # The last bias of a model whose loss takes derivatives of the output has none.
             level: Level | None = "note" if all(one.ndim < 2 for one in missing) else None

@@ -17,6 +17,10 @@ from smdwidgets.finding import Confidence, Finding
 LEAST_POINTS, LEAST_FROM_START = 20, 8
 #: Blocks after which a jump has this share of its height, and the end relative to the start that is beyond doubt.
 ABRUPT, MOST_OF_IT, EXCEEDS = 3, 0.8, 1.3
+#: Least rise in units of the noise near the best value.
+AT_BEST = 2.0
+#: Changes of the sign of the first values from which on a loss has none.
+TURNS = 3
 #: Share of the values that are the first ones, and of those that are the last ones.
 FIRST, LAST = 0.05, 0.2
 #: The last values relative to the first ones, and their rise in units of their noise.
@@ -65,6 +69,10 @@ def _after_best(series: Series) -> _Rise | None:
         or trend.best_at >= len(blocks) - len(tail)
     ):
         return None
+    # Values may have varied more at the best than they do at the end, as those of a policy that becomes sure.
+    around = series.values[max(0, trend.best_at - 1) * trend.length : (trend.best_at + 2) * trend.length]
+    if rise <= AT_BEST * local_noise(around):
+        return None
     near = np.flatnonzero(blocks <= trend.best + max(3 * noise, rise / 4))
     # A loss whose targets move, as in Q-learning, may rise slowly to where it began.
     next_ones = blocks[near[-1] + 1 :][:ABRUPT]
@@ -88,7 +96,8 @@ def _from_start(series: Series) -> _Rise | None:
     lowest, end = float(tail.min()), float(np.median(tail))
     if start == 0 or lowest - start <= (RISE - 1) * abs(start) or lowest - start <= CLEAR * local_noise(tail):
         return None
-    if start < 0 < end <= float(first.max()):  # values of both signs, as of a policy's loss, were as high at first
+    # The sign of a policy's loss changes often.
+    if np.count_nonzero(np.diff(np.sign(first))) >= TURNS and end <= float(first.max()):
         return None
     good = np.flatnonzero(values <= start + (lowest - start) / 4)
     if len(good) < 2 and ARTEFACT[0] * abs(end) < abs(start) < ARTEFACT[1] * abs(end):
