@@ -69,5 +69,5 @@ def query(tree: Tree, key: str, statement: str, *parameters: object) -> list[tup
             connection.execute("PRAGMA query_only = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
             return connection.execute(statement, parameters).fetchall()
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise RunIOError(f"{shown(tree.path(key), 400)}: cannot read the SQLite database: {error}") from error

@@ -426,3 +426,26 @@ def test_reading_changes_nothing(tmp_path):
     smdwidgets.create_trials(tmp_path / "p.db")["a"].tensor("loss").values()
     assert (tmp_path / "p.db").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["p.db"]
+
+
+def test_text_of_a_database_that_is_no_utf_8_is_a_clear_error(tmp_path):
+    """A flipped bit in the schema, of which SQLite itself tells in words, and in each text that is read."""
+    place = tmp_path / "p.db"
+    project(place, {"speedy": {0: '{"loss": 1}', 1: '{"loss": 2}'}})
+    whole = place.read_bytes()
+    refused = 0
+    for word in (b"CREATE TABLE", b"metrics", b"run_name", b"speedy", b'"loss"'):
+        at = whole.find(word)
+        while at >= 0:
+            place.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
+            try:
+                for trial in smdwidgets.create_trials(place).values():
+                    # What was not read is said.
+                    told = any("p.db" in message for _, message in trial.problems())
+                    assert told or values(trial, trial.tensor_names()[0])
+                    refused += told
+            except smdwidgets.exceptions.SMDebugError as error:
+                assert "p.db" in str(error)
+                refused += 1
+            at = whole.find(word, at + 1)
+    assert refused > 5
