@@ -429,7 +429,7 @@ def test_reading_changes_nothing(tmp_path):
 
 
 def test_text_of_a_database_that_is_no_utf_8_is_a_clear_error(tmp_path):
-    """A flipped bit in the schema, of which SQLite itself tells in words, and in each text that is read."""
+    """A bit is flipped in the schema, which SQLite's messages quote, or in a value."""
     place = tmp_path / "p.db"
     project(place, {"speedy": {0: '{"loss": 1}', 1: '{"loss": 2}'}})
     whole = place.read_bytes()
@@ -440,10 +440,9 @@ def test_text_of_a_database_that_is_no_utf_8_is_a_clear_error(tmp_path):
             place.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
             try:
                 for trial in smdwidgets.create_trials(place).values():
-                    # What was not read is said.
-                    told = [message for _, message in trial.problems()]
-                    assert told or values(trial, trial.tensor_names()[0])
-                    refused += told
+                    problems = [message for _, message in trial.problems()]
+                    assert problems or values(trial, trial.tensor_names()[0])
+                    refused += problems
             except smdwidgets.exceptions.SMDebugError as error:
                 refused.append(str(error))
             at = whole.find(word, at + 1)

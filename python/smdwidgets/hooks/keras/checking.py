@@ -125,11 +125,11 @@ def _output_of(model: Any) -> Output | None:
     own = type(layer).__module__.startswith("keras.")
     is_softmax = isinstance(layer, keras.layers.Softmax)
     activation = getattr(getattr(layer, "activation", None), "__name__", "softmax" if is_softmax else "")
-    known = type(loss).__module__.startswith("keras.") or getattr(loss, "__module__", "").startswith("keras.")
+    is_of_keras = type(loss).__module__.startswith("keras.") or getattr(loss, "__module__", "").startswith("keras.")
     return Output(
         activation if own else "",
         outputs[0].shape[-1] if len(outputs[0].shape) > 1 else None,
-        name.replace("_", "").lower() if known else "",
+        name.replace("_", "").lower() if is_of_keras else "",
         bool(options.get("from_logits", False)),
         str(layer.name),
     )

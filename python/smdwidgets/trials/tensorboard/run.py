@@ -414,9 +414,9 @@ def alike(values: list[NDArray[Any] | None]) -> NDArray[Any] | list[NDArray[Any]
     >>> alike([np.zeros(2), np.ones(2)]).shape
     (2, 2)
     """
-    known = [value for value in values if value is not None]
-    is_one = len({(value.dtype, value.shape) for value in known}) == 1 and len(known) == len(values)
-    return np.stack(known) if is_one else values
+    present = [value for value in values if value is not None]
+    is_one = len({(value.dtype, value.shape) for value in present}) == 1 and len(present) == len(values)
+    return np.stack(present) if is_one else values
 
 
 def _written(path: Path) -> int:
