@@ -25,7 +25,9 @@ NOT_RUN: dict[str, list[str]] = {
 }
 #: Other tests that run the blocks of a page.
 RUN_BY = {
-    "docs/checks.md": [f"tests/frameworks/test_{name}_checks.py" for name in ("torch", "keras", "xgboost", "lightgbm")],
+    "docs/checks.md": [
+        f"tests/frameworks/test_{name}_checks.py" for name in ("torch", "keras", "jax", "xgboost", "lightgbm")
+    ],
 }
 
 

@@ -279,12 +279,25 @@ CHECKS: tuple[Kind, ...] = (
         "weights_unchanged",
         "problem",
         "weights that no update changes",
-        "No weight that is read has changed, bit by bit, in 8 updates, although the learning rate is above 0.",
+        "No weight that is read has changed, bit by bit, in 8 updates, although the learning rate is above 0. "
+        "In JAX, although the gradients are not 0.",
         "weights that change at each update",
         "check that the loss depends on the weights, and that the new weights are kept.",
         "No weight changed in {count} updates",
         _NOT_TRAINED,
-        frameworks=(KERAS,),
+        frameworks=(KERAS, JAX),
+    ),
+    _check(
+        "tree_mismatch",
+        "problem",
+        "gradients or updates of another shape than the weights",
+        "A gradient or an update has another shape than its tensor, so that adding them broadcasts; or a tensor has another shape "
+        "than at the step before. It is a warning if a gradient has none of the tensors of its model.",
+        "gradients and updates with the names and shapes of the weights",
+        "check at which argument `jax.grad` differentiates by, and how the update is computed.",
+        "{what}",
+        _NOT_TRAINED,
+        frameworks=(JAX,),
     ),
     _check(
         "weights_restored",
@@ -325,11 +338,12 @@ CHECKS: tuple[Kind, ...] = (
         "parameters without a gradient",
         "Parameters of the optimizer had no gradient in 8 updates, while others had: they do not take part in the loss, because "
         "of a detached tensor or a part that is never called. Or all gradients were exactly 0, and the loss is computed with a "
-        "function that has steps, such as `round` or `sign`.",
+        "function that has steps, such as `round` or `sign`. In JAX, a gradient that is missing is 0.",
         "every parameter of the optimizer has a gradient",
         "look for `detach()`, `no_grad()`, `.item()`, NumPy or `round()` between this part and the loss.",
         "{count} of {total} parameters of {optimizer} never get a gradient{why}, such as `{tensor}`",
         frozenset({"frozen", "not_learning", "stands_out"}),
+        frameworks=(TORCH, JAX),
     ),
     _check(
         "step_without_backward",
@@ -1092,12 +1106,12 @@ CHECKS: tuple[Kind, ...] = (
         "equal_rows",
         "problem",
         "batches whose rows are all equal",
-        "All rows of the inputs in a batch of a data loader are equal, three times; or all rows of the training data are.",
+        "All rows of the inputs in a batch of a data loader, or of the collection `inputs` in JAX, are equal, three times; or all rows of the training data are.",
         "rows that differ",
         "check the index in `__getitem__`.",
         "All {rows} rows are equal",
         _NOT_TRAINED,
-        frameworks=(TORCH, *_TABLES),
+        frameworks=(TORCH, KERAS, JAX, *_BOOSTING),
     ),
     _check(
         "zero_batch",
@@ -1108,6 +1122,7 @@ CHECKS: tuple[Kind, ...] = (
         "look for a failed transfer or decoding, and for buffers that are used again too early.",
         "All values of the batch are 0",
         _WEAKER | frozenset({"bad_batch"}),
+        frameworks=(TORCH, JAX),
     ),
     _check(
         "labels_sorted",

@@ -19,7 +19,7 @@ the state of an optimizer of optax. Tensor names are paths: ``model/Dense_0/kern
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -31,7 +31,9 @@ from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.core.hook import check_name, guarded
 from smdwidgets.hooks.core.tensors import TensorCapture
+from smdwidgets.hooks.loops.checking import Checking
 from smdwidgets.hooks.loops.numpy import Hook as NumpyHook
+from smdwidgets.modes import ModeKeys
 from smdwidgets.naming.tensors import Kind, describe
 
 __all__ = ["Hook"]
@@ -70,6 +72,14 @@ class Hook(NumpyHook):
 
     capture_class: ClassVar[type[TensorCapture]] = JaxCapture
 
+    def _attach(self) -> None:
+        super()._attach()
+        self._checking = Checking(self.parts, self.options)
+
+    def _detach(self) -> None:
+        self._checking.close()
+        super()._detach()
+
     @classmethod
     def current_worker(cls) -> tuple[str, int]:
         """Return the name of this worker and the number of workers."""
@@ -98,7 +108,13 @@ class Hook(NumpyHook):
         if not self._saves_script_tensors():
             return
         self._ensure_step()
-        arrays = [(f"{prefix}/{path}" if path else prefix, value) for path, value in _arrays(tree)]
+        leaves = list(_arrays(tree))
+        arrays = [(f"{prefix}/{path}" if path else prefix, value) for path, value in leaves]
+        if self._is_training and collection == CollectionKeys.INPUTS:
+            for name, value in arrays:
+                self._checking.inputs(name, value)
+        elif self._is_training:
+            self._checking.tree(prefix, lambda: leaves)
         if not arrays:
             self.guard.warn_once(f"no arrays {prefix}", "save_tree(%s): the tree has no arrays", shown(prefix))
         collections = {
@@ -112,11 +128,35 @@ class Hook(NumpyHook):
                 value.copy_to_host_async()  # all copies at once, then one after the other
         for name, value in selected:
             try:
-                self.save_tensor(name, value, collections[name])
+                super().save_tensor(name, value, collections[name])
             except Exception as error:
                 kind = f"{type(error).__name__}: {error}".replace(name, "")
                 reason = str(error) if name in str(error) else f"{name}: {error}"
                 self.guard.report_failure(kind, f"tensor not saved: {reason}")
+
+    @guarded
+    def save_tensor(
+        self, tensor_name: str, tensor_value: object, collections_to_write: str | Iterable[str] = CollectionKeys.DEFAULT
+    ) -> None:
+        """Save a tensor at the current step.
+
+        It is saved to those of the collections that are saved at this step.
+        """
+        super().save_tensor(tensor_name, tensor_value, collections_to_write)
+        names = [collections_to_write] if isinstance(collections_to_write, str) else collections_to_write
+        if isinstance(names, list | tuple | set) and CollectionKeys.INPUTS in names and self._is_training:
+            self._checking.inputs(tensor_name, tensor_value)
+
+    @guarded
+    def _end_step_of_script(self) -> None:
+        step, trained = self.global_step, self.is_open and self._is_training
+        super()._end_step_of_script()
+        if trained:
+            self._checking.step_ends(step)
+
+    @property
+    def _is_training(self) -> bool:
+        return self.mode in (ModeKeys.TRAIN, ModeKeys.GLOBAL)
 
 
 def _collection_of(prefix: str, name: str, value: Any) -> str:
