@@ -420,7 +420,7 @@ def independent_of_the_model(watch, broken):
         if broken:
             output = output.detach().round().requires_grad_()
         optimizer.zero_grad()
-        F.mse_loss(output, X[:, :1]).backward()
+        F.mse_loss(output, X.sum(1, keepdim=True)).backward()
         optimizer.step()
 
 
@@ -676,12 +676,12 @@ def targets_of_a_binary_loss(watch, broken):
 
 def own_squared_error_of_a_sigmoid(watch, broken):
     last = [nn.Sigmoid()] if broken else []
-    fit(network(1, *last), watch, lambda output, y: (y - output).pow(2).mean(), batches(X, 100 + X[:, :1]))
+    fit(network(1, *last), watch, lambda output, y: (y - output).pow(2).mean(), batches(X, 100 + X.sum(1, keepdim=True)))
 
 
 def absolute_error_of_a_tanh(watch, broken):
     last = [nn.Tanh()] if broken else []
-    fit(network(1, *last), watch, nn.L1Loss(), batches(X, 100 + X[:, :1]))
+    fit(network(1, *last), watch, nn.L1Loss(), batches(X, 100 + X.sum(1, keepdim=True)))
 
 
 def tensor_in_place_of_a_parameter(watch, broken):
