@@ -676,7 +676,9 @@ def targets_of_a_binary_loss(watch, broken):
 
 def own_squared_error_of_a_sigmoid(watch, broken):
     last = [nn.Sigmoid()] if broken else []
-    fit(network(1, *last), watch, lambda output, y: (y - output).pow(2).mean(), batches(X, 100 + X.sum(1, keepdim=True)))
+    fit(
+        network(1, *last), watch, lambda output, y: (y - output).pow(2).mean(), batches(X, 100 + X.sum(1, keepdim=True))
+    )
 
 
 def absolute_error_of_a_tanh(watch, broken):
