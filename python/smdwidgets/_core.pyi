@@ -1069,6 +1069,75 @@ class StatisticsWriter:
     ) -> None: ...
 
 @final
+class Pyramid:
+    """Bins of a worker's tensors at all levels, and the records for findings.
+
+    It is opened once; `bins` reads what a view needs.
+    """
+
+    def __new__(cls, files: Files | Fetched, worker: str) -> Self: ...
+    @staticmethod
+    def write(
+        files: Files | Fetched,
+        reader: StatisticsReader,
+        worker: str,
+        path: str,
+        whole: Sequence[str] = ...,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> int:
+        """Write the pyramid of a worker to a path, and return its size.
+
+        It keeps all records of the tensors in `whole`. `progress` is called with the rows done and their total; an
+        exception ends the work and leaves no file. Raises ValueError if steps were written again in a way that cannot
+        be merged in one pass.
+        """
+
+    def belongs_to(self, reader: StatisticsReader, worker: str) -> bool:
+        """Return whether it was made of these statistics, which may have later steps."""
+
+    def is_current(self, reader: StatisticsReader, worker: str) -> bool:
+        """Return whether it has all of these statistics."""
+
+    @property
+    def levels(self) -> tuple[int, int]:
+        """The lowest and the highest level. Higher ones are merged when they are read."""
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last step."""
+
+    @property
+    def size(self) -> int:
+        """Size of the file, but for its directory."""
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Number of rows of statistics, and of records for which there was no room."""
+
+    def names(self) -> list[str]:
+        """Return the names of the tensors."""
+
+    def series(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return the number of the tensor, and the mode, of each series."""
+
+    def starts(self) -> dict[str, NDArray[Any]]:
+        """Return where each tensor starts.
+
+        The columns are the first size and norm, their steps, and whether the tensor has several elements.
+        """
+
+    def records(self) -> dict[str, NDArray[Any]]:
+        """Return the records that findings are made of, as columns."""
+
+    def bins(
+        self, series: Sequence[int], owners: Sequence[int], measure: str, level: int, first: int, rows: int, count: int
+    ) -> dict[str, NDArray[Any]]:
+        """Merge series into the bins of rows.
+
+        The columns lo, mid, hi, n and flag have one row after the other.
+        """
+
+@final
 class StatisticsReader:
     """Read the statistics of a run, also while it grows. Thread-safe; never writes.
 

@@ -236,7 +236,7 @@ def _catalog() -> _Schema:
 
 
 def _compact() -> _Schema:
-    counts = dict.fromkeys(("folders", "written", "files", "steps", "bytes", "left"), _WHOLE)
+    counts = dict.fromkeys(("folders", "written", "files", "steps", "bytes", "left", "pyramids"), _WHOLE)
     return _list(_object({"path": _TEXT, **counts, "last_step": _or_null(_WHOLE), "why": _TEXT}))
 
 

@@ -41,5 +41,6 @@ def _text(done: Compacted) -> str:
         f"{plain(done.path)}: {done.steps:,} steps{until} compacted in {byte_size(done.bytes)}, "
         f"{done.written:,} of {done.folders:,} folders written now"
     )
+    line += f"; a pyramid of the statistics in {byte_size(done.pyramids)}" if done.pyramids else ""
     line += f"; {done.left:,} index files left out" if done.left else ""
     return line + (f": {plain(done.why, 500)}" if done.why else "")

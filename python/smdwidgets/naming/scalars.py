@@ -23,6 +23,7 @@ __all__ = [
     "describe",
     "describe_all",
     "is_loss",
+    "losses_of",
     "pairs",
     "words_of",
 ]
@@ -280,6 +281,8 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
     return described
 
 
+#: The number of a layer, which is no part of what a series measures.
+_LAYER: Final = re.compile(r"(?<=[./])\d+(?=[./])")
 #: The learning rate of one optimizer, as the hook of PyTorch names it.
 _RATE_OF_OPTIMIZER: Final = re.compile(r"optimizer/([^/]+)/learning_rate_0")
 
@@ -305,6 +308,25 @@ def is_loss(name: str) -> bool:
     [False, False, False, False, False]
     """
     return describe(name).kind is Kind.LOSS
+
+
+def losses_of(names: Iterable[str]) -> set[str]:
+    """Return the names that are losses.
+
+    Names that differ in the numbers of layers only are interpreted once.
+
+    >>> sorted(losses_of(["loss", "layers.0.weight", "layers.1.weight", "layers.1.aux_loss"]))
+    ['layers.1.aux_loss', 'loss']
+    """
+    decided: dict[str, bool] = {}
+    losses = set()
+    for name in names:
+        alike = _LAYER.sub("0", name)
+        if alike not in decided:
+            decided[alike] = is_loss(name)
+        if decided[alike]:
+            losses.add(name)
+    return losses
 
 
 def by_role(values: Mapping[str, V]) -> tuple[dict[str, V], dict[str, V]]:

@@ -65,7 +65,8 @@ class _SurveyStatistics:
 
         For a run with too many records to hold, they are the extremes of several steps each.
         """
-        if statistic not in _COLUMNS:
+        # Stored cells do not have the mean of the elements.
+        if statistic not in _COLUMNS or (statistic == "mean" and self._survey.table.has_stored):
             return self._other.values(statistic, rows, query)
         return [self._of(self._names[row], statistic, query).tolist() for row in rows]
 

@@ -67,6 +67,23 @@ class Starts:
             self._steps[name][rows[earlier]] = records["step"][first][earlier]
             self._values[name][rows[earlier]] = records[name][first][earlier]
 
+    def put(self, rows: NDArray[np.int32], starts: Mapping[str, NDArray[Any]]) -> None:
+        """Take over the starts of new rows.
+
+        Args:
+            rows: the rows.
+            starts: of each row, whether it has several elements, and its first size and norm with their steps.
+        """
+        size = int(rows.max(initial=-1)) + 1
+        self._tensors = np.append(self._tensors, np.zeros(max(0, size - len(self._tensors)), np.bool_))
+        self._tensors[rows] = starts["several"] > 0
+        for name in _SIZES:
+            new = max(0, size - len(self._steps[name]))
+            self._steps[name] = np.append(self._steps[name], np.full(new, _NEVER))
+            self._values[name] = np.append(self._values[name], np.zeros(new, np.float32))
+            self._steps[name][rows] = starts[f"{name}.step"]
+            self._values[name][rows] = starts[name]
+
     def _of(self, name: str, rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return steps and sizes; a row without one has a step that never comes."""
         has_row = rows < len(self._steps[name])

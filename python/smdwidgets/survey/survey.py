@@ -18,7 +18,7 @@ from smdwidgets import _core
 from smdwidgets.exceptions import ExecutorError, SMDebugError
 from smdwidgets.executors import Executor, current
 from smdwidgets.finding import Finding
-from smdwidgets.naming.scalars import is_loss
+from smdwidgets.naming.scalars import losses_of
 from smdwidgets.survey.bins import SAMPLED, UNREAD, Bins
 from smdwidgets.survey.cluster import ClusterWatch, failure_text
 from smdwidgets.survey.findings import RuleFirings, findings
@@ -135,6 +135,8 @@ class Survey:
 
     def _collect(self) -> None:
         """Read what is stored, and plan to read the rest."""
+        for worker, pyramid in self._feed.pyramids():
+            self.table.add_stored(worker, pyramid)
         # Before the index, so that a step whose statistics are stored is not read from its values.
         for table, before in self._feed.stored():
             worker = str(table["worker"][0])
@@ -336,7 +338,7 @@ class Survey:
         return self.trial.reader.index.steps()
 
     def _losses(self) -> set[str]:
-        return {name for name in self.names() if is_loss(name)} | self._members("losses")
+        return losses_of(self.names()) | self._members("losses")
 
     def _members(self, *collections: str) -> set[str]:
         members: set[str] = set()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets import _core
 from smdwidgets._text import natural
 from smdwidgets.anomalies.defaults import SIZE_DEVIATIONS, SIZE_WINDOW
 from smdwidgets.anomalies.sizes import surprise
@@ -21,6 +22,7 @@ from smdwidgets.survey.cells import Cells
 from smdwidgets.survey.growth import Layer, Starts, limit_of
 from smdwidgets.survey.measures import measures
 from smdwidgets.survey.spans import Span, Spans
+from smdwidgets.survey.stored import StoredCells
 from smdwidgets.trials.tables import APPROXIMATE, REDUCTIONS_ONLY
 
 #: Statistics that are stored; surprise follows from them.
@@ -68,6 +70,9 @@ class SurveyTable:
         self._starts = Starts()
         self._spans = Spans()
         self._cells: Cells | None = None
+        #: Cells that are stored beside the statistics of the run, of earlier steps.
+        self._stored: list[StoredCells] = []
+        self._sorted: list[str] = []
         #: Records in cells that stand out, with their neighbours.
         self._kept = _empty()
         #: Both, sorted; None if they have changed.
@@ -82,13 +87,16 @@ class SurveyTable:
 
     def __len__(self) -> int:
         with self._lock:
-            merged = 0 if self._cells is None else self._cells.records
+            merged = sum(cells.records for cells in self._all_cells())
             return merged + len(self._records["row"]) + sum(len(part["row"]) for part in self._added)
 
     @property
     def level(self) -> int:
         """Lowest level of exact bins: 0 until records are merged."""
-        return 0 if self._cells is None else self._cells.level
+        return max((cells.level for cells in self._all_cells()), default=0)
+
+    def _all_cells(self) -> list[Cells | StoredCells]:
+        return [*self._stored, *([] if self._cells is None else [self._cells])]
 
     def keep_whole(self, names: Collection[str]) -> None:
         """Keep all records of these tensors."""
@@ -103,7 +111,9 @@ class SurveyTable:
     def names(self) -> list[str]:
         """Return the names of the tensors in natural order."""
         with self._lock:
-            return sorted(self._rows, key=natural)
+            if len(self._sorted) != len(self._rows):
+                self._sorted = sorted(self._rows, key=natural)
+            return self._sorted[:]
 
     def row_names(self) -> list[str]:
         """Return the tensor of each row."""
@@ -135,6 +145,31 @@ class SurveyTable:
                 self._added.append(records)
                 if self._most is not None and sum(len(part["row"]) for part in self._added) > _MOST_ADDED:
                     self._merge()
+
+    def add_stored(self, worker: str, pyramid: _core.Pyramid) -> None:
+        """Add the stored cells of a worker, of which this table has no records."""
+        with self._lock:
+            names = np.array(pyramid.names(), object)
+            rows = self._numbered(names, worker)
+            self._stored.append(StoredCells(pyramid, rows))
+            self._starts.put(rows, pyramid.starts())
+            records = pyramid.records()
+            kept: Records = {
+                "row": rows[records["tensor"]],
+                "span": np.full(len(records["step"]), -1, np.int32),
+                **{name: records[name].astype(dtype) for name, dtype in _DTYPES.items() if name in records},
+            }
+            self._kept = _joined([self._kept, kept])
+            self._shown = None
+            first, last = pyramid.ends
+            self._changed = first if self._changed is None else min(first, self._changed)
+            ends = self._ends or (first, last)
+            self._ends = min(first, ends[0]), max(last, ends[1])
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether most records are read from stored cells when they are needed."""
+        return bool(self._stored)
 
     def changed_from(self) -> int | None:
         """Return the first step that changed since the last call, or None."""
@@ -208,7 +243,7 @@ class SurveyTable:
         """
         with self._lock:
             self._merge()
-            if self._cells is None:
+            if not self._all_cells():
                 return self._records
             if self._shown is None:
                 joined = _joined([self._kept, self._records])
@@ -226,8 +261,7 @@ class SurveyTable:
             records = self._records
             of_row = slice(*np.searchsorted(records["row"], [row, row + 1]))
             found = [(records["step"][of_row], records["mode"][of_row], records[statistic][of_row])]
-            if self._cells is not None:
-                found.append(self._cells.series(row, statistic))
+            found += [cells.series(row, statistic) for cells in self._all_cells()]
             steps, modes, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
             order = np.argsort(steps, kind="stable")
             return steps[order], modes[order], values[order]
@@ -327,10 +361,13 @@ class SurveyTable:
             found = Bins.empty(*shape)
 
             def stored(name: str, rows: Layer) -> Bins:
-                one = self._layer(self._records, rows, mode, name, level, first, shape)
-                if self._cells is not None:
-                    at, of = [at for at, _ in rows], [row for _, row in rows]
-                    one.merge(self._cells.bins(of, at, mode, name, level, first, shape))
+                at, of = [at for at, _ in rows], [row for _, row in rows]
+                parts = [cells.bins(of, at, mode, name, level, first, shape) for cells in self._all_cells()]
+                if len(self._records["row"]) or not parts:
+                    parts.append(self._layer(self._records, rows, mode, name, level, first, shape))
+                one = parts[0]
+                for part in parts[1:]:
+                    one.merge(part)
                 return one
 
             for depth, layer in enumerate(layers):
@@ -346,8 +383,7 @@ class SurveyTable:
         with self._lock:
             self._merge()
             columns = [(self._records["row"], self._records["size"])]
-            if self._cells is not None:
-                columns.append(self._cells.values("size"))
+            columns += [cells.values("size") for cells in self._all_cells()]
             rows, sizes = (np.concatenate(parts)[:: self._every(columns)] for parts in zip(*columns, strict=True))
             return limit_of(self._starts.growths(rows, sizes))
 
@@ -371,7 +407,8 @@ class SurveyTable:
         ends = np.searchsorted(records["row"], rows, "right")
         begin_step, end_step = first << level, (first + shape[1]) << level
         pieces, owners = [], []
-        for (at, _), start, end in zip(layer, starts.tolist(), ends.tolist(), strict=True):
+        for place in np.flatnonzero(ends > starts).tolist():
+            at, start, end = layer[place][0], int(starts[place]), int(ends[place])
             begin = start + int(np.searchsorted(records["step"][start:end], begin_step))
             stop = start + int(np.searchsorted(records["step"][start:end], end_step))
             if stop > begin:

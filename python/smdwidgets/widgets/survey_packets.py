@@ -18,8 +18,9 @@ from smdwidgets.survey.bins import CENTRED, DOMAINS, FIRED, Bins, codes, level_o
 BINS, MOST_BINS = 1024, 4096
 #: Bytes of a poster.
 POSTER = 700_000
-#: Bins below which a poster is useless.
+#: Bins below which a poster is useless. A run of very many tensors has a poster of so many, up to a larger size.
 _FEWEST_BINS = 32
+_LARGEST_POSTER = 8 << 20
 #: Bytes of a bin, and of a bin of a poster.
 _BIN, _SHOWN = 9, 2
 
@@ -71,7 +72,10 @@ def whole(survey: Survey, tensors: Mapping[str, int], bins: int = BINS) -> Windo
 
 def poster_window(survey: Survey, tensors: Mapping[str, int], room: int = POSTER) -> Window | None:
     """Return the window of a poster of all steps that is not too large, or None."""
-    bins = min(BINS, room // (_SHOWN * max(1, len(tensors))))
+    size = _SHOWN * max(1, len(tensors))
+    bins = min(BINS, room // size)
+    if bins < _FEWEST_BINS and room >= POSTER and _FEWEST_BINS * size <= _LARGEST_POSTER:
+        bins = _FEWEST_BINS
     return whole(survey, tensors, bins) if bins >= _FEWEST_BINS else None
 
 
@@ -139,7 +143,7 @@ def _bins(survey: Survey, colour: Colour, window: Window, fired: Fired) -> Bins:
     names: Sequence[str] = list(window.tensors)
     level, first, count = window.level, window.first, window.count
     bins = survey.bins(names, colour.worker, colour.mode_number, colour.stat, level, first, count)
-    for row, name in enumerate(names):
+    for row, name in enumerate(names if fired else ()):
         if name in fired:
             places = (fired[name] >> level) - first
             bins.flag[row, places[(places >= 0) & (places < count)]] |= FIRED

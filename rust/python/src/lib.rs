@@ -19,6 +19,7 @@ mod numpy;
 mod open_files;
 mod picture;
 mod precision;
+mod pyramid;
 mod recent;
 mod records;
 mod reduce;
@@ -73,6 +74,8 @@ mod _core {
     use super::picture::{difference, encode_png, histogram, percentiles, pooled, sample, window};
     #[pymodule_export]
     use super::precision::{precision_cast, precision_loss};
+    #[pymodule_export]
+    use super::pyramid::Pyramid;
     #[pymodule_export]
     use super::reduce::{norm, reduce, reduction, stats};
     #[pymodule_export]

@@ -176,6 +176,13 @@ impl StatisticsWriter {
 #[derive(Default)]
 pub struct StatisticsReader(RwLock<core::Reader>);
 
+impl StatisticsReader {
+    /// Calls `work` with the reader.
+    pub fn with<T>(&self, work: impl FnOnce(&core::Reader) -> T) -> T {
+        work(&self.0.read())
+    }
+}
+
 #[pymethods]
 impl StatisticsReader {
     #[new]

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from smdwidgets.trials.smdebug.manifest import (
     plain_etag,
 )
 from smdwidgets.trials.smdebug.manifest_files import BucketFiles, LocalFiles
+from smdwidgets.trials.smdebug.pyramids import write_pyramids
 from smdwidgets.trials.smdebug.run import SmdebugRun
 from smdwidgets.trials.trial import Trial
 
@@ -56,6 +57,7 @@ class Compacted:
         bytes: size of the compacted index.
         left: number of index files that are not in it, because their steps may still grow or for the reason in ``why``.
         why: why a complete folder, and those after it, were not compacted; empty if all were.
+        pyramids: size of the pyramids of the statistics, by which the explorer shows a run of any size.
     """
 
     path: str
@@ -67,6 +69,7 @@ class Compacted:
     bytes: int
     left: int
     why: str = ""
+    pyramids: int = 0
 
 
 def compact(
@@ -78,6 +81,9 @@ def compact(
     unchanged; the run's other files stay as they are, and other readers ignore the new ones. Steps that may still grow
     are left out: of a running run, the last 1,000 steps, and all steps from the first incomplete one on. Call it again
     as the run grows; folders that did not change are not written again.
+
+    Of statistics with more than 2 million rows, a pyramid is written beside them: bins at all zooms, so that the
+    explorer reads only what it shows.
 
     Args:
         run: a directory or the address of a run.
@@ -101,7 +107,8 @@ def compact(
         opened.check()
         if isinstance(opened, LocalRun) and not Path(opened.path, "index").is_dir():
             raise RunNotFound(opened.path, "no index files of a hook; only runs of hooks have an index")
-        return _Compaction(opened).write(progress)
+        done = _Compaction(opened).write(progress)
+        return replace(done, pyramids=write_pyramids(opened))
     finally:
         opened.close()
 

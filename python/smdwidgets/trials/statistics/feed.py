@@ -98,7 +98,30 @@ class StatisticsFeed:
         """Return the number of records in the statistics file and the cache."""
         run = self._reader.run
         file, kept = run.statistics_file(), run.statistics_cache("every")
-        return (0 if file is None else file.size()[1]) + (0 if kept is None else kept.records())
+        rows = 0 if file is None else file.size()[1] - sum(pyramid.rows[0] for _, pyramid in self._pyramids(file))
+        return rows + (0 if kept is None else kept.records())
+
+    def _pyramids(self, file: RecordedStatistics) -> Iterator[tuple[str, _core.Pyramid]]:
+        # The statistics of whole tensors are combined from those of shards, which needs rows.
+        if not getattr(self._reader.run.index, "has_shards", False):
+            for worker in file.workers():
+                if (pyramid := file.pyramid(worker)) is not None:
+                    yield worker, pyramid
+
+    def pyramids(self) -> Iterator[tuple[str, _core.Pyramid]]:
+        """Yield the workers whose statistics have a pyramid, unless they were read before.
+
+        `stored` then yields what follows.
+        """
+        run = self._reader.run
+        run.load()
+        file = run.statistics_file()
+        if file is None:
+            return
+        for worker, pyramid in self._pyramids(file):
+            if worker not in self._in_file:
+                self._in_file[worker] = pyramid.ends[1]
+                yield worker, pyramid
 
     def stored(self) -> Iterator[tuple[Table, int | None]]:
         """Yield what is new in the statistics file of the run.

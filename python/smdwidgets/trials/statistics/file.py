@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from smdwidgets import _core
-from smdwidgets.exceptions import RunFileMissing
+from smdwidgets.exceptions import RunFileMissing, SMDebugError
 from smdwidgets.storage.protocol import Storage, beginning, reads_at_once
 from smdwidgets.trials.tables import Table
+
+logger = logging.getLogger("smdwidgets.trials")
 
 #: The directory of a run that has the statistics.
 DIRECTORY = "statistics"
@@ -33,6 +37,7 @@ class StatisticsFile:
         self._storage = storage
         self._source = _core.Fetched(self._fetch, reads_at_once(storage)) if files is None else files
         self._reader = _core.StatisticsReader()
+        self._pyramids: dict[str, _core.Pyramid] = {}
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
@@ -63,6 +68,44 @@ class StatisticsFile:
         files = None if workers is None else [_core.worker_file_name(worker) for worker in workers]
         return self._reader.read(self._source, names, steps, files, mode)
 
+    def pyramid(self, worker: str) -> _core.Pyramid | None:
+        """Return the pyramid of a worker's statistics.
+
+        None without one, or if it is damaged or of other statistics.
+        """
+        if worker not in self._pyramids:
+            try:
+                if not self._storage.exists(pyramid_key(worker)):
+                    return None
+                self._pyramids[worker] = _core.Pyramid(self._source, worker)
+            except SMDebugError:
+                logger.warning("%s of %s is not used", pyramid_key(worker), self._storage.url, exc_info=True)
+                return None
+        pyramid = self._pyramids[worker]
+        return pyramid if pyramid.belongs_to(self._reader, worker) else None
+
+    def has_current_pyramid(self, worker: str) -> bool:
+        """Return whether a worker's pyramid has all of its statistics."""
+        pyramid = self.pyramid(worker)
+        return pyramid is not None and pyramid.is_current(self._reader, worker)
+
+    def write_pyramid(
+        self, worker: str, path: str | os.PathLike[str], whole: Sequence[str], progress: Callable[[int, int], object]
+    ) -> None:
+        """Write the pyramid of a worker to a path.
+
+        Args:
+            worker: a worker, by its name in files.
+            path: a file, which is replaced.
+            whole: tensors of which all records are kept, such as losses.
+            progress: called with the number of rows read and their total.
+
+        Raises:
+            ValueError: steps were written again in a way that needs the statistics.
+        """
+        _core.Pyramid.write(self._source, self._reader, worker, os.fspath(path), list(whole), progress)
+        self._pyramids.pop(worker, None)
+
     def faults(self, ended: bool) -> list[tuple[str, int | None, str]]:
         """Check all batches; return file, offset and reason of each fault.
 
@@ -80,3 +123,12 @@ class StatisticsFile:
     def size(self) -> tuple[int, int, int]:
         """Return the numbers of batches, rows and bytes."""
         return self._reader.size()
+
+
+def pyramid_key(worker: str) -> str:
+    """Return the key of a worker's pyramid.
+
+    >>> pyramid_key("worker_0")
+    'statistics/worker_0/survey.pyramid'
+    """
+    return f"{DIRECTORY}/{worker}/survey.pyramid"

@@ -39,6 +39,9 @@ class SourceStatistics:
         """Return the workers."""
         return sorted({worker for _, worker, _ in self._columns})
 
+    def pyramid(self, worker: str) -> None:
+        """Return None: there are few statistics, which have no pyramid."""
+
     def size(self) -> tuple[int, int, int]:
         """Return the numbers of series, rows and bytes."""
         rows = sum(max(len(one.steps) for one in columns.values()) for _, _, columns in self._columns)

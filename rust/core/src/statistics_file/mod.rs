@@ -8,6 +8,7 @@ mod arrow;
 mod commit;
 mod flatbuffer;
 mod name;
+pub mod pyramid;
 mod reader;
 mod round;
 mod segment;

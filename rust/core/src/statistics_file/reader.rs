@@ -1,6 +1,7 @@
 //! The reader of statistics files, also while they grow. It never writes, and checks everything it reads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use zstd::bulk::Decompressor;
 
@@ -18,11 +19,14 @@ const COMMITS_AT_ONCE: u64 = 1 << 16;
 
 /// The known part of a segment.
 #[derive(Default)]
-struct Segment {
-    commits: Vec<Commit>,
-    names: HashMap<u32, Name>,
+pub(super) struct Segment {
+    pub(super) commits: Vec<Commit>,
+    /// The tensors by number. Segments with equal files share them.
+    pub(super) names: Arc<HashMap<u32, Name>>,
     /// Bytes of the names file that were read.
     named: u64,
+    /// Their checksum, if they were read at once.
+    names_crc: Option<u32>,
     /// Why the segment cannot be read.
     problem: Option<String>,
 }
@@ -32,10 +36,19 @@ impl Segment {
     fn end(&self) -> u64 {
         self.commits.last().map_or(0, |last| last.offset + u64::from(last.length))
     }
+
+    /// What a pyramid of the complete batches covers; `None` without any.
+    pub(super) fn covered(&self, number: u64) -> Option<Covered> {
+        let crc = self.commits.last()?.crc;
+        Some(Covered { segment: number, batches: self.commits.len() as u64, end: self.end(), crc })
+    }
 }
 
+/// Tensors by number, the size of the names file, and its checksum.
+type KnownNames = (Arc<HashMap<u32, Name>>, u64, Option<u32>);
+
 /// The key of a segment without extension, by worker and number.
-fn stem(worker: &str, number: u64) -> String {
+pub(super) fn stem(worker: &str, number: u64) -> String {
     format!("{DIRECTORY}/{worker}/{number:06}")
 }
 
@@ -44,6 +57,19 @@ fn parse_key(key: &str) -> Option<(&str, u64)> {
     let (worker, file) = key.strip_prefix(DIRECTORY)?.strip_prefix('/')?.split_once('/')?;
     let number = file.strip_suffix(".commit")?.parse().ok()?;
     (stem(worker, number) + ".commit" == key).then_some((worker, number))
+}
+
+/// What is known of a segment, by which a reader sees later whether it has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Covered {
+    /// The number of the segment.
+    pub segment: u64,
+    /// Complete batches.
+    pub batches: u64,
+    /// Their end in the stream.
+    pub end: u64,
+    /// The checksum of the last one.
+    pub crc: u32,
 }
 
 /// What is read of the statistics.
@@ -105,8 +131,9 @@ impl Reader {
         }
         let mut is_new = count(self) != before;
         for (worker, number) in listed {
-            let segment = self.workers.entry(worker.to_owned()).or_default().entry(number).or_default();
-            is_new |= segment.refresh(source, &stem(worker, number))?;
+            let segments = self.workers.entry(worker.to_owned()).or_default();
+            let before = segments.range(..number).next_back().map(|(_, before)| before.known_names());
+            is_new |= segments.entry(number).or_default().refresh(source, &stem(worker, number), before)?;
         }
         self.workers.retain(|_, segments| !segments.is_empty());
         Ok(is_new)
@@ -118,11 +145,20 @@ impl Reader {
         self.workers.iter().filter(|(_, segments)| has_rows(segments)).map(|(worker, _)| worker.clone()).collect()
     }
 
+    /// The segments of a worker.
+    pub(super) fn segments(&self, worker: &str) -> Option<&BTreeMap<u64, Segment>> {
+        self.workers.get(worker)
+    }
+
     /// The tensors, in the order in which the workers added them.
     pub fn names(&self) -> Vec<&Name> {
         let mut known = HashSet::new();
         let mut found = Vec::new();
+        let mut before: Option<&Arc<HashMap<u32, Name>>> = None;
         for segment in self.workers.values().flat_map(BTreeMap::values) {
+            if before.replace(&segment.names).is_some_and(|before| Arc::ptr_eq(before, &segment.names)) {
+                continue;
+            }
             let mut all: Vec<&Name> = segment.names.values().collect();
             all.sort_by_key(|name| name.id);
             found.extend(all.into_iter().filter(|name| known.insert(name.name.as_str())));
@@ -178,6 +214,14 @@ impl Reader {
             found.workers.push(worker.clone());
             for (number, segment) in segments {
                 let key = stem(worker, *number) + ".arrows";
+                let mut commits = segment
+                    .commits
+                    .iter()
+                    .filter(|commit| ends.is_none_or(|(first, last)| commit.overlaps(first, last)))
+                    .peekable();
+                if commits.peek().is_none() {
+                    continue;
+                }
                 // The selected tensors of the segment, by number.
                 let mut wanted: HashMap<u32, u32> = HashMap::new();
                 let selected =
@@ -189,10 +233,6 @@ impl Reader {
                     let at = *names.entry(name.name.clone()).or_insert(next);
                     wanted.insert(name.id, at);
                 }
-                let commits = segment
-                    .commits
-                    .iter()
-                    .filter(|commit| ends.is_none_or(|(first, last)| commit.overlaps(first, last)));
                 each_batch(source, &key, commits, &mut |_, rows| match rows {
                     Err(error) => found.failed.push(error),
                     Ok(rows) => found.rows.extend(rows.into_iter().filter_map(|row| {
@@ -247,7 +287,13 @@ impl Reader {
 }
 
 impl Segment {
-    fn refresh(&mut self, source: &dyn Source, stem: &str) -> Result<bool> {
+    /// The tensors, size and checksum of the names that were read.
+    fn known_names(&self) -> KnownNames {
+        (self.names.clone(), self.named, self.names_crc)
+    }
+
+    /// Reads what is new; `before` are the names of the segment before.
+    fn refresh(&mut self, source: &dyn Source, stem: &str, before: Option<KnownNames>) -> Result<bool> {
         if self.problem.is_some() {
             return Ok(false);
         }
@@ -277,7 +323,7 @@ impl Segment {
             }
         }
         if self.commits.len() > known {
-            self.read_names(source, stem)?;
+            self.read_names(source, stem, before)?;
         }
         Ok(self.commits.len() > known)
     }
@@ -293,7 +339,7 @@ impl Segment {
         (continues && is_bounded).then(|| self.commits.push(commit))
     }
 
-    fn read_names(&mut self, source: &dyn Source, stem: &str) -> Result<()> {
+    fn read_names(&mut self, source: &dyn Source, stem: &str, before: Option<KnownNames>) -> Result<()> {
         let end = self.commits.last().map_or(0, |last| u64::from(last.names_length));
         let Some(file) = open(source, &format!("{stem}.names.jsonl"))?.filter(|_| end > self.named) else {
             return Ok(());
@@ -301,9 +347,18 @@ impl Segment {
         let mut buffer = Vec::new();
         let count = file.read_at(self.named, end - self.named, &mut buffer)?;
         let complete = buffer[..count].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.names_crc = (self.named == 0).then(|| crc32c(&buffer[..complete]));
+        if let Some((names, size, crc)) = before
+            && (size, crc) == (complete as u64, self.names_crc)
+            && crc.is_some()
+        {
+            (self.names, self.named) = (names, size);
+            return Ok(());
+        }
+        let names = Arc::make_mut(&mut self.names);
         for line in buffer[..complete].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             if let Some(name) = Name::of_line(line) {
-                self.names.entry(name.id).or_insert(name);
+                names.entry(name.id).or_insert(name);
             }
         }
         self.named += complete as u64;
@@ -320,7 +375,7 @@ fn open(source: &dyn Source, key: &str) -> Result<Option<Box<dyn Blob>>> {
 }
 
 /// Reads batches and calls `each` with the rows or the error of each.
-fn each_batch<'c>(
+pub(super) fn each_batch<'c>(
     source: &dyn Source,
     key: &str,
     commits: impl Iterator<Item = &'c Commit>,

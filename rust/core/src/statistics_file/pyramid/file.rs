@@ -1,0 +1,298 @@
+//! The file: a header of fixed size, compressed blocks, and a directory of them at the end.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use zstd::bulk::{Compressor, Decompressor};
+
+use super::VERSION;
+use crate::crc::crc32c;
+use crate::error::{Error, Location, Result};
+use crate::source::Blob;
+use crate::statistics_file::reader::Covered;
+
+/// The first bytes of the file.
+const MAGIC: [u8; 8] = *b"SMDWPYR\n";
+/// The size of the header.
+const HEADER: usize = 48;
+/// Tiles are noise below their high bytes: higher levels save little.
+const LEVEL: i32 = 3;
+/// Limit on a block, and on its size over that of its compressed form.
+const MAX_BLOCK: u32 = 1 << 30;
+const MAX_RATIO: u64 = 4096;
+
+/// Where a block is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    pub offset: u64,
+    pub length: u32,
+    /// Size of the content.
+    pub raw: u32,
+    /// CRC32C of the compressed bytes.
+    pub crc: u32,
+}
+
+/// Which tile: level, kind, block, group.
+pub type TileKey = (u8, u8, u32, u32);
+
+/// What the file has, and where.
+#[derive(Debug, Default, PartialEq)]
+pub struct Directory {
+    /// The lowest and the highest level.
+    pub base: u8,
+    pub top: u8,
+    /// The first and the last step.
+    pub first: i64,
+    pub last: i64,
+    pub rows: u64,
+    /// Size of the file before the directory.
+    pub size: u64,
+    /// Records of which findings are made that had no room.
+    pub dropped: u64,
+    pub covered: Vec<Covered>,
+    /// Names, series, starts, records.
+    pub sections: [Place; 4],
+    pub tiles: Vec<(TileKey, Place)>,
+}
+
+/// Numbers one after the other.
+#[derive(Default)]
+pub struct Out(pub Vec<u8>);
+
+impl Out {
+    pub fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+    pub fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    pub fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    pub fn i64(&mut self, value: i64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    pub fn f32(&mut self, value: f32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    fn place(&mut self, place: &Place) {
+        self.u64(place.offset);
+        [place.length, place.raw, place.crc].into_iter().for_each(|each| self.u32(each));
+    }
+}
+
+/// Reads numbers; `None` at the end.
+pub struct In<'b>(pub &'b [u8]);
+
+impl<'b> In<'b> {
+    pub fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+    pub fn u8(&mut self) -> Option<u8> {
+        Some(self.array::<1>()?[0])
+    }
+    pub fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.array()?))
+    }
+    pub fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.array()?))
+    }
+    pub fn i64(&mut self) -> Option<i64> {
+        Some(i64::from_le_bytes(self.array()?))
+    }
+    pub fn f32(&mut self) -> Option<f32> {
+        Some(f32::from_le_bytes(self.array()?))
+    }
+    fn place(&mut self) -> Option<Place> {
+        Some(Place { offset: self.u64()?, length: self.u32()?, raw: self.u32()?, crc: self.u32()? })
+    }
+}
+
+impl Directory {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Out::default();
+        out.u8(self.base);
+        out.u8(self.top);
+        out.i64(self.first);
+        out.i64(self.last);
+        out.u64(self.rows);
+        out.u64(self.size);
+        out.u64(self.dropped);
+        out.u32(self.covered.len() as u32);
+        for each in &self.covered {
+            [each.segment, each.batches, each.end].into_iter().for_each(|number| out.u64(number));
+            out.u32(each.crc);
+        }
+        self.sections.iter().for_each(|place| out.place(place));
+        out.u32(self.tiles.len() as u32);
+        for ((level, kind, block, group), place) in &self.tiles {
+            out.u8(*level);
+            out.u8(*kind);
+            out.u32(*block);
+            out.u32(*group);
+            out.place(place);
+        }
+        out.0
+    }
+
+    /// The directory in these bytes. Counts are not trusted: nothing is allocated ahead.
+    fn decode(bytes: &[u8]) -> Option<Directory> {
+        let input = &mut In(bytes);
+        let mut found = Directory {
+            base: input.u8()?,
+            top: input.u8()?,
+            first: input.i64()?,
+            last: input.i64()?,
+            rows: input.u64()?,
+            size: input.u64()?,
+            dropped: input.u64()?,
+            ..Directory::default()
+        };
+        for _ in 0..input.u32()? {
+            let [segment, batches, end] = [input.u64()?, input.u64()?, input.u64()?];
+            found.covered.push(Covered { segment, batches, end, crc: input.u32()? });
+        }
+        for section in &mut found.sections {
+            *section = input.place()?;
+        }
+        for _ in 0..input.u32()? {
+            found.tiles.push(((input.u8()?, input.u8()?, input.u32()?, input.u32()?), input.place()?));
+        }
+        let is_valid = found.base <= found.top && found.top < 63 && (0..=found.last).contains(&found.first);
+        (is_valid && input.0.is_empty()).then_some(found)
+    }
+}
+
+/// Writes a file that appears complete or not at all.
+pub struct FileWriter {
+    file: BufWriter<File>,
+    path: PathBuf,
+    temporary: PathBuf,
+    at: u64,
+    compressor: Compressor<'static>,
+    done: bool,
+}
+
+impl FileWriter {
+    pub fn create(path: &Path) -> Result<FileWriter> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}.tmp", process::id()));
+        let temporary = PathBuf::from(name);
+        let file = File::create(&temporary).map_err(|source| wrong(&temporary, source))?;
+        let compressor = Compressor::new(LEVEL).map_err(|error| Error::Invalid(format!("cannot use zstd: {error}")))?;
+        let file = BufWriter::new(file);
+        let mut writer = FileWriter { file, path: path.into(), temporary, at: 0, compressor, done: false };
+        // The header is written last.
+        writer.write(&[0; HEADER])?;
+        Ok(writer)
+    }
+
+    /// Writes a block.
+    pub fn block(&mut self, raw: &[u8]) -> Result<Place> {
+        let large = || Error::Invalid("a block of the pyramid exceeds 1 GiB".into());
+        let size = u32::try_from(raw.len()).ok().filter(|size| *size <= MAX_BLOCK).ok_or_else(large)?;
+        let packed = self
+            .compressor
+            .compress(raw)
+            .map_err(|error| Error::Invalid(format!("cannot compress statistics: {error}")))?;
+        let length = u32::try_from(packed.len()).map_err(|_| large())?;
+        let place = Place { offset: self.at, length, raw: size, crc: crc32c(&packed) };
+        self.write(&packed)?;
+        Ok(place)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.at += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|source| wrong(&self.temporary, source))
+    }
+
+    /// Writes directory and header, waits for the disk, and gives the file its name. Returns its size.
+    pub fn finish(mut self, directory: &mut Directory) -> Result<u64> {
+        directory.size = self.at;
+        let place = self.block(&directory.encode())?;
+        let mut header = Out(MAGIC.to_vec());
+        header.u32(VERSION);
+        header.place(&place);
+        header.0.resize(HEADER - 4, 0);
+        header.u32(crc32c(&header.0));
+        let mut end = || {
+            self.file.seek(SeekFrom::Start(0))?;
+            self.file.write_all(&header.0)?;
+            self.file.flush()?;
+            self.file.get_ref().sync_data()?;
+            fs::rename(&self.temporary, &self.path)
+        };
+        end().map_err(|source| wrong(&self.path, source))?;
+        self.done = true;
+        Ok(self.at)
+    }
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        if !self.done {
+            // What remains of an attempt that failed is not read by anyone.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+fn wrong(path: &Path, source: std::io::Error) -> Error {
+    Error::Io { file: path.display().to_string(), source }
+}
+
+/// The directory of a file.
+pub fn directory(file: &dyn Blob, key: &str) -> Result<Directory> {
+    let corrupt = |offset: u64, what: &str| Error::Corrupt { location: Location::new(key, offset), what: what.into() };
+    let mut buffer = Vec::new();
+    let count = file.read_at(0, HEADER as u64, &mut buffer)?;
+    let header = &buffer[..count];
+    if count < HEADER || !header.starts_with(&MAGIC) {
+        return Err(corrupt(0, "the file is no pyramid"));
+    }
+    let input = &mut In(&header[MAGIC.len()..]);
+    let (version, place) = (input.u32(), input.place());
+    if In(&header[HEADER - 4..]).u32() != Some(crc32c(&header[..HEADER - 4])) {
+        return Err(corrupt(0, "header checksum mismatch"));
+    }
+    if version != Some(VERSION) {
+        let what = format!("a pyramid of version {}", version.unwrap_or(0));
+        return Err(Error::Unsupported { location: Location::new(key, 0), what });
+    }
+    let place = place.ok_or_else(|| corrupt(0, "the header is too short"))?;
+    let raw = block(file, key, &place)?;
+    Directory::decode(&raw).ok_or_else(|| corrupt(place.offset, "the directory is invalid"))
+}
+
+/// The content of a block.
+pub fn block(file: &dyn Blob, key: &str, place: &Place) -> Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    let count = file.read_at(place.offset, place.length.into(), &mut buffer)?;
+    unpacked(&buffer[..count], key, place)
+}
+
+/// The content of a block in these bytes. Its size is checked before memory is allocated.
+pub fn unpacked(packed: &[u8], key: &str, place: &Place) -> Result<Vec<u8>> {
+    let location = || Location::new(key, place.offset);
+    if packed.len() < place.length as usize {
+        let (needed, found) = (place.length.into(), packed.len() as u64);
+        return Err(Error::Truncated { location: location(), needed, found });
+    }
+    let corrupt = |what: &str| Error::Corrupt { location: location(), what: what.into() };
+    if crc32c(packed) != place.crc {
+        return Err(corrupt("block checksum mismatch"));
+    }
+    if place.raw > MAX_BLOCK || u64::from(place.raw) > (1 << 16) + MAX_RATIO * u64::from(place.length) {
+        return Err(corrupt("the block is too large"));
+    }
+    let mut decompressor = Decompressor::new().map_err(|error| Error::Invalid(format!("cannot use zstd: {error}")))?;
+    let raw = decompressor.decompress(packed, place.raw as usize).ok();
+    raw.filter(|raw| raw.len() == place.raw as usize).ok_or_else(|| corrupt("the block cannot be decompressed"))
+}

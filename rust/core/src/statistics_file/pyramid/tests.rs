@@ -1,0 +1,230 @@
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::error::{Error, Result};
+use crate::source::{Local, Memory};
+use crate::statistics::Statistics;
+use crate::statistics_file::{DIRECTORY, Limits, Name, Reader, Row, Selection, StatisticsWriter};
+use crate::step::Mode;
+
+const WORKER: &str = "worker_0";
+
+/// A row of a healthy tensor, whose size changes a little from step to step.
+fn row(step: i64, tensor: u32) -> Row {
+    let std = 1.0 + 0.01 * ((step * 7 + i64::from(tensor) * 13) % 11) as f64;
+    let mut statistics = Statistics {
+        count: 100,
+        nan: 0,
+        neg_inf: 0,
+        pos_inf: 0,
+        zeros: 5,
+        min: -3.0,
+        max: 3.0,
+        mean: 0.25,
+        std,
+        l1: 80.0,
+        l2: 0.0,
+        abs_max: 3.0,
+        update: 0.5,
+    };
+    statistics.l2 = statistics.derived_l2();
+    let mode = if step % 10 == 9 { Mode::Eval } else { Mode::Train };
+    Row { step, mode, mode_step: step, tensor, flags: 0, statistics }
+}
+
+fn nan(mut row: Row) -> Row {
+    row.statistics.nan = 1;
+    row
+}
+
+fn spike(mut row: Row) -> Row {
+    row.statistics.std *= 1e4;
+    row.statistics.l2 = row.statistics.derived_l2();
+    row
+}
+
+fn written(root: &Path, steps: std::ops::Range<i64>, tensors: u32, change: impl Fn(Row) -> Row) {
+    let limits = Limits { steps: 7, time: Duration::from_secs(1000), ..Limits::default() };
+    let mut writer = StatisticsWriter::new(root, WORKER, limits, false).unwrap();
+    for tensor in 0..tensors {
+        let about = |id| Name {
+            id,
+            name: format!("w{tensor}"),
+            dtype: String::new(),
+            shape: Vec::new(),
+            collection: String::new(),
+            order: None,
+        };
+        writer.add(&format!("w{tensor}"), about);
+    }
+    for step in steps {
+        writer.append(step, (0..tensors).map(|tensor| change(row(step, tensor)))).unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn reader(root: &Path) -> Reader {
+    let entries = fs::read_dir(root.join(DIRECTORY).join(WORKER)).unwrap();
+    let keys: Vec<String> =
+        entries.map(|entry| format!("{DIRECTORY}/{WORKER}/{}", entry.unwrap().file_name().display())).collect();
+    let mut reader = Reader::new();
+    reader.refresh(&Local::new(root), keys.iter().map(String::as_str)).unwrap();
+    reader
+}
+
+fn built(root: &Path) -> Result<Pyramid> {
+    let (source, path) = (Local::new(root), root.join(key(WORKER)));
+    build(&reader(root), &source, WORKER, &path, &HashSet::new(), &mut |_, _| Ok(()))?;
+    Pyramid::open(&source, WORKER)
+}
+
+/// Bins of all tensors, each in its row.
+fn whole(pyramid: &Pyramid, measure: usize, level: u8) -> (usize, Bins) {
+    let pairs: Vec<(u32, u32)> = (0u32..).zip(&pyramid.series).map(|(at, one)| (at, one.tensor)).collect();
+    let (first, last) = pyramid.ends();
+    let count = ((last >> level) - (first >> level) + 1) as usize;
+    let shape = (pyramid.names.len(), count);
+    let first = first as u64 >> level;
+    (count, pyramid.bins(&Wanted { series: &pairs, measure, level, first, shape }).unwrap())
+}
+
+#[test]
+fn bins_have_the_extremes_of_their_records() {
+    let root = tempfile::tempdir().unwrap();
+    // More series than a group has, and more bins than a block.
+    written(root.path(), 3..900, 300, |row| row);
+    let pyramid = built(root.path()).unwrap();
+    assert_eq!((pyramid.levels(), pyramid.ends(), pyramid.names.len()), ((0, 5), (3, 899), 300));
+    assert_eq!(pyramid.rows(), (897 * 300, 0));
+    assert_eq!(pyramid.series.len(), 600);
+    let rows = reader(root.path()).read(&Local::new(root.path()), &Selection::default()).unwrap().rows;
+    for level in [0, 2, 5, 7] {
+        let (count, bins) = whole(&pyramid, 0, level);
+        let size = 300 * count;
+        let (mut low, mut high, mut sum, mut n) =
+            (vec![f64::INFINITY; size], vec![f64::NEG_INFINITY; size], vec![0.0; size], vec![0; size]);
+        for (name, _, row) in &rows {
+            let at = *name as usize * count + ((row.step >> level) - (3 >> level)) as usize;
+            let size = row.statistics.mean.hypot(row.statistics.std).log10();
+            low[at] = size.min(low[at]);
+            high[at] = size.max(high[at]);
+            sum[at] += size;
+            n[at] += 1;
+        }
+        assert_eq!(bins.n, n, "level {level}");
+        for at in 0..size {
+            let expected = [low[at], sum[at] / n[at] as f64, high[at]];
+            for (plane, expected) in bins.values.iter().zip(expected) {
+                assert!((f64::from(plane[at]) - expected).abs() < 3e-3, "level {level}, bin {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_event_of_a_single_step_is_lost() {
+    let root = tempfile::tempdir().unwrap();
+    let (bad, large) = ((417, 299), (640, 7));
+    written(root.path(), 0..1000, 300, |row| match (row.step, row.tensor) {
+        place if place == bad => nan(row),
+        place if place == large => spike(row),
+        _ => row,
+    });
+    let pyramid = built(root.path()).unwrap();
+    let (count, bins) = whole(&pyramid, 5, 5);
+    let flagged: Vec<(usize, u8)> =
+        bins.flag.iter().enumerate().filter(|(_, flag)| **flag != 0).map(|(at, flag)| (at, *flag)).collect();
+    assert_eq!(flagged, [(7 * count + 640 / 32, 128), (299 * count + 417 / 32, 1)]);
+    assert!(bins.values[2][7 * count + 640 / 32] > 60.0);
+    let steps = |tensor: u32, flag: u8| -> Vec<i64> {
+        let of = |one: &&Record| one.tensor == tensor && one.flag & flag != 0;
+        pyramid.records.iter().filter(of).map(|one| one.step).collect()
+    };
+    assert_eq!((steps(299, 1), steps(7, 128)), (vec![417], vec![640]));
+    // Neighbours, which show whether such a record is single.
+    assert!([416, 418].iter().all(|step| pyramid.records.iter().any(|one| one.tensor == 299 && one.step == *step)));
+}
+
+#[test]
+fn of_values_that_stay_bad_the_first_and_last_are_kept() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..300, 2, |row| if row.tensor == 1 && row.step >= 100 { nan(row) } else { row });
+    let records = built(root.path()).unwrap().records;
+    let steps: Vec<i64> = records.iter().filter(|one| one.tensor == 1 && one.is_bad()).map(|one| one.step).collect();
+    // And the one with the largest surprise of all.
+    assert_eq!((steps.first(), steps.last(), steps.len()), (Some(&100), Some(&299), 3));
+}
+
+#[test]
+fn steps_that_were_written_again_count_once() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..80, 3, spike);
+    written(root.path(), 50..200, 3, |row| row);
+    let (_, bins) = whole(&built(root.path()).unwrap(), 0, 0);
+    assert!(bins.n.iter().all(|n| *n == 1));
+    assert!(bins.values[0][49] > 3.0 && bins.values[2][50] < 1.0);
+    written(root.path(), 100..120, 3, |row| row);
+    assert!(matches!(built(root.path()), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn a_pyramid_belongs_to_statistics_that_only_grew() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..50, 3, |row| row);
+    let pyramid = built(root.path()).unwrap();
+    assert!(pyramid.belongs_to(&reader(root.path()), WORKER));
+    assert!(pyramid.is_current(&reader(root.path()), WORKER));
+    written(root.path(), 50..60, 3, |row| row);
+    assert!(pyramid.belongs_to(&reader(root.path()), WORKER));
+    assert!(!pyramid.is_current(&reader(root.path()), WORKER));
+    written(root.path(), 55..90, 3, |row| row);
+    assert!(pyramid.belongs_to(&reader(root.path()), WORKER));
+    written(root.path(), 40..100, 3, |row| row);
+    assert!(!pyramid.belongs_to(&reader(root.path()), WORKER));
+    let other = tempfile::tempdir().unwrap();
+    written(other.path(), 0..50, 3, spike);
+    assert!(!pyramid.belongs_to(&reader(other.path()), WORKER));
+}
+
+#[test]
+fn an_attempt_that_fails_leaves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..50, 3, |row| row);
+    let (source, path) = (Local::new(root.path()), root.path().join(key(WORKER)));
+    let mut cancel = |done: u64, total: u64| if done < total / 2 { Ok(()) } else { Err(Error::Cancelled) };
+    let outcome = build(&reader(root.path()), &source, WORKER, &path, &HashSet::new(), &mut cancel);
+    assert!(matches!(outcome, Err(Error::Cancelled)));
+    let left = fs::read_dir(path.parent().unwrap()).unwrap();
+    assert!(left.map(|entry| entry.unwrap().file_name()).all(|name| !name.to_string_lossy().contains("pyramid")));
+}
+
+#[test]
+fn damage_is_an_error_and_never_another_picture() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..40, 2, |row| if row.step == 20 { nan(row) } else { row });
+    let (_, expected) = whole(&built(root.path()).unwrap(), 0, 0);
+    let bytes = fs::read(root.path().join(key(WORKER))).unwrap();
+    let read = |bytes: &[u8]| -> Result<Bins> {
+        let mut source = Memory::default();
+        source.insert(key(WORKER), bytes.to_vec());
+        let pyramid = Pyramid::open(&source, WORKER)?;
+        let pairs: Vec<(u32, u32)> = (0u32..).zip(&pyramid.series).map(|(at, one)| (at, one.tensor)).collect();
+        pyramid.bins(&Wanted { series: &pairs, measure: 0, level: 0, first: 0, shape: (2, 40) })
+    };
+    assert_eq!(format!("{:?}", read(&bytes).unwrap()), format!("{expected:?}"));
+    let text = format!("{expected:?}");
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x20;
+        assert!(
+            read(&changed).is_err_and(|error| !matches!(error, Error::Invalid(_))) || {
+                // Tiles of other measures and levels are not read.
+                format!("{:?}", read(&changed).unwrap()) == text
+            }
+        );
+        assert!(read(&bytes[..at]).is_err());
+    }
+}

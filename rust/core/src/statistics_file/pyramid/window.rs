@@ -1,0 +1,134 @@
+//! How far a size is from the usual one: the same comparison as `smdwidgets.anomalies.sizes`, value by value.
+
+/// Earlier sizes that a size is compared with, and the fewest of them.
+const WINDOW: usize = 32;
+const FIRST: usize = 8;
+/// The least standard deviation of a logarithm.
+const SPREAD: f32 = 0.04;
+/// The largest surprise.
+const LARGEST: f32 = 64.0;
+/// Surprises from this one on stand out.
+pub const DEVIATIONS: f32 = 12.0;
+
+/// The last sizes of a series.
+#[derive(Debug, Clone)]
+pub struct Window {
+    /// The sizes in a ring, in the order in which they came.
+    ring: [f32; WINDOW],
+    /// Those that are finite, in ascending order.
+    sorted: [f32; WINDOW],
+    /// Number of finite sizes, and of sizes of 0.
+    finite: u8,
+    zeros: u8,
+    /// The next place in the ring.
+    next: u8,
+}
+
+impl Window {
+    /// A window without sizes.
+    pub fn new() -> Window {
+        Window { ring: [f32::NAN; WINDOW], sorted: [0.0; WINDOW], finite: 0, zeros: 0, next: 0 }
+    }
+
+    /// Surprise and usual size of the next size, a logarithm, which then belongs to the window.
+    pub fn compare(&mut self, size: f32) -> (f32, f32) {
+        let found = self.judge(size);
+        self.push(size);
+        found
+    }
+
+    fn judge(&self, size: f32) -> (f32, f32) {
+        let count = usize::from(self.finite);
+        if count == 0 {
+            return (f32::NAN, f32::NAN);
+        }
+        let sorted = &self.sorted[..count];
+        let middle = 0.5 * (sorted[(count - 1) / 2] + sorted[count / 2]);
+        if count < FIRST {
+            return (f32::NAN, middle);
+        }
+        if size == f32::NEG_INFINITY && 8 * usize::from(self.zeros) > usize::from(self.zeros) + count {
+            return (0.0, middle);
+        }
+        // Distances from the middle ascend towards both ends, so that merging both sides sorts them.
+        let (mut right, mut away) = (sorted.partition_point(|each| *each <= middle), [0.0f32; 2]);
+        let mut left = right;
+        for at in 0..=count / 2 {
+            let below = if left > 0 { (sorted[left - 1] - middle).abs() } else { f32::INFINITY };
+            let above = if right < count { (sorted[right] - middle).abs() } else { f32::INFINITY };
+            let next = if below <= above {
+                left -= 1;
+                below
+            } else {
+                right += 1;
+                above
+            };
+            if at == (count - 1) / 2 {
+                away[0] = next;
+            }
+            away[1] = next;
+        }
+        let spread = (1.4826 * (0.5 * (away[0] + away[1]))).max(SPREAD);
+        let deviation = (size - middle) / spread;
+        (if deviation.is_nan() { deviation } else { deviation.clamp(-LARGEST, LARGEST) }, middle)
+    }
+
+    fn push(&mut self, size: f32) {
+        let place = usize::from(self.next);
+        let old = std::mem::replace(&mut self.ring[place], size);
+        self.next = ((place + 1) % WINDOW) as u8;
+        let mut count = usize::from(self.finite);
+        if old.is_finite() {
+            let at = self.sorted[..count].partition_point(|each| *each < old);
+            self.sorted.copy_within(at + 1..count, at);
+            count -= 1;
+        } else if old == f32::NEG_INFINITY {
+            self.zeros -= 1;
+        }
+        if size.is_finite() {
+            let at = self.sorted[..count].partition_point(|each| *each < size);
+            self.sorted.copy_within(at..count, at + 1);
+            self.sorted[at] = size;
+            count += 1;
+        } else if size == f32::NEG_INFINITY {
+            self.zeros += 1;
+        }
+        self.finite = count as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_compare_with_the_median_of_the_last_ones() {
+        let mut window = Window::new();
+        let found: Vec<f32> = (0..22)
+            .map(|at| match at {
+                20 => 1.0,
+                21 => f32::NEG_INFINITY,
+                at => 0.01 * (at % 2) as f32,
+            })
+            .map(|size| window.compare(size).0)
+            .collect();
+        assert!(found[..8].iter().all(|each| each.is_nan()));
+        for (at, expected) in [(8, -0.125), (19, 0.25), (20, 24.875), (21, -64.0)] {
+            assert!((found[at] - expected).abs() < 0.05, "{at}: {}", found[at]);
+        }
+    }
+
+    #[test]
+    fn a_window_forgets() {
+        let mut window = Window::new();
+        for _ in 0..WINDOW {
+            window.compare(f32::NEG_INFINITY);
+        }
+        for at in 0..WINDOW {
+            window.compare(at as f32);
+        }
+        assert_eq!((window.finite, window.zeros), (32, 0));
+        assert!(window.sorted.is_sorted());
+        assert_eq!(window.judge(15.5), (0.0, 15.5));
+    }
+}
