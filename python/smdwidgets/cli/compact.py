@@ -21,9 +21,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.runs:
         try:
             with Progress("compact") as progress:
-                done.append(
-                    compact(path, progress=lambda folders, of, show=progress.update: show(folders, of, "folders"))  # type: ignore[misc]
-                )
+                done.append(compact(path, progress=progress.update))
         except CompactionSuperseded as error:
             superseded = True
             print(plain(f"superseded: {error}", 8000), file=sys.stderr)

@@ -125,7 +125,7 @@ def test_a_locally_compacted_run_can_be_uploaded(storage, address, run, raw, buc
 
 def test_concurrent_compactions_are_detected(storage, address):
     with pytest.raises(CompactionSuperseded, match="another compaction finished first"):
-        smdwidgets.compact(address, progress=lambda done, of: done or smdwidgets.compact(address))
+        smdwidgets.compact(address, progress=lambda done, of, what: done or smdwidgets.compact(address))
     assert opened(storage, "root")[1] <= 5
 
 

@@ -47,7 +47,7 @@ def change(bucket: Place, run: Path, step: int, tensors: int) -> None:
 
 def while_compacting(address: str, work: Callable[[], object]) -> Any:
     todo = [work]
-    return smdwidgets.compact(address, progress=lambda done, of: todo and todo.pop()())
+    return smdwidgets.compact(address, progress=lambda done, of, what: todo and todo.pop()())
 
 
 def steps_of(address: str, name: str, trust: str) -> list[int]:

@@ -156,6 +156,22 @@ def test_the_map_of_a_run_that_grows_continues_behind_the_stored_cells(run: Path
     assert len(again.table) == (STEPS + 64) * TENSORS
 
 
+def test_a_build_that_is_stopped_leaves_no_file_and_the_next_one_is_whole(run: Path) -> None:
+    counts: list[tuple[int, int, str]] = []
+
+    def stop(done: int, total: int, what: str) -> None:
+        counts.append((done, total, what))
+        if what == "rows":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        smdwidgets.compact(run, progress=stop)
+    assert {what for *_, what in counts} == {"folders", "rows"}
+    assert counts[-1][1] == STEPS * TENSORS
+    assert [each.name for each in (run / "statistics/worker_0").iterdir() if each.name.startswith("survey")] == []
+    assert smdwidgets.compact(run).pyramids > 0
+
+
 def test_compacting_again_keeps_a_pyramid_that_is_current(run: Path) -> None:
     size = smdwidgets.compact(run).pyramids
     path = run / "statistics/worker_0/survey.pyramid"

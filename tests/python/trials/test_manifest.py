@@ -357,7 +357,7 @@ def test_verify_and_inspect_know_the_compacted_index(tmp_path, capsys):
 def while_compacting(run, work):
     """Compact a run; do some work when its first folder is about to be written."""
     todo = [work]
-    return smdwidgets.compact(run, progress=lambda done, of: todo and todo.pop()())
+    return smdwidgets.compact(run, progress=lambda done, of, what: todo and todo.pop()())
 
 
 def names_of(run):

@@ -73,7 +73,7 @@ class Compacted:
 
 
 def compact(
-    run: str | os.PathLike[str], *, progress: Callable[[int, int], object] | None = None, **options: Any
+    run: str | os.PathLike[str], *, progress: Callable[[int, int, str], object] | None = None, **options: Any
 ) -> Compacted:
     """Write a compacted index of a run's complete steps, so that the run opens faster.
 
@@ -87,7 +87,8 @@ def compact(
 
     Args:
         run: a directory or the address of a run.
-        progress: called with the number of folders done and in total.
+        progress: called with what is done, how much there is, and of what: ``"folders"``, then ``"rows"`` of
+            statistics.
         **options: for a run in a bucket, the fields of :class:`~smdwidgets.storage.Connection`.
 
     Raises:
@@ -108,7 +109,8 @@ def compact(
         if isinstance(opened, LocalRun) and not Path(opened.path, "index").is_dir():
             raise RunNotFound(opened.path, "no index files of a hook; only runs of hooks have an index")
         done = _Compaction(opened).write(progress)
-        return replace(done, pyramids=write_pyramids(opened))
+        rows = None if progress is None else lambda now, total: progress(now, total, "rows")
+        return replace(done, pyramids=write_pyramids(opened, rows))
     finally:
         opened.close()
 
@@ -133,7 +135,7 @@ class _Compaction:
         self.why = ""
         self._files = LocalFiles(run.storage, run.path) if isinstance(run, LocalRun) else BucketFiles(run.storage)
 
-    def write(self, progress: Callable[[int, int], object] | None) -> Compacted:
+    def write(self, progress: Callable[[int, int, str], object] | None) -> Compacted:
         """Write what is new."""
         # A hook that changes index files later deletes the file that is noted here, so that this compaction fails.
         self._files.begin()
@@ -146,7 +148,7 @@ class _Compaction:
         new = 0
         for done, (number, some) in enumerate(sealed):
             if progress is not None:
-                progress(done, len(sealed))
+                progress(done, len(sealed), "folders")
             entry = known.get(number)
             if entry is None or number not in intact or digest(some) != (entry.times if self.is_local else entry.etags):
                 entry = self._write_folder(number, some)
@@ -161,7 +163,7 @@ class _Compaction:
         elif self.why:
             self._files.check()
         if progress is not None:
-            progress(len(sealed), len(sealed))
+            progress(len(sealed), len(sealed), "folders")
         return _summary(
             self.run.path, written, len(root), new=new, of=sum(len(some) for _, some in folders), why=self.why
         )

@@ -23,7 +23,7 @@ logger = logging.getLogger("smdwidgets.trials")
 FEWEST_ROWS: Final = 2_000_000
 
 
-def write_pyramids(run: SmdebugRun, progress: Callable[[int, int], object] = lambda done, total: None) -> int:
+def write_pyramids(run: SmdebugRun, progress: Callable[[int, int], object] | None = None) -> int:
     """Write the pyramids that are missing or out of date, and return the size of all.
 
     A run with few rows needs none. The file of a worker appears complete or not at all.
@@ -38,8 +38,10 @@ def write_pyramids(run: SmdebugRun, progress: Callable[[int, int], object] = lam
     return sum(_write(run, file, worker, progress) for worker in file.workers())
 
 
-def _write(run: SmdebugRun, file: StatisticsFile, worker: str, progress: Callable[[int, int], object]) -> int:
+def _write(run: SmdebugRun, file: StatisticsFile, worker: str, progress: Callable[[int, int], object] | None) -> int:
     key, pyramid = pyramid_key(worker), file.pyramid(worker)
+    # A call of Python is where Ctrl-C arrives.
+    progress = progress or (lambda done, total: None)
     if pyramid is not None and file.has_current_pyramid(worker):
         return pyramid.size
     losses = sorted(losses_of(file.names()))
