@@ -56,8 +56,9 @@ class _Run:
     next_update: float = 0.0
     version: int = 0
     sent: int = 0
-    #: What stood out in the run when it was sent.
+    #: What stood out in the run when it was sent, and whether all of the run had been looked through.
     marks: Sequence[Finding] = ()
+    judged: bool = True
 
 
 class LiveDiagnosis:
@@ -145,7 +146,7 @@ class LiveDiagnosis:
             return [
                 self._pack(number)
                 for number, run in self._runs.items()
-                if run.sent != run.version or run.marks != self._marks(number)
+                if run.sent != run.version or (run.marks, run.judged) != (self._marks(number), self._is_judged(number))
             ]
 
     def _update_and_release(self, run: _Run) -> None:
@@ -185,7 +186,7 @@ class LiveDiagnosis:
 
     def _pack(self, number: int) -> bytes:
         run = self._runs[number]
-        run.sent, run.marks = run.version, self._marks(number)
+        run.sent, run.marks, run.judged = run.version, self._marks(number), self._is_judged(number)
         return pack({"kind": "diagnosis", "run": number, **_head(run, self._replay)})
 
     def of(self, number: int) -> Diagnosis | None:
@@ -198,6 +199,9 @@ class LiveDiagnosis:
 
     def _marks(self, number: int) -> Sequence[Finding]:
         return () if self._survey is None else self._survey.marks(number)
+
+    def _is_judged(self, number: int) -> bool:
+        return self._survey is None or self._survey.is_judged(number)
 
     def completed(self, number: int) -> Diagnosis | None:
         """Return the diagnosis of a run after everything was read; None if it failed."""
@@ -239,7 +243,9 @@ def _head(run: _Run, replay: LiveReplay | None) -> dict[str, Any]:
     elif run.diagnosis is None:
         state = "reading"
     else:
-        state = "found" if joined.findings else "nothing" if joined.can_tell else "unjudged"
+        # The map of a large run is read for longer than its scalars, and may show what those do not.
+        none = "nothing" if joined.can_tell else "unjudged"
+        state = "found" if joined.findings else none if run.judged else "reading"
     names = {name: shown_name(name) for name in run.trial.tensor_names()}
     incidents = run.trial.incidents() if joined.findings or joined.notes else ()
 

@@ -84,8 +84,9 @@ class _Run:
     #: Firings of rules, and the steps of each tensor that they named.
     firings: list[RuleFirings] = field(default_factory=list)
     fired: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    #: What stood out at the last update of a page, and what was sent of it.
+    #: What stood out at the last update of a page, what was sent of it, and whether the run had been read by then.
     marks: Sequence[Finding] = ()
+    judged: bool = False
     findings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -184,10 +185,14 @@ class LiveSurvey:
         """Return what stood out, and what rules found, at the last update of a page."""
         return self._run(number).marks
 
+    def is_judged(self, number: int) -> bool:
+        """Whether `marks` are those of a run that was read, rather than of its first part."""
+        return self._run(number).judged
+
     def update_marks(self, number: int) -> None:
         """Find what stands out in a run in all that was read."""
         run = self._run(number)
-        run.marks = run.survey.findings(self._rules.fired(number))
+        run.marks, run.judged = run.survey.findings(self._rules.fired(number)), True
 
     def read_all(self, number: int, do: str) -> None:
         """Start or stop reading all values of a run."""
@@ -311,6 +316,7 @@ class LiveSurvey:
         now = time.monotonic()
         if now < run.next_picture or sent.restarts != run.survey.restarts:
             return []
+        has_read = run.seen is not None
         for changed in (run.survey.table.changed_from(), self._note_firings(number, run)):
             if changed is not None:
                 run.changed = changed if run.changed is None else min(changed, run.changed)
@@ -329,6 +335,7 @@ class LiveSurvey:
             took = time.monotonic() - now
             pause = max(_PICTURES, SHARE * took)
             run.next_picture = now + (max(pause, _PICTURES_SHARE * (now - run.began)) if is_reading else pause)
+        run.judged = run.judged or has_read
         return packets
 
     def _poster(self, number: int, run: _Run, sent: SentState, since: int = 0, first: bool = False) -> list[bytes]:

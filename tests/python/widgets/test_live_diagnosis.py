@@ -19,6 +19,8 @@ from smdwidgets.numpy import Hook
 from smdwidgets.pictures.packet import unpack
 from smdwidgets.widgets import live_diagnosis
 from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
+from smdwidgets.widgets.live_survey import LiveSurvey
+from smdwidgets.widgets.rule_controller import RuleController
 
 
 def save(hook, steps, values=lambda step: 2 / (1 + step)):
@@ -253,3 +255,26 @@ def test_page_that_is_exported_at_once_has_it(run, tmp_path):
         widget.close()
     (head,) = [head for head, _ in packets_of(tmp_path / "page.html") if head["kind"] == "diagnosis"]
     assert [finding["kind"] for finding in head["findings"]] == ["not_finite"]
+
+
+@pytest.mark.parametrize("is_faulty", [True, False])
+def test_a_run_is_not_called_healthy_before_its_map_was_read(tmp_path, monkeypatch, is_faulty):
+    """The diagnosis reads the scalars of a large run only; its map takes longer."""
+    monkeypatch.setattr(live_diagnosis, "LARGEST_RUN", 0)
+    with Hook(tmp_path / "run") as hook:
+        for step in range(60):
+            hook.save_scalar("train/loss", 2 / (1 + step))
+            value = np.nan if is_faulty and step == 40 else 1.0
+            hook.save_tensor("fc.weight", np.array([value, step], np.float32), "weights")
+            hook.step()
+    trial = create_trial(tmp_path / "run")
+    survey = LiveSurvey([trial], RuleController([trial]))
+    live = LiveDiagnosis([trial], survey)
+    assert updated(live, lambda head: bool(head["summary"]))["state"] == "reading"
+    survey.complete()
+    survey.update_marks(0)
+    head = updated(live)
+    if is_faulty:
+        assert [(one["tensor"], one["first"]) for one in head["findings"]] == [("fc.weight", 40)]
+    else:
+        assert head["state"] in {"nothing", "unjudged"}
