@@ -49,10 +49,10 @@ export function notFiniteText(ranges: readonly NotFiniteRange[]): string {
   const first = earliest(ranges);
   if (!first) return "";
   const name = NAMES[first.kind];
-  if (first.open) return `${name} from step ${count(first.step ?? first.first)}`;
-  if (first.step !== undefined) return `${name} at step ${count(first.step)}`;
-  if (first.first === first.last) return `${name} at step ${count(first.first)}`;
-  return `${name} at steps ${count(first.first)}\u2013${count(first.last)}`;
+  const begin = count(first.step ?? first.first);
+  if (first.open) return `${name} from step ${begin}`;
+  if (first.step !== undefined || first.first === first.last) return `${name} at step ${begin}`;
+  return `${name} at steps ${begin}\u2013${count(first.last)}`;
 }
 
 const earliest = (ranges: readonly NotFiniteRange[]) =>

@@ -95,13 +95,6 @@ export class MapScroll {
     return Math.max(0, Math.min(Math.round(top), this.total - this.height));
   }
 
-  /** Like `#within`; the map begins with a whole row, unless that hides the one at `y`. */
-  #whole(top: number, y: number): number {
-    const { rowHeight } = this.list;
-    const first = Math.floor(top / rowHeight) * rowHeight;
-    return this.#within(y + rowHeight > first + this.height ? first + rowHeight : first);
-  }
-
   /** Keeps the row at the top where it was when rows above it come or go. */
   #keepInPlace(before: readonly MapRow[]) {
     const height = this.list.rowHeight;
@@ -145,8 +138,13 @@ export class MapScroll {
     if (i < 0) return;
     const y = i * rowHeight;
     const module = withModule ? rows.findIndex(({ open, tensors }) => open && tensors.includes(tensor)) : -1;
-    if (module >= 0) this.#top = this.#whole(Math.max(y - 0.75 * this.height, module * rowHeight - this.height / 4), y);
-    else if (y < this.#top || y > this.#top + this.height - rowHeight) this.#top = this.#whole(y - this.height / 3, y);
+    if (module >= 0 || y < this.#top || y > this.#top + this.height - rowHeight) {
+      const third = y - this.height / 3;
+      const top = module < 0 ? third : Math.max(y - 0.75 * this.height, module * rowHeight - this.height / 4);
+      // The map begins with a whole row, unless that hides this one.
+      const first = Math.floor(top / rowHeight) * rowHeight;
+      this.#top = this.#within(y + rowHeight > first + this.height ? first + rowHeight : first);
+    }
     this.changes.shown(rows[i] as MapRow);
   }
 }
