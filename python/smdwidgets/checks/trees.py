@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,6 @@ Role = Literal["weights", "gradient", "update"]
 _STEPS = 8
 #: Batches that are read, the fewest rows of one, and batches of equal rows or of zeros.
 _BATCHES, _ROWS, _EQUAL, _ZERO = 64, 8, 3, 2
-_NAMES: Final[Mapping[Role, str]] = {"weights": "weights", "gradient": "gradient", "update": "update"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,10 +178,10 @@ class TreeChecks:
         for path in [one for one in common if tree.shapes[one] != owner.shapes[begin + one]][:1]:
             tensor = f"{owner.name}/{begin}{path}"
             shapes = f"{tree.shapes[path]}, and the tensor {owner.shapes[begin + path]}"
-            what = f"The {_NAMES[tree.role]} of `{tensor}` has the shape {shapes}"
+            what = f"The {tree.role} of `{tensor}` has the shape {shapes}"
             self.log.say("tree_mismatch", step, {"what": what}, [tensor])
         if not common and is_named:
-            what = f"The {_NAMES[tree.role]} of `{owner.name}` has no tensor of `{owner.name}`"
+            what = f"The {tree.role} of `{owner.name}` has no tensor of `{owner.name}`"
             self.log.say("tree_mismatch", step, {"what": what}, [owner.name], level="warning")
 
     # ------------------------------------------------------------------------------------------------------ updates

@@ -141,3 +141,18 @@ def codes(values: Floats, stat: str) -> NDArray[np.uint16]:
             (np.clip(values, low, high).astype(np.float64) - low) * ((LARGEST_CODE - 1) / (high - low))
         )
     return np.where(np.isnan(values), 0, scaled).astype(np.uint16)
+
+
+def covering(down: int, first: int, count: int) -> tuple[int, NDArray[np.int64]]:
+    """Return the first coarser bin over some bins, and the place of each bin.
+
+    Args:
+        down: by how many levels the bins are finer.
+        first: number of the first one.
+        count: their number.
+
+    >>> covering(2, 6, 4)
+    (1, array([0, 0, 1, 1]))
+    """
+    begin = first >> down
+    return begin, (np.arange(first, first + count) >> down) - begin

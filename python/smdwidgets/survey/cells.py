@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.survey.bins import DOMAINS, Bins
+from smdwidgets.survey.bins import DOMAINS, Bins, covering
 
 Columns = dict[str, NDArray[Any]]
 
@@ -112,11 +112,9 @@ class Cells:
             shape: number of rows and bins.
         """
         if level < self.level:
-            down = self.level - level
-            begin = first >> down
-            places = (np.arange(first, first + shape[1]) >> down) - begin
-            count = int(places[-1]) + 1 if shape[1] else 0
-            return self.bins(rows, owners, mode, statistic, self.level, begin, (shape[0], count)).columns(places)
+            begin, places = covering(self.level - level, first, shape[1])
+            wide = shape[0], int(places[-1]) + 1 if shape[1] else 0
+            return self.bins(rows, owners, mode, statistic, self.level, begin, wide).columns(places)
         found = Bins.empty(*shape)
         for part in self._parts:
             found.merge(_binned(part, rows, owners, mode, statistic, level - self.level, first, shape))

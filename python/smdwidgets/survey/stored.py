@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.survey.bins import ERROR, Bins
+from smdwidgets.survey.bins import ERROR, Bins, covering
 
 logger = logging.getLogger("smdwidgets.survey")
 
@@ -77,11 +77,9 @@ class StoredCells:
         Bins whose tiles are damaged are marked as errors.
         """
         if level < self.level:
-            down = self.level - level
-            begin = first >> down
-            places = (np.arange(first, first + shape[1]) >> down) - begin
-            count = int(places[-1]) + 1 if shape[1] else 0
-            return self.bins(rows, owners, mode, statistic, self.level, begin, (shape[0], count)).columns(places)
+            begin, places = covering(self.level - level, first, shape[1])
+            wide = shape[0], int(places[-1]) + 1 if shape[1] else 0
+            return self.bins(rows, owners, mode, statistic, self.level, begin, wide).columns(places)
         series, places = self._of(rows, mode)
         if not len(series):
             return Bins.empty(*shape)
