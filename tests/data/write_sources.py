@@ -7,6 +7,7 @@ Each format needs its writer, see README.md. The numbers are the same in all for
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -114,6 +115,63 @@ def torch_checkpoints(folder: Path) -> None:
     )
     torch.save(model, folder / "step_4.pt")
     torch.save(model.state_dict(), folder / "step_5.pt", _use_new_zipfile_serialization=False)
+
+
+def distributed(folder: Path) -> None:
+    """Write distributed checkpoints of FSDP, and what PyTorch reads from them."""
+    import torch
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    folder.mkdir(parents=True)
+    rendezvous = folder / "rendezvous"
+    torch.multiprocessing.spawn(_train_sharded, (str(folder), str(rendezvous)), nprocs=2)
+    rendezvous.unlink(missing_ok=True)
+    truth = {}
+    for step in (1, 2):
+        whole = folder / "whole.pt"
+        dcp_to_torch_save(folder / f"step-{step}", whole)
+        state = torch.load(whole)
+        whole.unlink()
+        states = state["optim"]["state"]
+        tensors = state["model"] | {
+            f"optimizer/0/{name}/{kind}": one for name in states for kind, one in states[name].items()
+        }
+        truth[step] = {
+            name: [
+                str(one.dtype).removeprefix("torch."),
+                list(one.shape),
+                hashlib.sha256(one.contiguous().flatten().view(torch.uint8).numpy().tobytes()).hexdigest(),
+            ]
+            for name, one in tensors.items()
+        }
+    (folder / "truth.json").write_text(json.dumps(truth, indent=1))
+
+
+def _train_sharded(rank: int, folder: str, rendezvous: str) -> None:
+    import torch
+    from torch import distributed
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    distributed.init_process_group("gloo", f"file://{rendezvous}", rank=rank, world_size=2)
+    mesh = distributed.device_mesh.init_device_mesh("cpu", (2,))
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.125)
+    for step in (1, 2):
+        model(torch.randn(4, 3)).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        weights, states = get_state_dict(model, optimizer)
+        columns = torch.arange(12, dtype=torch.bfloat16).reshape(3, 4) * step
+        weights["columns"] = distribute_tensor(columns, mesh, [Shard(1)])
+        weights["count"] = torch.tensor(step)
+        weights["empty"] = torch.zeros(0, 3)
+        checkpoint.save({"model": weights, "optim": states, "note": "text"}, checkpoint_id=f"{folder}/step-{step}")
+    distributed.destroy_process_group()
 
 
 def keras(folder: Path) -> None:
@@ -410,7 +468,7 @@ def parquet(folder: Path) -> None:
 
 
 FORMATS = {
-    "lightning": lightning, "transformers": transformers, "sharded": sharded, "torch": torch_checkpoints, "keras": keras,
+    "lightning": lightning, "transformers": transformers, "sharded": sharded, "torch": torch_checkpoints, "distributed": distributed, "keras": keras,
     "dvclive": dvclive, "stable_baselines": stable_baselines, "yolo": yolo, "mlflow": mlflow,
     "comet": comet, "inspect": inspect_statistics, "wandb": wandb, "keras_overfit": keras_overfit, "wandb_overfit": wandb_overfit, "trackio": trackio, "neptune": neptune, "parquet": parquet,
 }  # fmt: skip

@@ -8,6 +8,7 @@ from smdwidgets.sources.registry import files_in, formats, open_source, register
 from smdwidgets.sources.source import (
     Format,
     Refusal,
+    Region,
     Scalars,
     Source,
     StoredHistogram,
@@ -20,6 +21,7 @@ from smdwidgets.sources.tree import Tree
 __all__ = [
     "Format",
     "Refusal",
+    "Region",
     "Scalars",
     "Source",
     "StoredHistogram",

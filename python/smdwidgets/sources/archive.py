@@ -28,21 +28,25 @@ class Archive:
         tree: the files.
         key: the archive.
         inside: whether all records are in one directory of the archive, which is no part of their names.
+        part: offset and length of an archive that is a part of the file.
 
     Raises :class:`~smdwidgets.exceptions.DataError`, with the path, for other archives.
     """
 
-    def __init__(self, tree: Tree, key: str, *, inside: bool = True) -> None:
+    def __init__(self, tree: Tree, key: str, *, inside: bool = True, part: tuple[int, int] | None = None) -> None:
         self._tree = tree
         self._key = key
         self.path = tree.path(key)
+        self._begin, length = (0, tree.size(key) or 0) if part is None else part
+        self._end = self._begin + length
+        self._where = self.path if part is None else f"{self.path}, byte {self._begin}"
         try:
-            with tree.open(key) as file, zipfile.ZipFile(file) as archive:
+            with tree.open(key, part) as file, zipfile.ZipFile(file) as archive:
                 entries = archive.infolist()
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-            raise CorruptDataError(f"{self.path}: damaged or incomplete archive: {error}") from None
+            raise CorruptDataError(f"{self._where}: damaged or incomplete archive: {error}") from None
         if len(entries) > _MOST_RECORDS:
-            raise CorruptDataError(f"{self.path}: {len(entries):,} records exceed the limit of {_MOST_RECORDS:,}")
+            raise CorruptDataError(f"{self._where}: {len(entries):,} records exceed the limit of {_MOST_RECORDS:,}")
         self._entries = {entry.filename.partition("/")[2] if inside else entry.filename: entry for entry in entries}
         #: Whether the records have checksums, which PyTorch writes by default.
         self.has_checksums = any(entry.CRC for entry in entries)
@@ -59,16 +63,16 @@ class Archive:
         """Return offset and size of a record."""
         entry = self._entries.get(name)
         if entry is None:
-            raise CorruptDataError(f"{self.path}: record {shown(name)} is missing")
+            raise CorruptDataError(f"{self._where}: record {shown(name)} is missing")
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-            raise UnsupportedDataError(f"{self.path}: record {shown(name)} is compressed")
-        begin = max(entry.header_offset, 0)
+            raise UnsupportedDataError(f"{self._where}: record {shown(name)} is compressed")
+        begin = self._begin + max(entry.header_offset, 0)
         header = self._tree.read_exactly(self._key, begin, LOCAL_HEADER)
-        if begin != entry.header_offset or not header.startswith(ZIP):
-            raise CorruptDataError(f"{self.path}, byte {entry.header_offset}: record {shown(name)} has no header")
+        if entry.header_offset < 0 or not header.startswith(ZIP):
+            raise CorruptDataError(f"{self.path}, byte {begin}: record {shown(name)} has no header")
         lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-        offset = entry.header_offset + LOCAL_HEADER + lengths
-        if offset + entry.file_size > (self._tree.size(self._key) or 0):
+        offset = begin + LOCAL_HEADER + lengths
+        if offset + entry.file_size > self._end:
             raise CorruptDataError(f"{self.path}, byte {offset}: record {shown(name)} exceeds the file")
         return offset, entry.file_size
 
@@ -81,7 +85,7 @@ class Archive:
         offset, size = self.place(name)
         if size > largest:
             raise UnsupportedDataError(
-                f"{self.path}: record {shown(name)} of {size:,} bytes exceeds the limit of {largest:,}"
+                f"{self._where}: record {shown(name)} of {size:,} bytes exceeds the limit of {largest:,}"
             )
         data = self._tree.read_exactly(self._key, offset, size)
         check_crc(data, self.checksum(name), f"{self.path}, byte {offset}: record {shown(name)}")

@@ -20,7 +20,7 @@ _TEXT: Final = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".j
 _READ: Final = (
     "CSV, TSV, Parquet and JSON lines with a column of steps, trainer_state.json, JSON histories, MLflow, W&B, trackio, Comet's archives, Neptune's "
     "exports, safetensors, PyTorch "
-    "checkpoints, NumPy archives of a step, "
+    "checkpoints, also distributed ones, NumPy archives of a step, "
     "text logs of trainings"
 )
 _SEPARATORS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
@@ -41,7 +41,20 @@ _AIM: Final = ".aim"
 #: Endings of files that are opened to say why they are not read. Images and other data are only counted.
 _OPENED: Final = (
     *_TEXT,
-    *(".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".npz", ".pkl", ".db", ".sqlite", ".sqlite3", ".wandb"),
+    *(
+        ".safetensors",
+        ".pt",
+        ".pth",
+        ".ckpt",
+        ".bin",
+        ".distcp",
+        ".npz",
+        ".pkl",
+        ".db",
+        ".sqlite",
+        ".sqlite3",
+        ".wandb",
+    ),
     *(".gz", ".zst", ".xz", ".zip", ".h5", ".hdf5", ".keras", ".parquet"),
 )
 #: Files whose reasons are listed, and files that are opened to find them.

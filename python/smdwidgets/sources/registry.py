@@ -61,6 +61,7 @@ def _load() -> None:
 def _built_in() -> Iterable[Format]:
     # Imported at first use: most runs are smdebug's or TensorBoard's.
     from smdwidgets.sources.comet import CometExperiments
+    from smdwidgets.sources.distributed_checkpoints import DistributedCheckpoints
     from smdwidgets.sources.inspect_logs import InspectLogs
     from smdwidgets.sources.json_history import JsonHistories
     from smdwidgets.sources.mlflow import MlflowDatabase, MlflowFiles
@@ -87,7 +88,7 @@ def _built_in() -> Iterable[Format]:
         ParquetTables(),
         NeptuneExports(),
     ]
-    return [*scalars, Safetensors(), TorchCheckpoints(), NumpyArchives(), TextLogs()]
+    return [*scalars, Safetensors(), TorchCheckpoints(), DistributedCheckpoints(), NumpyArchives(), TextLogs()]
 
 
 def files_in(tree: Tree) -> dict[str, dict[str, Sequence[str]]]:

@@ -30,6 +30,19 @@ TensorStatistics = Mapping[str, Mapping[str, Mapping[str, Scalars]]]
 """Statistics of tensors by worker, tensor, and column of :meth:`smdwidgets.Trial.statistics`."""
 
 
+class Region(NamedTuple):
+    """The location of a region of a tensor in one of several files."""
+
+    #: The first element in each dimension.
+    begin: tuple[int, ...]
+    shape: tuple[int, ...]
+    #: Path of the file relative to the directory that was opened.
+    key: str
+    #: Offset and length of what :meth:`Source.locate` reads to find the elements.
+    offset: int
+    length: int
+
+
 class StoredTensor(NamedTuple):
     """The location of a tensor in a file."""
 
@@ -48,6 +61,8 @@ class StoredTensor(NamedTuple):
     strides: tuple[int, ...] | None = None
     #: CRC-32 of these bytes; None if the format has none of them.
     checksum: int | None = None
+    #: Regions that the tensor is joined from, each exactly once, in place of one file.
+    regions: tuple[Region, ...] = ()
 
 
 class StoredHistogram(NamedTuple):
@@ -100,6 +115,13 @@ class Source(ABC):
     def tensors(self) -> Sequence[StoredTensor]:
         """Return the locations of the tensors, from which values are read later."""
         return ()
+
+    def locate(self, tensor: StoredTensor, region: Region) -> StoredTensor:
+        """Return the location of the elements of a tensor's region.
+
+        Several threads may call this at once. Raises :class:`~smdwidgets.exceptions.DataError` if it is damaged.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no tensors in regions")
 
     def statistics(self) -> TensorStatistics:
         """Return the statistics of tensors whose values are in no file.

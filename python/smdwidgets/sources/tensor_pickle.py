@@ -8,7 +8,7 @@ what the pickle would pass to it.
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +41,19 @@ _DEEPEST: Final = 40
 _MOST: Final = 1_000_000
 
 
+_ITEMSIZE: Final = {"bool": 1, "bfloat16": 2, "complex64": 8, "complex128": 16}
+
+
+def itemsize_of(dtype: str) -> int:
+    """Return the bytes of an element.
+
+    >>> itemsize_of("float32"), itemsize_of("float8_e4m3fn"), itemsize_of("bfloat16")
+    (4, 1, 2)
+    """
+    digits = "".join(character for character in dtype.partition("_")[0] if character.isdigit())
+    return _ITEMSIZE.get(dtype) or int(digits) // 8
+
+
 class Storage(NamedTuple):
     """The bytes of a tensor: a record of the archive."""
 
@@ -66,6 +79,12 @@ class _Global:
     name: str
 
 
+def dtype_of(content: Any) -> str | None:
+    """Return the NumPy name of a ``torch.dtype`` in a pickle; None if there is none."""
+    is_dtype = isinstance(content, _Global) and content.module == "torch" and content.name in _DTYPES
+    return content.name if is_dtype else None
+
+
 class Opaque:
     """An object of a class that weights do not need. It is described, not created."""
 
@@ -75,6 +94,8 @@ class Opaque:
         self.arguments = arguments
         #: Its attributes.
         self.state: dict[str, Any] = {}
+        #: Its state in place of attributes.
+        self.values: tuple[Any, ...] = ()
         #: What it holds, if it is a container.
         self.entries: dict[Any, Any] = {}
         self.items: list[Any] = []
@@ -103,10 +124,11 @@ class _Mark:
 _MARK: Final = _Mark()
 
 
-def read_pickle(data: bytes) -> Any:
+def read_pickle(data: bytes, key_of: Callable[[Opaque], Hashable] | None = None) -> Any:
     """Return the containers, numbers, texts and described objects of a pickle.
 
-    Objects are :class:`PickledTensor` or :class:`Opaque`.
+    Objects are :class:`PickledTensor` or :class:`Opaque`. Entries of dictionaries whose keys are objects are left out,
+    or have the keys that ``key_of`` returns for these objects.
 
     Raises :class:`~smdwidgets.exceptions.UnsupportedDataError`, with the reason, for a pickle that is damaged or that
     has opcodes that ``torch.save`` does not write.
@@ -115,7 +137,7 @@ def read_pickle(data: bytes) -> Any:
     >>> read_pickle(pickle.dumps({"step": 5, "names": ["a", None]}, protocol=2))
     {'step': 5, 'names': ['a', None]}
     """
-    machine = _Machine()
+    machine = _Machine(key_of)
     try:
         for opcode, argument, at in pickletools.genops(data):
             if opcode.name == "STOP":
@@ -136,7 +158,8 @@ def read_pickle(data: bytes) -> Any:
 class _Machine:
     """The stack and the memo of a pickle."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_of: Callable[[Opaque], Hashable] | None) -> None:
+        self.key_of = key_of
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
@@ -183,6 +206,8 @@ class _Machine:
             # Names of other types are of no use, and hashing them may be expensive.
             if isinstance(name, (str, int, float, bool, type(None))):
                 target[name] = value
+            elif isinstance(name, Opaque) and self.key_of is not None:
+                target[self.key_of(name)] = value
 
     def reduce(self) -> None:
         arguments, function = self.pop(), self.pop()
@@ -198,10 +223,12 @@ class _Machine:
         state = self.pop()
         target = self.stack[-1]
         if isinstance(target, Opaque):
-            # The attributes, or a pair of them and of those in slots.
-            for part in state if isinstance(state, tuple) else (state,):
+            # The attributes, or a pair of them and of those in slots, or what the class makes of them.
+            parts = state if isinstance(state, tuple) else (state,)
+            for part in parts:
                 if isinstance(part, dict):
                     target.state |= {name: value for name, value in part.items() if isinstance(name, str)}
+            target.values = parts
         elif not isinstance(target, dict | list | PickledTensor):
             # A dictionary has an attribute with the metadata of a state_dict.
             raise ValueError("invalid state")

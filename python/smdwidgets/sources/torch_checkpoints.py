@@ -13,7 +13,7 @@ from smdwidgets.exceptions import CorruptDataError, DataError, UnsupportedDataEr
 from smdwidgets.sources.archive import LOCAL_HEADER, ZIP, Archive
 from smdwidgets.sources.checkpoints import is_of_weights, place_of, with_steps
 from smdwidgets.sources.source import Refusal, Source, StoredTensor, Verified
-from smdwidgets.sources.tensor_pickle import Opaque, PickledTensor, read_pickle, tensors_of
+from smdwidgets.sources.tensor_pickle import Opaque, PickledTensor, itemsize_of, read_pickle, tensors_of
 from smdwidgets.sources.tree import Tree, Version
 from smdwidgets.sources.whole_files import WholeFiles
 
@@ -21,15 +21,14 @@ _SUFFIXES: Final = (".pt", ".pth", ".ckpt", ".bin")
 #: The first bytes of the format before PyTorch 1.6: a pickle of its magic number.
 _LEGACY: Final = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 #: Largest pickle: names and shapes of tensors, not their values.
-_LARGEST_PICKLE: Final = 64 << 20
+LARGEST_PICKLE: Final = 64 << 20
 #: Names under which trainings save the weights, beside optimizers and settings.
 _WEIGHTS: Final = ("state_dict", "model_state_dict", "model", "module", "net", "weights")
 #: Names under which they save the state of optimizers, or a list of them.
 _OPTIMIZERS: Final = ("optimizer_state_dict", "optimizer", "optimizers", "optimizer_states", "optim", "opt")
 #: Last parts of the names of buffers, which no optimizer changes.
 _BUFFERS: Final = frozenset(["running_mean", "running_var", "num_batches_tracked"])
-_STEPS: Final = ("global_step", "step", "iteration", "iter", "epoch")
-_ITEMSIZE: Final = {"bool": 1, "bfloat16": 2, "complex64": 8, "complex128": 16}
+STEPS: Final = ("global_step", "step", "iteration", "iter", "epoch")
 
 
 class TorchCheckpoints:
@@ -101,8 +100,8 @@ def read_checkpoint(tree: Tree, key: str) -> Checkpoint:
     if archive.has("byteorder") and archive.read("byteorder", 16) != b"little":
         raise UnsupportedDataError(f"{archive.path}: the byte order is not little-endian")
     try:
-        root = read_pickle(archive.read("data.pkl", _LARGEST_PICKLE))
-        name, part = _weights_of(root)
+        root = read_pickle(archive.read("data.pkl", LARGEST_PICKLE))
+        name, part = weights_of(root)
         content = tensors_of(part)
         states = optimizer_tensors(root, list(content.tensors)) if name else {}
     except UnsupportedDataError as error:
@@ -122,7 +121,7 @@ def _located_all(
     found, damage = [], None
     for name, tensor in tensors.items():
         try:
-            found.append(_located(archive, key, name, tensor))
+            found.append(located(archive, key, name, tensor))
         except CorruptDataError:
             raise
         except UnsupportedDataError as error:
@@ -131,14 +130,14 @@ def _located_all(
     if damage is not None and not found:
         raise damage
     if left_out and not found:
-        raise UnsupportedDataError(f"{archive.path}: no tensor that can be read; left out: {_described(left_out)}")
+        raise UnsupportedDataError(f"{archive.path}: no tensor that can be read; left out: {described_parts(left_out)}")
     return Checkpoint(found, step, left_out)
 
 
-def _described(left_out: Mapping[str, str]) -> str:
+def described_parts(left_out: Mapping[str, str]) -> str:
     """Return what was left out in one line.
 
-    >>> _described({"args": "argparse.Namespace", "": "os.system"})
+    >>> described_parts({"args": "argparse.Namespace", "": "os.system"})
     'args (argparse.Namespace), os.system'
     """
     return listed(
@@ -149,7 +148,7 @@ def _described(left_out: Mapping[str, str]) -> str:
     )
 
 
-def _weights_of(root: Any) -> tuple[str, Any]:
+def weights_of(root: Any) -> tuple[str, Any]:
     """Return the name and the part with the weights; ``""`` and all without one."""
     if isinstance(root, dict):
         for name in _WEIGHTS:
@@ -194,17 +193,16 @@ def _listed(given: Any) -> list[Any]:
 
 def _step_of(root: Any) -> int | None:
     if isinstance(root, dict):
-        for name in _STEPS:
+        for name in STEPS:
             if type(root.get(name)) is int and 0 <= root[name] < 2**62:
                 return int(root[name])
     return None
 
 
-def _located(archive: Archive, key: str, name: str, tensor: PickledTensor) -> StoredTensor:
+def located(archive: Archive, key: str, name: str, tensor: PickledTensor) -> StoredTensor:
     """Return the place of a tensor in the file; check that it is within its record."""
     dtype = tensor.storage.dtype
-    digits = "".join(character for character in dtype.partition("_")[0] if character.isdigit())
-    itemsize = _ITEMSIZE.get(dtype) or int(digits) // 8
+    itemsize = itemsize_of(dtype)
     record = f"data/{tensor.storage.key}"
     offset, size = archive.place(record)
     count = math.prod(tensor.shape)
@@ -271,7 +269,7 @@ class TorchCheckpointSource(WholeFiles):
         notes: dict[str, list[str]] = {}
         for key, one in self._checkpoints.items():
             if one.left_out and key not in self._refused:
-                notes.setdefault(_described(one.left_out), []).append(key)
+                notes.setdefault(described_parts(one.left_out), []).append(key)
         return [
             *self._refused.items(),
             *((keys[0], f"{self._tree.path(keys[0])}: left out: {what}{_also(keys)}") for what, keys in notes.items()),

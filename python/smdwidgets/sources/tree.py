@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -176,6 +177,11 @@ class Tree:
         found = [key for suffix in suffixes for key in self._by_suffix.get(suffix, ())]
         return sorted(found[:_MOST_HEADS])
 
+    def has(self, key: str) -> bool:
+        """Return whether a file is one of the keys."""
+        at = bisect_left(self.keys, key)
+        return self.keys[at : at + 1] == [key]
+
     def path(self, key: str) -> str:
         """Return the path of a file."""
         return os.path.join(self.root, *key.split("/"))
@@ -245,9 +251,12 @@ class Tree:
             )
         return found
 
-    def open(self, key: str) -> BinaryIO:
-        """Open a file for libraries that read by position."""
-        return cast(BinaryIO, io.BufferedReader(_File(self, key), HEAD))
+    def open(self, key: str, part: tuple[int, int] | None = None) -> BinaryIO:
+        """Open a file, or a part of it, for libraries that read by position.
+
+        ``part`` is its offset and length.
+        """
+        return cast(BinaryIO, io.BufferedReader(_File(self, key, part), HEAD))
 
     def local_file(self, key: str) -> str:
         """Return the path of a local copy of a file, here its own path.
@@ -275,12 +284,14 @@ class Tree:
 
 
 class _File(io.RawIOBase):
-    """A file of a tree as a stream."""
+    """A file of a tree as a stream, or a part of it."""
 
-    def __init__(self, tree: Tree, key: str) -> None:
+    def __init__(self, tree: Tree, key: str, part: tuple[int, int] | None) -> None:
         super().__init__()
         self._tree, self._key, self._at = tree, key, 0
-        self._size = tree.size(key) or 0
+        size = tree.size(key) or 0
+        self._begin, length = (0, size) if part is None else part
+        self._size = max(0, min(length, size - self._begin))
 
     def readable(self) -> bool:
         return True
@@ -299,7 +310,8 @@ class _File(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        data = self._tree.read(self._key, self._at, len(buffer))
+        left = max(0, self._size - self._at)
+        data = self._tree.read(self._key, self._begin + self._at, min(len(buffer), left))
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

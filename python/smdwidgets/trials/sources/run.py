@@ -59,10 +59,10 @@ _WEIGHTS: Final = {
 _LOGGED: Final = _WEIGHTS | {"gradients": [r"(?i)(^|[._/])(gradient|[wd]?grad)$"]}
 
 
-class _Histogram(NamedTuple):
-    """A histogram that its source reads."""
+class _Stored(NamedTuple):
+    """A tensor or histogram, and the source that has it."""
 
-    place: StoredHistogram
+    place: StoredTensor | StoredHistogram
     source: Source
 
 
@@ -98,7 +98,7 @@ class SourceRun(TensorBoardRun):
     def start_over(self) -> None:
         super().start_over()
         #: Tensors and histograms by name and step.
-        self._stored: dict[tuple[str, int], StoredTensor | _Histogram] = {}
+        self._stored: dict[tuple[str, int], _Stored] = {}
         self._stored_names: frozenset[str] = frozenset()
         #: The names of those that are tensors.
         self._tensor_names: frozenset[str] = frozenset()
@@ -166,7 +166,7 @@ class SourceRun(TensorBoardRun):
     def _take_rows(self) -> None:
         """Put the rows of all sources into the log."""
         taken = {name: self._logged(name) for name, _, kind, _, _ in self.log.series() if kind == "scalar"}
-        stored: dict[tuple[str, int], StoredTensor | _Histogram] = {}
+        stored: dict[tuple[str, int], _Stored] = {}
         for format, source in self._sources.items():
             rows: list[Any] = []
             for name, scalars in source.scalars().items():
@@ -181,14 +181,14 @@ class SourceRun(TensorBoardRun):
             for tensor in sorted(source.tensors(), key=lambda tensor: tensor.step):
                 # A step may have a copy in another format.
                 if (tensor.name, tensor.step) not in stored:
-                    stored[tensor.name, tensor.step] = tensor
+                    stored[tensor.name, tensor.step] = _Stored(tensor, source)
                     tensors.setdefault(tensor.name, []).append(tensor)
             rows += [_places_of(name, places) for name, places in tensors.items()]
             histograms: dict[str, list[StoredHistogram]] = {}
             for place in sorted(source.histograms(), key=lambda place: place.step):
                 name = f"{place.name} (histogram)" if place.name in taken else place.name
                 if (name, place.step) not in stored:
-                    stored[name, place.step] = _Histogram(place, source)
+                    stored[name, place.step] = _Stored(place, source)
                     histograms.setdefault(name, []).append(place)
             rows += [_places_of(name, places, are_histograms=True) for name, places in histograms.items()]
             # Before the log has them, so that a reader finds the location of every tensor.
@@ -205,7 +205,9 @@ class SourceRun(TensorBoardRun):
 
     def _note_names(self) -> None:
         self._stored_names = frozenset(name for name, _ in self._stored)
-        self._tensor_names = frozenset(name for (name, _), one in self._stored.items() if isinstance(one, StoredTensor))
+        self._tensor_names = frozenset(
+            name for (name, _), one in self._stored.items() if isinstance(one.place, StoredTensor)
+        )
 
     def _logged(self, name: str) -> Callable[[], Scalars | None]:
         """Return a function for the scalars of event files of this name."""
@@ -275,7 +277,7 @@ class SourceRun(TensorBoardRun):
 
     # -------------------------------------------------------------------------------------------------------- tensors
 
-    def _stored_at(self, entry: _core.Logged) -> StoredTensor | _Histogram | None:
+    def _stored_at(self, entry: _core.Logged) -> _Stored | None:
         if entry.kind not in ("tensor", "histogram") or not self._stored:
             return None
         step = (self.log.mode_of(entry.step) or (0, entry.step))[1]
@@ -283,11 +285,15 @@ class SourceRun(TensorBoardRun):
 
     def value(self, entry: _core.Logged) -> NDArray[Any]:
         stored = self._stored_at(entry)
-        return super().value(entry) if stored is None else self._read_stored(stored)
+        if stored is None:
+            return super().value(entry)
+        place, source = stored
+        return self._read_tensor(place, source) if isinstance(place, StoredTensor) else source.histogram(place)
 
     def head(self, entry: _core.Logged) -> tuple[str, tuple[int, ...]]:
         stored = self._stored_at(entry)
-        return (stored.dtype, stored.shape) if isinstance(stored, StoredTensor) else super().head(entry)
+        place = None if stored is None else stored.place
+        return (place.dtype, place.shape) if isinstance(place, StoredTensor) else super().head(entry)
 
     def events(self, entries: Sequence[_core.Logged]) -> list[_core.Event]:
         if any(self._stored_at(entry) is not None for entry in entries):
@@ -300,9 +306,20 @@ class SourceRun(TensorBoardRun):
     def kind_of(self, name: str) -> str:
         return "" if name in self._tensor_names else super().kind_of(name)
 
-    def _read_stored(self, tensor: StoredTensor | _Histogram) -> NDArray[Any]:
-        if isinstance(tensor, _Histogram):
-            return tensor.source.histogram(tensor.place)
+    def _read_tensor(self, tensor: StoredTensor, source: Source) -> NDArray[Any]:
+        if not tensor.regions:
+            return self._read_elements(tensor)
+        # All regions are found before memory of the size that the metadata claim is taken.
+        places = [source.locate(tensor, region) for region in tensor.regions]
+        if len(places) == 1:
+            return self._read_elements(places[0])
+        value = np.empty(tensor.shape, dtype_named(tensor.dtype))
+        for region, place in zip(tensor.regions, places, strict=True):
+            part = tuple(slice(at, at + extent) for at, extent in zip(region.begin, region.shape, strict=True))
+            value[part] = self._read_elements(place)
+        return value
+
+    def _read_elements(self, tensor: StoredTensor) -> NDArray[Any]:
         dtype = dtype_named(tensor.dtype)
         try:
             data = self.tree.read_exactly(tensor.key, tensor.offset, tensor.length)
@@ -381,11 +398,11 @@ class SourceRun(TensorBoardRun):
         for name, step, worker in rows:
             entry = self.log.find(name, step, worker) if name in self._stored_names else None
             stored = None if entry is None else self._stored_at(entry)
-            if isinstance(stored, StoredTensor):
-                size += stored.length
+            if stored is not None and isinstance(place := stored.place, StoredTensor):
+                size += place.length
                 if parts and size > _BATCH:
                     break
-                parts.append((stored.key, stored.offset, stored.length))
+                parts += [(one.key, one.offset, one.length) for one in place.regions or (place,)]
             count += 1
         self.tree.fetch_ahead(parts)
         return count
