@@ -1,4 +1,4 @@
-"""Distributed checkpoints of PyTorch: equal to what PyTorch reads, without unpickling."""
+"""Distributed checkpoints: equal to what PyTorch reads, without unpickling."""
 
 from __future__ import annotations
 

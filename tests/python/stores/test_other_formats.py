@@ -91,6 +91,18 @@ def test_weights_are_read_by_ranges(s3: Place, tmp_path: Path) -> None:
     assert table["mean"].tolist() == [np.arange(at << 18, (at + 1) << 18).mean() for at in range(8)]
 
 
+def test_a_distributed_checkpoint_is_joined_from_its_objects(s3: Place, source_runs: Path) -> None:
+    s3.upload(source_runs / "distributed", "root")
+    with smdwidgets.create_trial(s3.address("root"), **settings(s3)) as trial:
+        storage = trial.reader.run.storage  # type: ignore[attr-defined]
+        opened = storage.requests.bytes
+        assert trial.tensor("0.weight").steps() == [1, 2]
+        assert opened < sum(path.stat().st_size for path in (source_runs / "distributed").glob("*/.metadata")) + (
+            1 << 14
+        )
+        assert_equal(smdwidgets.create_trial(source_runs / "distributed"), trial)
+
+
 def test_a_run_that_grows_and_one_that_is_rewritten(s3: Place) -> None:
     s3.put("root/metrics.csv", b"step,loss\n1,0.5\n2,0.25\n")
     trial = smdwidgets.create_trial(s3.address("root"), **settings(s3))
