@@ -108,7 +108,7 @@ function worst(statistic: string, values: readonly number[]): Cell {
   const middle = ordered[(ordered.length - 1) >> 1] as number;
   if (!ordered.length || ["zeros", "nonfinite", "surprise"].includes(statistic)) return high;
   const ratio = (a: number, b: number) => (a === b ? 1 : a / b);
-  const isRatio = ["size", "l2", "update"].includes(statistic);
+  const isRatio = ["size", "l2", "update", "growth"].includes(statistic);
   const [above, below] = isRatio ? [ratio(high, middle), ratio(middle, low)] : [high - middle, middle - low];
   return above >= below ? high : low;
 }

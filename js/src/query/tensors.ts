@@ -1,7 +1,21 @@
 /** The words of a query of tensors. Python has the same ones in `smdwidgets/queries/table.py`. */
 import type { Vocabulary } from "./parse";
 
-export const STATISTICS = ["size", "l2", "update", "zeros", "nonfinite", "surprise", "mean", "std", "min", "max"];
+export const STATISTICS = [
+  "size",
+  "l2",
+  "update",
+  "zeros",
+  "nonfinite",
+  "surprise",
+  "growth",
+  "mean",
+  "std",
+  "min",
+  "max",
+];
+/** Where those begin that the survey does not have. */
+export const OF_ELEMENTS = 7;
 export const VIEWS = ["map", "curves", "histograms", "table"] as const;
 export type ViewName = (typeof VIEWS)[number];
 const KEYS = ["change", "first", "last", "worst", "name", ...STATISTICS];
@@ -20,8 +34,9 @@ const NOTES: Record<string, string> = {
   l2: "L2 norm",
   update: "update ratio",
   zeros: "share of zeros",
-  nonfinite: "share of NaN and infinite",
+  nonfinite: "share not finite",
   surprise: "distance from the usual size",
+  growth: "size / its start",
   mean: "mean",
   std: "standard deviation",
   min: "minimum",
@@ -30,7 +45,7 @@ const NOTES: Record<string, string> = {
   worst: "farthest from the median",
   first: "first value",
   last: "last value",
-  name: "name, in natural order",
+  name: "in natural order",
 };
 
 export const tensorNote = (key: string): string => NOTES[key] ?? "";

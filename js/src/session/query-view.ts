@@ -4,7 +4,7 @@ import type { MapStat, Traits } from "../protocol/types";
 import { withPart } from "../query/edit";
 import { parseFor } from "../query/evaluate";
 import { conditionsOf, parse, type Query, QueryError } from "../query/parse";
-import { tensorWords, type ViewName } from "../query/tensors";
+import { OF_ELEMENTS, STATISTICS, tensorWords, type ViewName } from "../query/tensors";
 
 export interface QueryView {
   /** the last text without an error */
@@ -14,18 +14,12 @@ export interface QueryView {
   error: QueryError | undefined;
 }
 
-const MAP_STATS: Record<string, MapStat> = {
-  size: "size",
-  l2: "l2",
-  update: "update",
-  zeros: "zeros",
-  nonfinite: "not_finite",
-  surprise: "surprise",
-};
+const isMapStat = (name: string): name is MapStat => STATISTICS.indexOf(name) < OF_ELEMENTS;
 /** The survey's statistic of this name; undefined if it has none. */
-export const mapStatOf = (statistic: string): MapStat | undefined => MAP_STATS[statistic];
-/** The name of a statistic of the survey in a query; "" of growth, which queries do not have. */
-const statisticOf = (stat: MapStat): string => (stat === "not_finite" ? "nonfinite" : stat === "growth" ? "" : stat);
+export const mapStatOf = (statistic: string): MapStat | undefined =>
+  statistic === "nonfinite" ? "not_finite" : isMapStat(statistic) ? statistic : undefined;
+/** The name of a statistic of the survey in a query. */
+const statisticOf = (stat: MapStat): string => (stat === "not_finite" ? "nonfinite" : stat);
 
 /** How the result is shown. */
 export const viewOf = ({ query }: QueryView): ViewName => (query.view as ViewName | undefined) ?? "map";

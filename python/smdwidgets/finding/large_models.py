@@ -94,6 +94,7 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "{load:.2g} of an equal share{others}",
             "Its parameters learn nothing, and the loss hardly shows it.",
             level="warning",
+            state="dead",
         ),
         Kind(
             "sampler_mismatch",

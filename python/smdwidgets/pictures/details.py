@@ -15,7 +15,6 @@ from smdwidgets.pictures.logged import is_image
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.plane import ImageWanted, as_plane, plane_of, row_and_column
 from smdwidgets.pictures.view import TensorView
-from smdwidgets.trials.refresh import no_refresh
 
 MOST_VALUES = 4096
 MOST_PIXELS = 1 << 20
@@ -190,13 +189,7 @@ def curve(view: TensorView, stat: str, mode: str = "") -> tuple[NDArray[np.float
     """
     # The mean of a scalar equals its value.
     reduction = "mean" if stat == "value" else stat
-    with no_refresh(view.trial):
-        columns = view.trial.reductions(
-            names=[view.name],
-            steps=view.steps() if not view.worker else None,
-            worker=view.worker or None,
-            reductions=[reduction],
-        )
+    columns = view.reductions(view.steps() if not view.worker else None, [reduction])
     steps = np.asarray(columns["step"], np.int64)
     numbers = np.asarray(columns[reduction])
     numbers = (np.abs(numbers) if numbers.dtype.kind == "c" else numbers).astype(np.float64)

@@ -18,6 +18,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.run_colours import run_colours
 from smdwidgets.pictures.run_facts import run_facts
+from smdwidgets.pictures.signal_view import SIGNALS, names_shown, rows_of
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
 
@@ -123,7 +124,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
                 message or f"{beyond:,} steps beyond 2^53 are not shown: browser numbers are not exact beyond 2^53"
             )
         message = message or "; ".join(dict.fromkeys(text for _, text in trial.notes()))[:2000]
-        names = trial.tensor_names()
+        names = names_shown(trial)
         status = status or status_of(trial)
         first = sent.status == ("", "")
         new_steps = sent.unsent_steps(steps)
@@ -250,10 +251,13 @@ def _cut_names(names: list[str]) -> list[list[str]]:
 def collection_members(trial: Trial, names: list[str], since: int = 0) -> dict[str, list[int]]:
     """Return the indices of the tensors of each collection, of those with members.
 
-    ``all`` and ``default`` are left out. ``since`` is the first index that is returned.
+    ``all`` and ``default`` are left out. ``since`` is the first index that is returned. Rows of signals are a
+    collection, too.
     """
     number = {name: i for i, name in enumerate(names)}
-    found: dict[str, list[int]] = {}
+    rows = rows_of(trial)
+    signals = [at for name, at in number.items() if at >= since and name in rows]
+    found: dict[str, list[int]] = {SIGNALS: signals} if signals else {}
     for collection in trial.collections():
         if collection in {"all", "default"}:
             continue
@@ -263,5 +267,6 @@ def collection_members(trial: Trial, names: list[str], since: int = 0) -> dict[s
             continue  # a pattern that times out matches nothing
         indices = sorted(number[name] for name in members if number.get(name, -1) >= since)
         if indices:
-            found[shown_name(collection)] = indices
+            key = shown_name(collection)
+            found[key] = sorted({*found.get(key, ()), *indices})
     return found

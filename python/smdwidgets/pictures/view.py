@@ -69,8 +69,11 @@ class TensorView:
         with no_refresh(self.trial):
             return self.tensor.reduction_values(step, ModeKeys.GLOBAL, self.worker or None) or {}
 
-    def reductions(self, steps: list[int], names: list[str]) -> Columns:
-        """Return the named reductions, one row for each given step that has them."""
+    def reductions(self, steps: list[int] | None, names: list[str]) -> Columns:
+        """Return the named reductions, one row for each step that has them.
+
+        ``steps=None`` chooses all of them.
+        """
         with no_refresh(self.trial):
             return self.trial.reductions([self.name], steps, worker=self.worker or None, reductions=names)
 

@@ -13,17 +13,16 @@ from smdwidgets.queries.grammar import Query
 from smdwidgets.queries.table import TensorTable, evaluate
 from smdwidgets.queries.tensors import RunStatistics, check_worker, in_model_order
 from smdwidgets.survey import Survey
+from smdwidgets.survey.measures import powers
 from smdwidgets.survey.table import WORST
 from smdwidgets.trials.run import Progress
 
 #: Columns of a survey by statistic. Sizes are logarithms.
 _COLUMNS: Final = {
-    **{name: name for name in ("size", "l2", "update", "zeros", "surprise", "mean")},
+    **{name: name for name in ("size", "l2", "update", "zeros", "surprise", "growth", "mean")},
     "nonfinite": "not_finite",
 }
-_LOGARITHMS: Final = frozenset({"size", "l2", "update"})
-#: Significant digits of a logarithm of 24 bits.
-_DIGITS = 6
+_LOGARITHMS: Final = frozenset({"size", "l2", "update", "growth"})
 
 
 def query_survey(
@@ -85,18 +84,4 @@ class _SurveyStatistics:
             inside &= modes == self._mode.value
         order = np.argsort(steps[inside], kind="stable")
         column: NDArray[np.float64] = values[inside][order].astype(np.float64)
-        return _powers(column) if statistic in _LOGARITHMS else column
-
-
-def _powers(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return powers of ten, rounded to the digits that are known.
-
-    >>> _powers(np.array([np.log10(np.float32(8)), -np.inf, np.nan])).tolist()
-    [8.0, 0.0, nan]
-    """
-    scale = 10.0 ** (_DIGITS - 1 - np.nan_to_num(np.floor(logarithms), posinf=0, neginf=0))
-    with np.errstate(over="ignore"):
-        powers = 10.0**logarithms
-    with np.errstate(invalid="ignore"):
-        rounded = np.round(powers * scale) / scale
-    return np.where(np.isfinite(rounded), rounded, powers)
+        return powers(column) if statistic in _LOGARITHMS else column

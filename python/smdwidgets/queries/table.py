@@ -29,13 +29,13 @@ from smdwidgets.queries.words import closest, quoted
 Cell = float | str | None
 
 #: Statistics of a step, in the order of the documentation.
-STATISTICS: Final = ("size", "l2", "update", "zeros", "nonfinite", "surprise", "mean", "std", "min", "max")
+STATISTICS: Final = ("size", "l2", "update", "zeros", "nonfinite", "surprise", "growth", "mean", "std", "min", "max")
 VIEWS: Final = ("map", "curves", "histograms", "table")
 _OF_STATISTIC: Final = ("first", "last", "worst")
 #: Statistics whose largest value is the worst.
 _LARGEST_IS_WORST: Final = frozenset({"zeros", "nonfinite", "surprise"})
 #: Statistics that are compared by their ratio.
-_RATIOS: Final = frozenset({"size", "l2", "update"})
+_RATIOS: Final = frozenset({"size", "l2", "update", "growth"})
 #: Where the parts of a name end, and parts that need no quotes in a query.
 _SEPARATORS: Final = re.compile(r"[./]")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_:.\-]+(/[A-Za-z0-9_:.\-]+)*")

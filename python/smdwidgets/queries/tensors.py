@@ -15,7 +15,8 @@ from smdwidgets.naming.tensors import model_order
 from smdwidgets.pictures.overview import collection_members
 from smdwidgets.queries.grammar import Query
 from smdwidgets.queries.table import TensorTable
-from smdwidgets.survey.measures import measures
+from smdwidgets.signals.rows import SignalRow, table_of
+from smdwidgets.survey.measures import measures, powers
 from smdwidgets.survey.table import SurveyTable
 from smdwidgets.trials import Trial
 from smdwidgets.trials.bulk import EVERY_WORKER
@@ -40,7 +41,8 @@ def tensors_of(
     known = trial.tensor_names(mode=mode)
     file = trial.reader.statistics_file()
     recorded = [] if file is None or mode != ModeKeys.GLOBAL else file.names()
-    names = sorted({*known, *recorded}, key=natural)
+    signals = trial.reader.signal_rows() if mode == ModeKeys.GLOBAL else {}
+    names = sorted({*known, *recorded, *signals}, key=natural)
     order, collections = in_model_order(names, collection_members(trial, names))
     ordered = [names[index] for index in order]
     statistics = RunStatistics(trial, ordered, mode, worker, progress)
@@ -85,8 +87,8 @@ class RunStatistics:
     def values(self, statistic: str, rows: Sequence[int], query: Query) -> list[list[float]]:
         """Return the values of tensors at the saved steps of the query's range."""
         low, high = query.steps or (0, None)
-        # The surprise at a step depends on the steps before the range.
-        whole = query.steps is None or statistic == "surprise" or self._mode != ModeKeys.GLOBAL
+        # The surprise at a step, and the growth, depend on the steps before the range.
+        whole = query.steps is None or statistic in ("surprise", "growth") or self._mode != ModeKeys.GLOBAL
         known = self._known[whole]
         if missing := [row for row in rows if row not in known]:
             steps = None
@@ -102,21 +104,43 @@ class RunStatistics:
         return found
 
     def _read(self, rows: Sequence[int], steps: list[int] | None) -> dict[int, tuple[_Part, NDArray[np.int64]]]:
-        names = [self._names[row] for row in rows]
+        names = {row: self._names[row] for row in rows}
+        signals = self._trial.reader.signal_rows()
+        read: dict[int, tuple[_Part, NDArray[np.int64]]] = {}
+        for is_signal in (False, True):
+            chosen = [name for name in names.values() if (name in signals) == is_signal]
+            if not chosen:
+                continue
+            table = self._of_signals(chosen) if is_signal else self._of_tensors(chosen, steps)
+            starts = {name: signals[name][0].kind.centre for name in chosen} if is_signal else {}
+            part = _Part(table, self._worker == EVERY_WORKER, {name: one for name, one in starts.items() if one})
+            places: dict[str, list[int]] = {name: [] for name in chosen}
+            for at, name in enumerate(table["name"].tolist()):
+                places[name].append(at)
+            read |= {row: (part, np.array(places[name], np.int64)) for row, name in names.items() if name in places}
+        return read
+
+    def _of_tensors(self, names: list[str], steps: list[int] | None) -> Columns:
         table = self._trial.statistics(names, steps, _COLUMNS, self._mode, self._worker, progress=self._progress)
         self._errors |= {(error.name, error.step, error.worker): error for error in table.errors}
-        part = _Part(table, several=self._worker == EVERY_WORKER)
-        places: dict[str, list[int]] = {name: [] for name in names}
-        for at, name in enumerate(table["name"].tolist()):
-            places[name].append(at)
-        return {row: (part, np.array(places[name], np.int64)) for row, name in zip(rows, names, strict=True)}
+        return table
+
+    def _of_signals(self, names: list[str]) -> Columns:
+        signals = self._trial.reader.signal_rows()
+        return Columns(table_of(one for name in names for one in self._recorded_by(signals[name])))
+
+    def _recorded_by(self, rows: Sequence[SignalRow]) -> Sequence[SignalRow]:
+        """Return the rows of a signal of the chosen worker, of the first one, or of all."""
+        if self._worker is None:
+            return rows[:1]
+        return rows if self._worker == EVERY_WORKER else [row for row in rows if row.worker == self._worker]
 
 
 class _Part:
     """Statistics of some tensors that were read at once."""
 
-    def __init__(self, table: Columns, several: bool) -> None:
-        self._table, self._several = table, several
+    def __init__(self, table: Columns, several: bool, starts: Mapping[str, float]) -> None:
+        self._table, self._several, self._starts = table, several, starts
         self._columns = measures(table)
         self._columns["nonfinite"] = self._columns.pop("not_finite")
         for name in ("step", "mean", "std", "min", "max"):
@@ -125,12 +149,20 @@ class _Part:
     def column(self, statistic: str) -> Floats:
         """Return the values of a statistic."""
         if statistic not in self._columns:  # takes as long as all others
-            self._columns[statistic] = _surprises(self._table, self._several)
+            self._columns |= _compared(self._table, self._several, self._starts)
         return self._columns[statistic]
 
 
-def _surprises(table: Columns, several: bool) -> Floats:
-    """Return the surprise of each row of a table, which is sorted by name and step."""
+def _compared(table: Columns, several: bool, starts: Mapping[str, float]) -> dict[str, Floats]:
+    """Return surprise and growth of each row of a table.
+
+    It is sorted by name and step.
+
+    Args:
+        table: statistics.
+        several: whether they are those of several workers.
+        starts: sizes that growth is relative to, of the tensors whose first size does not count.
+    """
     workers = table["worker"].tolist() if several else [""] * table.num_rows
     series: dict[tuple[str, str], int] = {}
     of_row = [series.setdefault(pair, len(series)) for pair in zip(table["name"].tolist(), workers, strict=True)]
@@ -140,6 +172,10 @@ def _surprises(table: Columns, several: bool) -> Floats:
     columns["mode"] = np.array([ModeKeys[mode].value for mode in columns["mode"].tolist()], np.uint8)
     survey = SurveyTable()
     survey.add(columns, assembled=not several)
-    found = np.empty(table.num_rows)
-    found[order] = survey.records()["surprise"]
-    return found
+    for name, worker in series:
+        if name in starts:
+            survey.put_start(name, worker, starts[name])
+    compared = {name: np.empty(table.num_rows) for name in ("surprise", "growth")}
+    compared["surprise"][order] = survey.records()["surprise"]
+    compared["growth"][order] = powers(survey.growths().astype(np.float64))
+    return compared

@@ -21,6 +21,7 @@ class SignalKind:
         centre: the healthy value from which others differ on both sides; None if there is none.
         is_logarithmic: whether a picture has a logarithmic scale.
         names: names of the rows, if they are the same in every run.
+        is_low_bad: whether the smallest of several rows is the one to look at.
     """
 
     id: str
@@ -30,11 +31,14 @@ class SignalKind:
     centre: float | None = None
     is_logarithmic: bool = False
     names: tuple[str, ...] = ()
+    is_low_bad: bool = False
 
 
 _KINDS: Final = (
     SignalKind("attention_max", "head", "largest attention logit of sampled queries", (50.0, 100.0), None, True),
-    SignalKind("attention_entropy", "head", "entropy of attention, relative to that of equal attention"),
+    SignalKind(
+        "attention_entropy", "head", "entropy of attention, relative to that of equal attention", is_low_bad=True
+    ),
     SignalKind("router_load", "expert", "share of the tokens, relative to an equal share", (), 1.0),
     SignalKind("residual_rms", "block", "root mean square of the output of a block", (), None, True),
     SignalKind("residual_kurtosis", "block", "kurtosis of the output of a block, which outliers raise"),

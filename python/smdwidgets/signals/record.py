@@ -10,7 +10,8 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
@@ -287,6 +288,40 @@ class _Rows:
     order: int
     most: float | None
     values: dict[int, Floats] = field(default_factory=dict)
+    #: Steps and values that were put into arrays before, the first ones.
+    steps: Steps = field(default_factory=lambda: np.empty(0, np.int64))
+    table: Floats = field(default_factory=lambda: np.empty((0, 0), np.float32))
+
+    def forget(self, step: int) -> int:
+        """Remove the values from a step on; return their number."""
+        removed = [self.values.pop(later) for later in [one for one in self.values if one >= step]]
+        count = int(np.searchsorted(self.steps, step))
+        self.steps, self.table = self.steps[:count], self.table[:count, : self.table.shape[1] if count else 0]
+        return sum(map(len, removed))
+
+    def put(self, step: int, values: Floats) -> int:
+        """Add the values of the latest step; return by how many their number grows."""
+        before = self.values.get(step)
+        if before is not None and len(self.steps) == len(self.values):  # once more at this step
+            self.steps, self.table = self.steps[:-1], self.table[:-1]
+        self.values[step] = values
+        return len(values) - (0 if before is None else len(before))
+
+    def arrays(self) -> tuple[Steps, Floats]:
+        """Return all steps, which come in ascending order, and the values of each.
+
+        The work follows what was added since the last call, apart from a copy.
+        """
+        added = list(islice(self.values.items(), len(self.steps), None))
+        if added:
+            width = max(self.table.shape[1], *(len(values) for _, values in added))
+            table = np.full((len(self.values), width), np.nan, np.float32)
+            table[: len(self.steps), : self.table.shape[1]] = self.table
+            for row, (_, values) in zip(table[len(self.steps) :], added, strict=True):
+                row[: len(values)] = values
+            self.steps = np.append(self.steps, np.array([step for step, _ in added], np.int64))
+            self.table = table
+        return self.steps, self.table
 
 
 class SignalLog:
@@ -369,10 +404,14 @@ class SignalLog:
         if name not in self._signals and len(self._signals) >= _MOST_SIGNALS:
             raise ValueError(f"more than {_MOST_SIGNALS} signals")
         self._names[number] = name
-        earlier = self._signals.get(name)
         texts = tuple(visible(one, 1000) for one in names[:_MOST_ROWS])
-        values = {} if earlier is None else earlier.values
-        self._signals[name] = _Rows(kind, layer, texts, order, None if most is None else float(most), values)
+        limit = None if most is None else float(most)
+        earlier = self._signals.get(name)
+        self._signals[name] = (
+            _Rows(kind, layer, texts, order, limit)
+            if earlier is None
+            else replace(earlier, names=texts, order=order, most=limit)
+        )
         self.off.pop(kind, None)
 
     def _add(self, content: Mapping[str, Any]) -> None:
@@ -381,9 +420,7 @@ class SignalLog:
             raise ValueError("step is not a number")
         rows = {self._names[int(key)]: _array(values) for key, values in content["values"].items()}
         if step < self._last:  # a training that was resumed executes these steps again
-            for signal in self._signals.values():
-                for later in [one for one in signal.values if one >= step]:
-                    self._count -= len(signal.values.pop(later))
+            self._count -= sum(signal.forget(step) for signal in self._signals.values())
         self._last = step
         if self._count > _MOST_VALUES:
             if not self._is_full:
@@ -391,24 +428,15 @@ class SignalLog:
                 raise ValueError(f"more than {_MOST_VALUES:,} values; later ones are not read")
             return
         for name, values in rows.items():
-            self._signals[name].values[step] = values
-            self._count += len(values)
+            self._count += self._signals[name].put(step, values)
 
     def signals(self) -> Iterator[Signal]:
         """Yield the signals that have values."""
         for name, one in self._signals.items():
             if one.values:
-                steps = sorted(one.values)
-                width = max(map(len, one.values.values()))
-                table = np.full((len(steps), width), np.nan, np.float32)
-                for index, step in enumerate(steps):
-                    row = one.values[step]
-                    table[index, : len(row)] = row
+                steps, table = one.arrays()
                 rows = SIGNAL_KINDS[one.kind].rows
-                yield Signal(
-                    name, one.kind, one.layer, rows, one.names, one.order, self.worker, one.most,
-                    np.array(steps, np.int64), table,
-                )  # fmt: skip
+                yield Signal(name, one.kind, one.layer, rows, one.names, one.order, self.worker, one.most, steps, table)
 
 
 def _kind(content: Mapping[str, Any]) -> str:

@@ -91,6 +91,14 @@ class Starts:
         steps[has_row], values[has_row] = self._steps[name][rows[has_row]], self._values[name][rows[has_row]]
         return steps, values
 
+    def of(self, row: int) -> tuple[str, np.float32]:
+        """Return the name of a row's size, and its start; NaN if it has none."""
+        for name in _SIZES:
+            [step], [value] = self._of(name, np.array([row]))
+            if step < _NEVER:
+                return name, value
+        return _SIZES[0], np.float32(np.nan)
+
     def growths(self, rows: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
         """Return the growth of sizes, as logarithms.
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: Significant digits of a logarithm of 24 bits.
+_DIGITS: Final = 6
 
 
 def measures(table: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
@@ -39,3 +42,17 @@ def measures(table: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
             "zeros": np.where(count > 0, zeros / count, np.nan),
             "not_finite": np.where(count > 0, lost / count, np.nan),
         }
+
+
+def powers(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return powers of ten, rounded to the digits that are known.
+
+    >>> powers(np.array([np.log10(np.float32(8)), -np.inf, np.nan])).tolist()
+    [8.0, 0.0, nan]
+    """
+    scale = 10.0 ** (_DIGITS - 1 - np.nan_to_num(np.floor(logarithms), posinf=0, neginf=0))
+    with np.errstate(over="ignore"):
+        raised = 10.0**logarithms
+    with np.errstate(invalid="ignore"):
+        rounded = np.round(raised * scale) / scale
+    return np.where(np.isfinite(rounded), rounded, raised)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from smdwidgets._text import capitalized
@@ -21,7 +21,13 @@ class Clause:
     step: int | None = None
 
 
-def sentence(found: Sequence[Finding], table: SurveyTable, steps: Sequence[int], read: float = 1.0) -> list[Clause]:
+def sentence(
+    found: Sequence[Finding],
+    table: SurveyTable,
+    steps: Sequence[int],
+    read: float = 1.0,
+    others: Collection[str] = (),
+) -> list[Clause]:
     """Return the parts of the sentence, in order.
 
     Args:
@@ -29,12 +35,13 @@ def sentence(found: Sequence[Finding], table: SurveyTable, steps: Sequence[int],
         table: the records.
         steps: saved steps of the run.
         read: share of the records that was read.
+        others: names in the table that are no tensors.
     """
     if not len(table):
         return []
     parts = [] if read >= 1 else [Clause(f"In the {_percent(read)} read so far: ")]
     if not found:
-        return _capitalised([*parts, *_nothing(table, steps)])
+        return _capitalised([*parts, *_nothing(table, steps, others)])
     first = found[0]
     tensor = next((name for name in first.names if name in table.names()), "")
     parts += [Clause(first.title, tensor, first.first), Clause(".")]
@@ -46,8 +53,8 @@ def text(parts: Sequence[Clause]) -> str:
     return "".join(part.text for part in parts)
 
 
-def _nothing(table: SurveyTable, steps: Sequence[int]) -> list[Clause]:
-    tensors = len(table.names())
+def _nothing(table: SurveyTable, steps: Sequence[int], others: Collection[str]) -> list[Clause]:
+    tensors = sum(name not in others for name in table.names())
     nouns = "tensor" if tensors == 1 else "tensors", "step" if len(steps) == 1 else "steps"
     parts = [Clause(f"nothing stands out in {tensors:,} {nouns[0]} and {len(steps):,} {nouns[1]}.")]
     largest = largest_change(table)

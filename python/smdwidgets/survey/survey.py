@@ -23,6 +23,7 @@ from smdwidgets.survey.bins import SAMPLED, UNREAD, Bins
 from smdwidgets.survey.cluster import ClusterWatch, failure_text
 from smdwidgets.survey.findings import RuleFirings, findings
 from smdwidgets.survey.sentence import Clause, sentence
+from smdwidgets.survey.signals import SignalFeed
 from smdwidgets.survey.spans import Span
 from smdwidgets.survey.table import MOST_RECORDS, SurveyTable
 from smdwidgets.trials import Trial
@@ -95,6 +96,7 @@ class Survey:
         self.table = SurveyTable(MOST_RECORDS)
         self.restarts = self.trial.restarts
         self._feed = StatisticsFeed(self.trial.reader)
+        self._signals = SignalFeed(self.trial)
         self._blocks: list[Block] = []
         self._speed = 0.0
         self._sampled = False
@@ -135,6 +137,7 @@ class Survey:
 
     def _collect(self) -> None:
         """Read what is stored, and plan to read the rest."""
+        self._signals.add_to(self.table)
         for worker, pyramid in self._feed.pyramids():
             self.table.add_stored(worker, pyramid)
         # Before the index, so that a step whose statistics are stored is not read from its values.
@@ -332,7 +335,7 @@ class Survey:
 
     def sentence(self, listed: Sequence[Finding]) -> list[Clause]:
         """Return the sentence about these findings, in parts with tensor and step."""
-        return sentence(listed, self.table, self._steps(), self.share_read)
+        return sentence(listed, self.table, self._steps(), self.share_read, self._signals.names)
 
     def _steps(self) -> Sequence[int]:
         return self.trial.reader.index.steps()

@@ -124,16 +124,25 @@ class SurveyTable:
                     names[row] = name
             return names
 
-    def add(self, table: Mapping[str, Any], assembled: bool = False, span: Span | None = None) -> None:
+    def add(
+        self,
+        table: Mapping[str, Any],
+        assembled: bool = False,
+        span: Span | None = None,
+        marks: NDArray[np.bool_] | None = None,
+    ) -> None:
         """Add a table of statistics; known records are replaced.
 
         Args:
             table: columns of statistics.
             assembled: it has whole tensors, combined from the shards of several workers.
             span: the steps that it has completely; None: records that will be replaced, such as a sample.
+            marks: records of single elements that are marked as sudden changes are; None: none.
         """
         with self._lock:
             records = self._converted(table, "" if assembled else None)
+            if marks is not None:
+                records["flag"][marks] |= np.uint8(SUDDEN)
             number = -1 if span is None else self._spans.add(span._replace(tensors=(assembled, span.tensors)))
             records["span"][:] = number
             if len(records["row"]):
@@ -145,6 +154,14 @@ class SurveyTable:
                 self._added.append(records)
                 if self._most is not None and sum(len(part["row"]) for part in self._added) > _MOST_ADDED:
                     self._merge()
+
+    def put_start(self, name: str, worker: str, size: float) -> None:
+        """Set the size that growth is relative to, of a tensor with one element."""
+        with self._lock:
+            row = self._numbered(np.array([name], object), worker)
+            start = {name: np.log10(np.array([size], np.float32)) for name in ("size", "l2")}
+            steps = {f"{name}.step": np.array([-1], np.int64) for name in start}
+            self._starts.put(row, {"several": np.zeros(1), **start, **steps})
 
     def add_stored(self, worker: str, pyramid: _core.Pyramid) -> None:
         """Add the stored cells of a worker, of which this table has no records."""
@@ -258,6 +275,10 @@ class SurveyTable:
         """
         with self._lock:
             self._merge()
+            if statistic == "growth":
+                name, start = self._starts.of(row)
+                steps, modes, values = self.series(row, name)
+                return steps, modes, values - start
             records = self._records
             of_row = slice(*np.searchsorted(records["row"], [row, row + 1]))
             found = [(records["step"][of_row], records["mode"][of_row], records[statistic][of_row])]
@@ -265,6 +286,16 @@ class SurveyTable:
             steps, modes, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
             order = np.argsort(steps, kind="stable")
             return steps[order], modes[order], values[order]
+
+    def growths(self) -> NDArray[np.float32]:
+        """Return the growth of each record, as a logarithm; NaN if it has none."""
+        records = self.records()
+        growths = np.full(len(records["row"]), np.nan, np.float32)
+        rows, begins = np.unique(records["row"], return_index=True)
+        for row, part in zip(rows.tolist(), np.split(np.arange(len(growths)), begins[1:]), strict=True):
+            name, start = self._starts.of(row)
+            growths[part] = records[name][part] - start
+        return growths
 
     def _merge(self) -> None:
         """Sort the added records, and merge final ones into cells if there are many."""
@@ -494,8 +525,10 @@ def _set_surprise(records: Records, is_new: NDArray[np.bool_]) -> None:
     changed = order[stale]
     records["surprise"][changed] = found
     records["usual"][changed] = usual
+    several = records["elements"][changed] != 1
+    changed, found = changed[several], found[several]
     with np.errstate(invalid="ignore"):
-        is_sudden = (np.abs(found) >= SIZE_DEVIATIONS) & (records["elements"][changed] != 1)
+        is_sudden = np.abs(found) >= SIZE_DEVIATIONS
     records["flag"][changed] = (records["flag"][changed] & ~np.uint8(SUDDEN)) | is_sudden * np.uint8(SUDDEN)
 
 

@@ -23,6 +23,7 @@ from smdwidgets.exceptions import IndexReaderException, MissingCollectionFiles, 
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import RunEnd
 from smdwidgets.signals.record import Signals
+from smdwidgets.signals.rows import SignalRow, signal_rows
 from smdwidgets.trials import environment
 from smdwidgets.trials.completeness import Completeness
 from smdwidgets.trials.incidents import Incidents
@@ -158,6 +159,8 @@ class RunReader:
     def _empty_caches(self) -> None:
         self._memo: dict[object, tuple[object, Any]] = {}
         self._logged_problems: set[str] = set()
+        #: The rows of signals, and the signals that have them.
+        self._signal_rows: tuple[Signals | None, dict[str, tuple[SignalRow, ...]]] = None, {}
 
     def _bind(self) -> None:
         #: Returns a value by name, global step and worker, see :meth:`Run.getter`.
@@ -388,6 +391,17 @@ class RunReader:
         self.maybe_refresh()
         with self.lock:
             return self.run.signals()
+
+    def signal_rows(self) -> dict[str, tuple[SignalRow, ...]]:
+        """Return the rows that signals give the map by name, one for each worker.
+
+        A tensor of the same name takes precedence.
+        """
+        signals = self.signals()
+        if self._signal_rows[0] is not signals:
+            rows = {name: row for name, row in signal_rows(signals).items() if not self.run.has(name)}
+            self._signal_rows = signals, rows
+        return self._signal_rows[1]
 
     def end(self) -> RunEnd | None:
         """Return how the training ended, or None while there is no end marker."""

@@ -270,7 +270,7 @@ class Trial:
 
         The result is a sequence of :class:`~smdwidgets.signals.Signal` in forward order. Its ``values`` are an array
         with the axes layer, row and step. Its attribute ``off`` has the kinds that could not be recorded, each with the
-        reason.
+        reason. Explorers show layers, heads and experts as rows of the Run Map.
 
         Args:
             kind: ``"attention_max"``, ``"attention_entropy"``, ``"router_load"``, ``"residual_rms"``,

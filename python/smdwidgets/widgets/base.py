@@ -233,9 +233,11 @@ class RunWidget(anywidget.AnyWidget, RunView):
                 setattr(self, name, value)
 
     def _has_tensor(self, name: str) -> bool:
+        from smdwidgets.pictures.signal_view import can_show
+
         opened = [trial for _, trial in self.trials.opened()]
         # The page selects another tensor if a run that is opened later does not have this one.
-        return any(trial.has_tensor(name) for trial in opened) or not opened
+        return any(can_show(trial, name) for trial in opened) or not opened
 
     def _restored(self, text: str) -> dict[str, Any]:
         """Return all traits of a state string; none if it cannot be read."""

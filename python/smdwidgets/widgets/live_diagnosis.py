@@ -15,6 +15,7 @@ from smdwidgets._text import visible
 from smdwidgets.finding import KINDS, Finding, about
 from smdwidgets.pictures.overview import shown_name
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
+from smdwidgets.pictures.signal_view import names_shown
 from smdwidgets.storage.files import size_on_disk
 from smdwidgets.trials import Trial
 from smdwidgets.widgets.open_runs import opened
@@ -246,7 +247,7 @@ def _head(run: _Run, replay: LiveReplay | None) -> dict[str, Any]:
         # The map of a large run is read for longer than its scalars, and may show what those do not.
         none = "nothing" if joined.can_tell else "unjudged"
         state = "found" if joined.findings else none if run.judged else "reading"
-    names = {name: shown_name(name) for name in run.trial.tensor_names()}
+    names = {name: shown_name(name) for name in names_shown(run.trial)}
     incidents = run.trial.incidents() if joined.findings or joined.notes else ()
 
     def described(finding: Finding) -> dict[str, Any]:

@@ -24,6 +24,7 @@ def leave_out_unknown(trials: Sequence[Trial], traits: dict[str, Any]) -> list[s
     Returns:
         sentences about what was removed.
     """
+    from smdwidgets.pictures.signal_view import can_show, names_shown
     from smdwidgets.trials.refresh import no_refresh  # a widget of an array needs no trials
 
     notices = []
@@ -35,9 +36,9 @@ def leave_out_unknown(trials: Sequence[Trial], traits: dict[str, Any]) -> list[s
         run = 0
     trial = trials[run] if isinstance(run, int) else trials[0]
     with no_refresh(trial):
-        names = trial.tensor_names()
+        names = names_shown(trial)
         tensor = traits.get("tensor", "")
-        if tensor and names and isinstance(tensor, str) and not any(one.has_tensor(tensor) for one in trials):
+        if tensor and names and isinstance(tensor, str) and not any(can_show(one, tensor) for one in trials):
             notices.append(f"There is no tensor {shown(tensor, 200)}.{did_you_mean(tensor, names)}")
             del traits["tensor"]
     step = traits.get("step", -1)

@@ -19,6 +19,7 @@ from smdwidgets.pictures.frames import HistogramWanted, Wanted
 from smdwidgets.pictures.overview import nothing_sent, overview, shown_name
 from smdwidgets.pictures.packet import pack
 from smdwidgets.pictures.plane import ImageWanted
+from smdwidgets.pictures.signal_view import can_show, names_shown, view_of
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.rules.progress import Progress
 from smdwidgets.widgets.first_view import lane_lines
@@ -137,9 +138,9 @@ class _View(NamedTuple):
 def _views(widget: RunView) -> list[_View]:
     """Return all tensors of all runs."""
     return [
-        _View(run, TensorView(widget.trials[run], name, worker))
+        _View(run, view_of(widget.trials[run], name, worker))
         for run, worker in _runs_and_workers(widget)
-        for name in widget.trials[run].tensor_names()
+        for name in names_shown(widget.trials[run])
     ]
 
 
@@ -196,7 +197,7 @@ def _curves(widget: RunView, line: dict[str, Any]) -> list[bytes]:
     for run in [number for number, _ in widget.trials.opened()] if wanted < 0 else [wanted]:
         tensor, worker = str(line.get("tensor", "")), str(line.get("worker", ""))
         about = {"run": run, "tensor": tensor, "worker": worker}
-        view = TensorView(widget.trials[run], tensor, worker)
+        view = view_of(widget.trials[run], tensor, worker)
         try:
             made.append(details.series(view, str(line.get("stat", "value")), str(line.get("mode", "")), about, True))
         except SMDebugError:
@@ -217,10 +218,10 @@ def _pictures(
     for names, required in ((first, True), (others, False)):
         bins = _BinsByName(widget)
         views = [
-            _View(run, TensorView(widget.trials[run], name, worker))
+            _View(run, view_of(widget.trials[run], name, worker))
             for name in names
             for run, worker in _runs_and_workers(widget)
-            if widget.trials[run].has_tensor(name)
+            if can_show(widget.trials[run], name)
         ]
         for number, view in enumerate(views):
             progress.update(number, len(views), "pictures")
@@ -255,7 +256,7 @@ class _BinsByName:
             return None
         if name not in self._bins:
             places = _runs_and_workers(self._widget)
-            views = [TensorView(self._widget.trials[run], name, worker) for run, worker in places]
+            views = [view_of(self._widget.trials[run], name, worker) for run, worker in places]
             self._bins[name] = Bins(views, self._widget.hist_scale, _BINS)
         return self._bins[name]
 

@@ -10,6 +10,7 @@ from smdwidgets._text import natural
 from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.naming.tensors import SCALAR_COLLECTIONS
+from smdwidgets.pictures.signal_view import can_show, names_shown
 from smdwidgets.survey import Survey
 from smdwidgets.survey.bins import INFINITE, NAN, level_of
 from smdwidgets.trials import Trial
@@ -40,7 +41,7 @@ def in_order(widget: RunView, diagnosis: Diagnosis | None) -> tuple[list[str], l
     for _, trial in widget.trials.opened():
         for collection in ("weights", "gradients"):
             others += _members(trial, collection)
-        others += sorted(trial.tensor_names(), key=natural)
+        others += sorted(names_shown(trial), key=natural)
     others = [*_queried(widget), *others]
     return first, [name for name in _existing(widget, others) if name not in set(first)]
 
@@ -57,7 +58,7 @@ def _existing(widget: RunView, names: Iterable[str]) -> list[str]:
     return [
         name
         for name in dict.fromkeys(names)
-        if name and any(trial.has_tensor(name) for _, trial in widget.trials.opened())
+        if name and any(can_show(trial, name) for _, trial in widget.trials.opened())
     ]
 
 

@@ -13,7 +13,7 @@ from smdwidgets._text import byte_size, shown, visible
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.frames import HistogramWanted, Wanted, make_frame
 from smdwidgets.pictures.plane import ImageWanted
-from smdwidgets.pictures.view import TensorView
+from smdwidgets.pictures.signal_view import view_of
 from smdwidgets.run_table import RunTable
 from smdwidgets.survey.sentence import text as sentence
 from smdwidgets.widgets import run_picture
@@ -106,7 +106,7 @@ def _about_tensor(widget: RunView) -> str:
     about = f"{shown(widget.tensor)} at step {step}: {value.dtype.name} {value.shape}, {byte_size(value.nbytes)}"
     if value.dtype.kind in "USO" or not value.size:
         return about
-    frame = make_frame(TensorView(widget.trial, widget.tensor, widget.worker), step, Wanted(histogram=None, image=None))
+    frame = make_frame(view_of(widget.trial, widget.tensor, widget.worker), step, Wanted(histogram=None, image=None))
     low, high, mean, _, std = frame.stats[:5]
     nan, infinite, zeros = frame.counts[1], frame.counts[2] + frame.counts[3], frame.counts[4]
     return f"{about}; min {low:.6g}, max {high:.6g}, mean {mean:.6g}, std {std:.6g}; NaN {nan:.0f}, inf {infinite:.0f}, zero {zeros:.0f}"
@@ -116,7 +116,7 @@ def draw(widget: RunView) -> NDArray[np.uint8] | None:
     """Draw the histogram and heat map of the displayed tensor side by side as pixels."""
     if not widget.tensor or widget.table:
         return None
-    view = TensorView(widget.trial, widget.tensor, widget.worker)
+    view = view_of(widget.trial, widget.tensor, widget.worker)
     frame = make_frame(
         view, widget.step_shown(), Wanted(histogram=HistogramWanted(bins=80, edges="own"), image=ImageWanted()), None
     )

@@ -12,6 +12,7 @@ from typing import Any
 from smdwidgets._atomic import replacing
 from smdwidgets._text import did_you_mean, listed, markup, natural, shown, visible
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+from smdwidgets.pictures.signal_view import can_show
 from smdwidgets.widgets import run_picture, state_string
 from smdwidgets.widgets.live_diagnosis import lasting_of
 from smdwidgets.widgets.run_picture import Marks
@@ -167,7 +168,7 @@ def _part(widget: RunView, name: str, place: _Place) -> Part:
     else:
         title = place.title
         picture = _picture(widget, place)
-        tensor = next((one for one in place.tensors if widget.trial.has_tensor(one)), "")
+        tensor = next((one for one in place.tensors if can_show(widget.trial, one)), "")
         state |= {"tensor": tensor, "inspect": bool(tensor), "range": [], "bookmarks": []}
         state |= {"step": place.step} if place.step is not None else {}
     text = state_string.encode(state, widget.run_names())

@@ -13,6 +13,7 @@ from smdwidgets.pictures import details, differences
 from smdwidgets.pictures.edges import Bins
 from smdwidgets.pictures.frames import Wanted
 from smdwidgets.pictures.overview import SHOWN_NAME, shown_name
+from smdwidgets.pictures.signal_view import can_show, names_shown, view_of
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.trial import Trial
 from smdwidgets.widgets.lines import Line, Lines
@@ -172,9 +173,9 @@ class TensorRequests:
 
     def _view(self, request: dict[str, Any]) -> TensorView:
         trial, name = run_at(self._trials, int(request.get("run", 0) or 0)), str(request.get("tensor", ""))
-        if len(name) == SHOWN_NAME and not trial.has_tensor(name):  # the browser has a shortened name
-            name = next((full for full in trial.tensor_names() if shown_name(full) == name), name)
-        return TensorView(trial, name, str(request.get("worker", "") or ""))
+        if len(name) == SHOWN_NAME and not can_show(trial, name):  # the browser has a shortened name
+            name = next((full for full in names_shown(trial) if shown_name(full) == name), name)
+        return view_of(trial, name, str(request.get("worker", "") or ""))
 
     @staticmethod
     def _about(request: dict[str, Any]) -> dict[str, Any]:

@@ -85,9 +85,9 @@ class RunView(ViewState):
     def _shown_tensor(self) -> TensorView:
         if not self.tensor:
             raise SMDebugTypeError("no tensor is selected; set widget.tensor, or select one in the widget")
-        from smdwidgets.pictures.view import TensorView
+        from smdwidgets.pictures.signal_view import view_of
 
-        return TensorView(self.trial, self.tensor, self.worker)
+        return view_of(self.trial, self.tensor, self.worker)
 
     def value(self) -> NDArray[Any]:
         """Return the value of the displayed tensor at the displayed step.
@@ -118,9 +118,9 @@ class RunView(ViewState):
         run = compare.get("run", self.trials.index(self.trial))
         if run not in range(len(self.trials)):
             raise SMDebugValueError(f"run {run} of widget.compare does not exist; there are {len(self.trials)} runs")
-        from smdwidgets.pictures.view import TensorView
+        from smdwidgets.pictures.signal_view import view_of
 
-        b = TensorView(self.trials[run], str(compare.get("tensor", a.name)), str(compare.get("worker", a.worker)))
+        b = view_of(self.trials[run], str(compare.get("tensor", a.name)), str(compare.get("worker", a.worker)))
         if "step" in compare:
             at, offset = int(compare["step"]), 0
         else:

@@ -11,6 +11,7 @@ from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.diagnosis.tensor_layers import median, median_of
 from smdwidgets.finding import Curve, Evidence, Finding
 from smdwidgets.signals import SIGNAL_KINDS, Signal, Signals
+from smdwidgets.signals.rows import row_of
 
 __all__ = ["signals"]
 
@@ -91,7 +92,7 @@ def _attention(logits: Signals) -> Iterator[Finding]:
     head = int(np.nanargmax(np.where(np.isnan(signal.values[at]), -np.inf, signal.values[at])))
     values = signal.values[:, head].astype(np.float64)
     largest = float(np.nanmax(values))
-    names = [one.layer for _, _, one in grown]
+    names = [*(one.layer for _, _, one in grown), row_of(signal, head)]
     facts = {"tensor": signal.layer, "head": head, "largest": largest, "projection": _projection(signal.steps, values)}
     evidence = [
         Evidence(
@@ -251,7 +252,7 @@ def _router(signal: Signal) -> Iterator[Finding]:
                 text, signal.layer, first, float(largest[at]), 1 + COLLAPSED * (signal.most - 1), signal.worker,
                 _curve(signal, largest, first),
             )  # fmt: skip
-            names = [signal.layer]
+            names = [signal.layer, row_of(signal, expert)]
             yield Finding.of("experts_collapsed", "warning", "high", first, last, names, facts, [shown], rank=rank)
     alive = np.maximum.accumulate(loads, axis=0) > ALIVE
     dead = []
@@ -269,4 +270,5 @@ def _router(signal: Signal) -> Iterator[Finding]:
         shown = Evidence(
             text, signal.layer, first, load, DEAD, signal.worker, _curve(signal, signal.values[:, expert], first)
         )
-        yield Finding.of("dead_experts", "warning", "high", first, last, [signal.layer], facts, [shown], rank=rank)
+        names = [signal.layer, *(row_of(signal, one) for _, one in dead)]
+        yield Finding.of("dead_experts", "warning", "high", first, last, names, facts, [shown], rank=rank)
