@@ -5,6 +5,7 @@ The examples of docs/checks.md, healthy trainings, equal results, failures.
 
 from __future__ import annotations
 
+import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -134,6 +135,23 @@ def accumulated(watch):
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad()
+
+
+def sampled_by_gradients(watch):
+    """Inputs are moved by gradients of a frozen model, in many passes."""
+    model = network(1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(10):
+        moved = torch.randn(32, 8, requires_grad=True)
+        model.requires_grad_(False)
+        for _ in range(6):
+            model(moved).sum().backward()
+            moved = (moved - 0.1 * moved.grad).detach().requires_grad_()
+        model.requires_grad_(True)
+        optimizer.zero_grad()
+        (model(X[:32]).mean() - model(moved.detach()).mean()).backward()
+        optimizer.step()
 
 
 def perceptual(watch):
@@ -329,7 +347,29 @@ def sequence_first(watch):
         optimizer.step()
 
 
+def copied_weights(watch):
+    """The optimizer holds copies in float32, and gets gradients by hand."""
+    model = network().to(torch.bfloat16)
+    watch(model)
+    copies = [one.detach().float().requires_grad_() for one in model.parameters()]
+    optimizer = torch.optim.AdamW(copies, 1e-3)
+    for step in range(20):
+        model.zero_grad()
+        F.cross_entropy(model(X[:32].bfloat16()).float(), Y[:32]).backward()
+        for copy_, one in zip(copies, model.parameters(), strict=True):
+            if step % 2:
+                copy_.grad = one.grad.float()
+            else:
+                copy_.grad = one.grad.float() if copy_.grad is None else copy_.grad.copy_(one.grad)
+        optimizer.step()
+        with torch.no_grad():
+            for copy_, one in zip(copies, model.parameters(), strict=True):
+                one.copy_(copy_)
+
+
 HEALTHY = (
+    sampled_by_gradients,
+    copied_weights,
     adversarial,
     perturbed,
     closures,
@@ -792,6 +832,100 @@ def dead_from_the_start(watch, broken):
     fit(model, watch, optimizer=torch.optim.SGD(model.parameters(), 0.01))
 
 
+def ratio_of_two_passes(watch, broken):
+    """An actor whose old log-probabilities are computed again, and a critic."""
+    actor, critic = network(1), network(1)
+    watch(actor, critic)
+    mine, other = torch.optim.Adam(actor.parameters()), torch.optim.Adam(critic.parameters())
+
+    def log_probability(actions):
+        return torch.distributions.Normal(actor(X), 0.5).log_prob(actions).sum(-1)
+
+    for _ in range(3):
+        with torch.no_grad():
+            actions = actor(X) + 0.5 * torch.randn(len(X), 1)
+            old, reward = log_probability(actions), -(actions - X[:, :1]).pow(2).sum(1)
+        advantage = reward - critic(X).squeeze(1).detach()
+        for _ in range(3):
+            ratio = torch.exp(log_probability(actions) - (log_probability(actions) if broken else old))
+            mine.zero_grad()
+            (-torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()).backward()
+            mine.step()
+            other.zero_grad()
+            F.mse_loss(critic(X).squeeze(1), reward).backward()
+            other.step()
+
+
+def similarity_of_trained_sides(watch, broken):
+    model, predictor = network(8), nn.Linear(8, 8)
+    whole = nn.ModuleList([model, predictor])
+
+    def loss():
+        one, other = model(X + 0.1 * torch.randn_like(X)), model(X + 0.1 * torch.randn_like(X))
+        guesses = predictor(one), predictor(other)
+        if not broken:
+            one, other = one.detach(), other.detach()
+        products = [
+            (F.normalize(guess, dim=1) * F.normalize(target, dim=1)).sum(1)
+            for guess, target in zip(guesses, (other, one), strict=True)
+        ]
+        return (2 - 2 * products[0]).mean() + (2 - 2 * products[1]).mean()
+
+    updated(watch, whole, loss)
+
+
+def embedding_that_is_also_the_output(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(64, 96), nn.Linear(96, 64, bias=False)
+            self.norm = nn.LayerNorm(96)
+            self.head.weight = self.embedding.weight
+            if not broken:
+                nn.init.normal_(self.embedding.weight, std=0.02)
+
+        def forward(self, tokens):
+            return self.head(self.norm(self.embedding(tokens)))
+
+    model = Net()
+
+    def loss():
+        tokens = torch.randint(0, 64, (8, 12))
+        return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+    updated(watch, model, loss)
+
+
+def importance_of_each_weight(watch, broken):
+    """Squared gradients of single rows, which no update uses, between two tasks."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for rows in X[:160].split(32):
+        optimizer.zero_grad()
+        F.cross_entropy(model(rows), Y[: len(rows)]).backward()
+        optimizer.step()
+    model.train(broken)
+    for row in range(40):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X[row : row + 1]), Y[row : row + 1]).backward()
+    model.train()
+    optimizer.zero_grad()
+    F.cross_entropy(model(X), Y).backward()
+    optimizer.step()
+
+
+def model_of_which_a_copy_is_trained(watch, broken):
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters())
+    trained = copy.deepcopy(model) if broken else model
+    watch(model, *([trained] if broken else []))
+    for _ in range(8):
+        optimizer.zero_grad()
+        F.cross_entropy(trained(X), Y).backward()
+        optimizer.step()
+
+
 PAIRS = {
     accuracy_without_eval: "eval_in_train_mode",
     validation_without_eval_and_no_grad: "eval_in_train_mode",
@@ -825,6 +959,11 @@ PAIRS = {
     rounded_before_the_loss: "no_gradient",
     schedule_of_a_replaced_optimizer: "other_schedule",
     dead_from_the_start: "constant_output",
+    ratio_of_two_passes: "ratio_of_itself",
+    similarity_of_trained_sides: "no_stop_gradient",
+    embedding_that_is_also_the_output: "large_initial_weights",
+    importance_of_each_weight: "no_step",
+    model_of_which_a_copy_is_trained: "stale_optimizer",
 }
 
 
@@ -1041,6 +1180,7 @@ for step in range(200):
 # -------------------------------------------------------------------------------------------------------- workers
 
 WORKER = """
+import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 import torch, torch.distributed as dist, torch.nn.functional as F

@@ -87,9 +87,9 @@ CHECKS: tuple[Kind, ...] = (
         "stale_optimizer",
         "problem",
         "an optimizer with the parameters of another model",
-        "The optimizer updates tensors that neither belong to a model nor take part in the loss, while trainable parameters "
-        "of the same shapes take part in the loss and have no optimizer. The model was copied or replaced after the optimizer "
-        "was created.",
+        "The optimizer updates tensors that do not take part in the loss, and belong to no model or to another one of the same "
+        "shapes, while trainable parameters of these shapes take part in the loss and have no optimizer. The model was copied "
+        "or replaced after the optimizer was created.",
         "the optimizer holds the tensors of the trained model",
         "create the optimizer after the last change of the model (copy, new head, load).",
         "The optimizer holds {count} tensors that are not the model's, such as one of shape {shape}",
@@ -501,11 +501,34 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "ratio_of_itself",
+        "problem",
+        "a ratio of probabilities that is always 1",
+        "The loss uses `exp(new - old)`, where both log-probabilities are computed with gradients from the same weights: all ratios are "
+        "1, and their gradients cancel out.",
+        "log-probabilities of the old policy that were stored before the updates, or `detach()`",
+        "compute the old log-probabilities once, under `torch.no_grad()`, before the updates; or use `log_prob.detach()`.",
+        "All ratios of the new and the old probabilities are 1, and both sides have gradients, which cancel out",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "no_stop_gradient",
+        "problem",
+        "a similarity that equal outputs maximize",
+        "The loss consists only of similarities of outputs that the same weights compute, with gradients through both sides. Nothing "
+        "keeps outputs of different rows apart, so that a constant output is the best one.",
+        "`detach()` on one side, as in SimSiam and BYOL, or a term that keeps rows apart",
+        "detach the target side, such as `z.detach()`; or add negative pairs or a variance term.",
+        "The loss only makes outputs similar, with gradients through both sides: a constant output minimizes it",
+        _NOT_TRAINED | {"collapsed"},
+    ),
+    _check(
         "large_initial_weights",
         "warning",
         "random weights that are too large",
         "The loss at the first updates is more than 10 times that of guessing, and most layers multiply the size of their inputs "
-        "by more than 4, as with normal weights of deviation 1. Models with normalization layers are not looked at.",
+        "by more than 4, as with normal weights of deviation 1. Models with normalization layers are not looked at. An embedding "
+        "that is also the output layer is enough by itself, from 3 times the loss of guessing on.",
         "a first loss near that of guessing; weights of deviation 1 to 2 divided by the root of the number of inputs",
         "initialize weights as He or Glorot do, or as PyTorch does by default.",
         "The first loss is {loss:.3g}, where guessing gives {guessing:.3g}: the weights of `{tensor}` are too large at the start",
@@ -644,8 +667,8 @@ CHECKS: tuple[Kind, ...] = (
         "targets_not_scaled",
         "problem",
         "targets far larger than the outputs",
-        "The targets of a regression are more than 30 times as large as all outputs, at 9 steps one after another. The last bias has "
-        "to move there before anything else is learned, or gradients explode.",
+        "The targets of a regression are more than 30 times as large as all outputs, at all of the first steps, up to step 16. The last "
+        "bias has to move there before anything else is learned, or gradients explode.",
         "targets with a mean near 0 and a standard deviation near 1",
         "subtract the mean of the targets and divide by their standard deviation; undo that after the prediction.",
         "Targets are about {target:.3g}, but no output is above {output:.3g}",

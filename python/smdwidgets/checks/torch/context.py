@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from torch import nn
@@ -52,6 +52,9 @@ class Context:
         self.batch_rows: int | None = None
         #: Rows of the tokens that the model got last; 0: it got none.
         self.token_rows = 0
+        #: The parameters that losses depend on, by id, and whether functions of the script may hide some.
+        self.leaves: dict[int, weakref.ref[Any]] = {}
+        self.hides_leaves = False
         self._due_until = _FIRST
         self._names: dict[int, str] = {}
 
@@ -76,6 +79,10 @@ class Context:
     def look_closer(self) -> None:
         """Read samples at each of the next updates."""
         self._due_until = max(self._due_until, self.updates + _AFTER)
+
+    def is_in_loss(self, parameters: Iterable[Any]) -> bool:
+        """Whether a loss depends on one of these parameters, or may do so unseen."""
+        return self.hides_leaves or not self.leaves or any(id(one) in self.leaves for one in parameters)
 
     def models(self) -> Iterator[nn.Module]:
         """Yield the models of the training."""

@@ -19,6 +19,7 @@ __all__ = [
     "LossCall",
     "activation_before",
     "adds_up",
+    "attracts_only",
     "cosines_before",
     "loss_calls",
     "negated_divergence",
@@ -76,6 +77,8 @@ _STEPS = ("Round", "Sign", "Sgn", "Floor", "Ceil", "Trunc")
 _JOINING, _MOST_JOINED = ("Stack", "Cat"), 32
 #: Fewest steps of an episode whose log-probabilities are multiplied each with a number.
 _FEWEST_STEPS = 4
+#: Nodes that use a ratio of probabilities, nodes that make it something else, and ratios that are looked at.
+_USING_RATIOS, _NO_RATIO, _MOST_RATIOS = ("Mul", "Clamp", "Minimum", "Maximum"), ("Max", "Amax", "Logsumexp"), 4
 #: Fewest rows of a product that is taken for one of per-sample values.
 _FEWEST_SPREAD = 8
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
@@ -121,6 +124,7 @@ class Graph:
         softmax: name of an activation that comes before a log-softmax.
         double_softmax: whether a softmax has another as its input.
         divergence: targets that a difference multiplies with a softmax, as `kl_div` does with logarithms.
+        ratios: exponentials of differences of two values that have gradients, as of log-probabilities.
         uses: how often the leaf that is used most is used.
         steps_of: name of a function that has steps, whose gradient is 0 everywhere.
         own_functions: whether the graph contains functions that are written in Python.
@@ -132,6 +136,7 @@ class Graph:
     softmax: str = ""
     double_softmax: bool = False
     divergence: torch.Tensor | None = None
+    ratios: list[torch.Tensor] = field(default_factory=list)
     uses: int = 0
     steps_of: str = ""
     own_functions: bool = False
@@ -401,6 +406,54 @@ def cosines_before(node: Any) -> tuple[float, torch.Tensor, torch.Tensor] | None
     return abs(scale), one.detach(), other.detach().T
 
 
+def attracts_only(root: Any) -> bool:
+    """Whether a loss only makes outputs of the same weights similar.
+
+    Outputs that are all equal are the best ones then. All its terms are cosines, or squared errors of vectors of length
+    1, of two values with gradients.
+    """
+    terms = adds_up(root)
+    for sign, term in terms:
+        sign_of_attraction = -1 if _is(term, ("Mul",)) else 1 if _is(term, ("MseLoss",)) else 0
+        sides = [_normalized(one) for one, _ in term.next_functions]
+        if sign != sign_of_attraction or len(sides) != 2 or None in sides or sides[0] is sides[1]:
+            return False
+        if _leaf_nodes(sides[0]).isdisjoint(_leaf_nodes(sides[1])):
+            return False
+    return bool(terms)
+
+
+def _normalized(node: Any) -> Any:
+    """Return the node whose values were divided by their length, or None."""
+    node = _shaped(node)
+    if node is None or not _is(node, ("Div",)) or len(node.next_functions) != 2:
+        return None
+    value, length = (one for one, _ in node.next_functions)
+    while length is not None and _is(length, ("Clone", "Expand", "ClampMin", "Clamp", "Add", *_SHAPING)):
+        length = _previous(length)
+    is_length = length is not None and _is(length, ("LinalgVectorNorm", "Norm"))
+    return value if is_length and _previous(length) is value else None
+
+
+def _leaf_nodes(node: Any) -> set[Any]:
+    """Return the nodes of the leaves that a value depends on.
+
+    There are none if the graph is too large.
+    """
+    pending, seen, leaves = [node], set[Any](), set[Any]()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        if len(seen) >= _MOST_WALKED:
+            return set()
+        seen.add(node)
+        if getattr(node, "variable", None) is not None:
+            leaves.add(node)
+        pending += [one for one, _ in node.next_functions]
+    return leaves
+
+
 def users_of(root: Any, nodes: list[Any]) -> list[list[Any]]:
     """Return the nodes of a graph that use each of some nodes.
 
@@ -504,6 +557,8 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             before = _shaped(_previous(node))
             if before is not None and _is(before, ("Softmax", "Sigmoid")):
                 graph.softmax = _ACTIVATIONS[_plain(before).removesuffix("Backward")]
+        elif name == "Exp" and above in _USING_RATIOS and len(graph.ratios) < _MOST_RATIOS:
+            graph.ratios += _ratio(node)
         elif name in _STEPS:
             graph.steps_of = name.lower()
         elif name == "Softmax" and above == "Softmax":
@@ -513,6 +568,16 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
         pending += [(each, name) for each, _ in node.next_functions]
     graph.uses = max(uses.values(), default=0)
     return graph
+
+
+def _ratio(node: Any) -> list[torch.Tensor]:
+    """Return the exponential of a difference of which both sides have gradients."""
+    difference, result = _previous(node), _saved(node, "_saved_result")
+    if difference is None or not _is(difference, ("Sub",)) or not isinstance(result, torch.Tensor):
+        return []
+    sides = [_shaped(one) for one, _ in difference.next_functions]
+    are_values = len(sides) == 2 and all(one is not None and not _is(one, _NO_RATIO) for one in sides)
+    return [result.detach()] if are_values and result.numel() >= _FEWEST_SPREAD else []
 
 
 def _divergence(node: Any) -> torch.Tensor | None:

@@ -15,6 +15,7 @@ from smdwidgets.checks.torch.graph import (
     LossCall,
     activation_before,
     adds_up,
+    attracts_only,
     cosines_before,
     negated_divergence,
     reshaped_from,
@@ -41,8 +42,8 @@ _TOLERANCE = 1e-6
 _SEVERAL = 0.05
 #: Fewest rows whose outputs are compared with their targets.
 _FEWEST_ROWS = 8
-#: Size of targets relative to that of all outputs, and the steps at which it is so.
-_FAR, _STILL_FAR = 30.0, 9
+#: Size of targets relative to that of all outputs, checked steps at which it is so, and the first step that counts.
+_FAR, _STILL_FAR, _FIRST_FAR = 30.0, 8, 16
 #: Step from which on outputs are compared with the mean of the targets, the number of steps, and how near the error is
 #: to the variance of the targets.
 _EARLY, _COMPARED, _LIKE_THE_MEAN = 96, 8, 0.03
@@ -51,6 +52,10 @@ _EARLY, _COMPARED, _LIKE_THE_MEAN = 96, 8, 0.03
 _SCALE, _SMALL_SCALE, _UNSURE = 1.0, 0.5, 0.5
 #: First loss relative to guessing, gain of a layer with random weights, fewest such layers, and inputs of each.
 _FIRST_LOSS, _GAIN, _FEWEST_LAYERS, _FEWEST_INPUTS, _MOST_LAYERS = 10.0, 4.0, 2, 8, 16
+#: First loss relative to guessing if an embedding that is also the output layer is too large.
+_FIRST_TIED_LOSS = 3.0
+#: How near to 1 a ratio of probabilities is if both are the same.
+_SAME_RATIO = 1e-5
 #: Growth of the deviation of targets that makes a loss rise: at least, and at most without doubt.
 _GROWN, _MOST_GROWN = 1.25, 100.0
 
@@ -95,6 +100,7 @@ class LossChecks:
             # The first backward pass may have passed before the model was known.
             if self._context.updates < 2 and not target.is_floating_point() and target.ndim == 1:
                 self._first_loss(call, classes)
+                self._tied_first_loss(call, classes)
         if call.is_negated:
             self._negated(call)
         if (call.kind == "nll_loss" and prediction.ndim == 2 and classes > 1) or call.kind == "ctc_loss":
@@ -154,6 +160,22 @@ class LossChecks:
         plain = all(is_plain(one.weight) and one.weight.is_floating_point() for one in layers)
         if len(layers) < _FEWEST_LAYERS or any(isinstance(one, NORMS) for one in parts) or not plain:
             return
+        self._judge_first(call, classes, layers, _FIRST_LOSS)
+
+    def _tied_first_loss(self, call: LossCall, classes: int) -> None:
+        """A loss far above guessing at the start, and a large tied embedding."""
+        parts = [part for model in self._context.models() for part in model.modules()]
+        embeddings = {id(one.weight) for one in parts if isinstance(one, nn.Embedding)}
+        layers = [one for one in parts if isinstance(one, nn.Linear) and id(one.weight) in embeddings]
+        if len(layers) == 1 and layers[0].weight.shape[0] == classes and is_plain(layers[0].weight):
+            self._judge_first(call, classes, layers, _FIRST_TIED_LOSS)
+
+    def _judge_first(self, call: LossCall, classes: int, layers: list[Any], above: float) -> None:
+        """Compare the first loss with guessing, and the size of the weights.
+
+        ``above``: the loss, relative to guessing, from which on it is too large.
+        """
+        context = self._context
         step, names = context.step, [context.name_of(one.weight) for one in layers]
         inputs = [one.weight[0].numel() for one in layers]
         target = call.target[:_ROWS]
@@ -164,7 +186,7 @@ class LossChecks:
             gains = [float(one.std()) * math.sqrt(count) for one, count in zip(weights, inputs, strict=True)]
             large = [name for name, gain in zip(names, gains, strict=True) if gain > _GAIN]
             first = float(losses.mean()) if losses.size else 0.0
-            if first > _FIRST_LOSS * math.log(classes) and len(large) > max(1, len(names) // 2):
+            if first > above * math.log(classes) and len(large) > min(len(names) - 1, max(1, len(names) // 2)):
                 facts = {"loss": first, "guessing": math.log(classes), "tensor": large[0], "gain": max(gains)}
                 context.log.say("large_initial_weights", step, facts, large)
 
@@ -181,6 +203,8 @@ class LossChecks:
         if negated_divergence(adds_up(root)):
             what = "A divergence of distributions (x - exp(x), or log(x) - x) has the wrong sign"
             context.log.say("loss_negated", step, {"what": what}, ["loss"], need=2)
+        if attracts_only(root):
+            context.log.say("no_stop_gradient", step, subject=["loss"], need=2)
         weights = weighted_likelihood(root)
         if weights is None or not is_plain(weights) or not weights.is_floating_point():
             return
@@ -190,6 +214,18 @@ class LossChecks:
                 context.log.say("policy_negated", step, subject=["loss"], need=2)
 
         context.values.read(judge, sampled(weights, _TARGETS))
+
+    def ratio(self, ratios: torch.Tensor) -> None:
+        """A loss uses the exponential of a difference of which both sides have gradients."""
+        context, step = self._context, self._context.step
+        if not is_plain(ratios):
+            return
+
+        def judge(ratios: Any) -> None:
+            if np.abs(ratios - 1).max() < _SAME_RATIO:
+                context.log.say("ratio_of_itself", step, subject=["loss"], need=2)
+
+        context.values.read(judge, sampled(ratios, _TARGETS))
 
     def _axis(self, call: LossCall) -> None:
         """A softmax over the rows of the batch, for a loss of classes."""
@@ -310,7 +346,8 @@ class LossChecks:
         middle, reach = abs(float(targets.mean())), float(np.abs(outputs).max())
         if middle > _FAR * max(reach, float(targets.std())) or spread > (_FAR * max(reach, 1.0)) ** 2:
             facts = {"target": float(np.abs(targets).mean()), "output": reach}
-            log.say("targets_not_scaled", step, facts, ["loss"], need=_STILL_FAR)
+            still = _STILL_FAR if step >= _FIRST_FAR else _STILL_FAR + 1
+            log.say("targets_not_scaled", step, facts, ["loss"], need=still)
         else:
             log.unseen("targets_not_scaled")
         if spread <= 0:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,11 +13,14 @@ from torch.optim import Optimizer
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import walk
+from smdwidgets.checks.torch.values import is_plain, sampled
 
 __all__ = ["MembershipChecks"]
 
 #: Updates of an optimizer after which its tensors are compared with those of the models.
 _UPDATES = 3
+#: Parameters without an optimizer that are looked at, and elements of each.
+_PROBES, _ELEMENTS = 4, 64
 #: Entries of a list or dictionary that are looked at.
 _MOST_ITEMS = 1000
 
@@ -29,17 +34,23 @@ class MembershipChecks:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        #: The parameters that losses depend on, by id.
-        self._leaves: dict[int, weakref.ref[torch.Tensor]] = {}
         #: Parameters of the last loss that no model has, and their shapes.
         self._foreign: list[tuple[weakref.ref[torch.Tensor], tuple[int, ...]]] = []
         self._optimizers: dict[int, tuple[weakref.ref[Optimizer], int]] = {}
+        #: Whether all parameters of each loss are known.
+        self._whole = True
+        #: Parameters without an optimizer at the last comparison, and sampled values of them.
+        self._without: tuple[list[int], torch.Tensor] | None = None
 
-    def add_leaves(self, leaves: Iterable[torch.Tensor]) -> None:
-        """A loss depends on these parameters."""
+    def add_leaves(self, leaves: Iterable[torch.Tensor], whole: bool) -> None:
+        """A loss depends on these parameters.
+
+        ``whole``: whether these are all.
+        """
         leaves = list(leaves)
+        self._whole = self._whole and whole
         for leaf in leaves:
-            self._leaves[id(leaf)] = weakref.ref(leaf)
+            self._context.leaves[id(leaf)] = weakref.ref(leaf)
         self._created_again(leaves)
 
     def _created_again(self, leaves: list[torch.Tensor]) -> None:
@@ -63,14 +74,15 @@ class MembershipChecks:
         count = 1 if earlier is None or earlier[0]() is not optimizer else earlier[1] + 1
         self._optimizers[id(optimizer)] = weakref.ref(optimizer), count
         context = self._context
-        if count < _UPDATES or not context.due or not self._leaves:
+        if count < _UPDATES - 1 or not context.due or not context.leaves:
             return
         living = [(each, number) for reference, number in self._optimizers.values() if (each := reference())]
         if min(number for _, number in living) >= 1:
-            self._compare([each for each, _ in living])
+            self._compare([each for each, _ in living], count >= _UPDATES)
 
-    def _compare(self, optimizers: list[Optimizer]) -> None:
-        leaves = {key: leaf for key, reference in self._leaves.items() if (leaf := reference()) is not None}
+    def _compare(self, optimizers: list[Optimizer], concludes: bool) -> None:
+        """Compare the sets. Weights are sampled once before anything is concluded."""
+        leaves = {key: leaf for key, reference in self._context.leaves.items() if (leaf := reference()) is not None}
         models = {id(parameter): (name, parameter) for name, parameter in self._context.parameters()}
         held = {id(one): one for each in optimizers for group in each.param_groups for one in group["params"]}
         log, step = self._context.log, self._context.step
@@ -80,14 +92,53 @@ class MembershipChecks:
         }
         others = {key: one for key, one in leaves.items() if key not in models and key not in held}
         unregistered = self._in_containers(others) if others else {}
-        if stale and {tuple(one.shape) for one in stale} & {tuple(one.shape) for one in missing.values()}:
-            facts = {"count": len(stale), "shape": tuple(stale[0].shape)}
-            log.say("stale_optimizer", step, facts, missing)
-        elif missing:
-            self._not_held(missing, [name for key, (name, _) in models.items() if key in held], step)
-        elif unregistered:
+        shapes = Counter(tuple(one.shape) for one in missing.values())
+        for each in optimizers if missing and self._whole else ():
+            own = [one for group in each.param_groups for one in group["params"]]
+            # It may hold the parameters of a model that is not used, of which the loss has a copy.
+            if own and all(id(one) not in leaves for one in own) and Counter(tuple(one.shape) for one in own) <= shapes:
+                stale += [one for one in own if id(one) in models]
+        if missing:
+            self._unless_updated(missing, concludes, lambda: self._name_missing(stale, missing, models, held, step))
+        elif unregistered and concludes:
             facts = {"count": len(unregistered), "tensor": next(iter(unregistered))}
             log.say("unregistered_layer", step, facts, unregistered)
+
+    def _unless_updated(self, missing: dict[str, nn.Parameter], concludes: bool, conclude: Callable[[], None]) -> None:
+        """Conclude something if nothing updates these parameters.
+
+        A script may copy weights into them.
+        """
+        probes = [one for one in missing.values() if is_plain(one) and one.is_floating_point()][:_PROBES]
+        if not probes or len({one.device for one in probes}) > 1:
+            if concludes:
+                conclude()
+            return
+        now = [id(one) for one in probes], torch.cat([sampled(one, _ELEMENTS).float() for one in probes])
+        earlier, self._without = self._without, now
+        if earlier is None or earlier[0] != now[0] or not concludes:
+            return
+
+        def judge(before: Any, after: Any) -> None:
+            if (before == after).all():
+                conclude()
+
+        self._context.values.read(judge, earlier[1], now[1])
+
+    def _name_missing(
+        self,
+        stale: list[torch.Tensor],
+        missing: dict[str, nn.Parameter],
+        models: dict[int, tuple[str, nn.Parameter]],
+        held: dict[int, torch.Tensor],
+        step: int,
+    ) -> None:
+        """Name parameters without an optimizer, and tensors that it has instead."""
+        if stale and {tuple(one.shape) for one in stale} & {tuple(one.shape) for one in missing.values()}:
+            facts = {"count": len(stale), "shape": tuple(stale[0].shape)}
+            self._context.log.say("stale_optimizer", step, facts, missing)
+        else:
+            self._not_held(missing, [name for key, (name, _) in models.items() if key in held], step)
 
     def _in_containers(self, parameters: dict[int, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the tensors that Python containers of the models hold, by name.

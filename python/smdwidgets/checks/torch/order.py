@@ -201,7 +201,16 @@ class OrderChecks:
             one.had_gradients = one.ever = True
             one.backwards += 1
             one.nonzero = _count(one.probes) if self._context.due else None
-            self._without_update(one, type(optimizer).__name__)
+            if one.updates and self._evaluates:
+                one.had_gradients = False
+            else:
+                self._without_update(one, type(optimizer).__name__)
+
+    @property
+    def _evaluates(self) -> bool:
+        """Whether all models are in evaluation mode, where gradients are only read."""
+        models = list(self._context.models())
+        return bool(models) and not any(one.training for one in models)
 
     def _is_replaced(self, one: _Known) -> bool:
         """Whether another optimizer has updated the parameters since."""
@@ -242,7 +251,8 @@ class OrderChecks:
             context.log.say("scaled_step", context.step, {"optimizer": name}, [name])
         if self._updated and one.updates and not one.backwards and not closure and _are_same(one.used, one.probes):
             context.log.say("step_without_backward", context.step, {"optimizer": name}, [name], need=4)
-        if one.nonzero_counts and not one.was_reset:
+        # The gradients of copies of the weights are replaced, not added up.
+        if one.nonzero_counts and not one.was_reset and context.is_in_loss(one.probes):
             step = context.step
 
             def judge(counts: Any) -> None:

@@ -59,6 +59,8 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "no_better_than_mean",
         "policy_negated",
         "large_initial_weights",
+        "ratio_of_itself",
+        "no_stop_gradient",
         "targets_grow",
     ),
     "inputs": ("target_in_input", "eval_inputs_differ"),
@@ -299,7 +301,9 @@ class TorchChecks:
             call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls
         )
         updates = self._context.updates
-        if (updates < _FIRST_WALKS or updates in _LATER_WALKS) and self._walks < _WALKS_AN_UPDATE:
+        if self._walks >= _WALKS_AN_UPDATE:
+            self._depends = True  # not known
+        elif updates < _FIRST_WALKS or updates in _LATER_WALKS:
             self._walks += 1
             self._run("graph", self._walk, root)
             self._run("losses", self._losses.signs, root.grad_fn)
@@ -308,7 +312,8 @@ class TorchChecks:
 
     def _walk(self, root: torch.Tensor) -> None:
         walked = graph.walk(root, self._rows)
-        self._membership.add_leaves(walked.leaves)
+        self._membership.add_leaves(walked.leaves, walked.whole)
+        self._context.hides_leaves |= walked.own_functions or not walked.whole
         step = self._context.step
         self._updates.steps_of = walked.steps_of
         if walked.pairs:
@@ -319,6 +324,8 @@ class TorchChecks:
             self.log.say("double_softmax", step)
         if walked.divergence is not None:
             self._losses.diverges(walked.divergence)
+        for ratios in walked.ratios:
+            self._losses.ratio(ratios)
         if self._passes >= _UNUSED and walked.whole and walked.uses < self._passes:
             self.log.say("unused_batches", step, {"count": self._passes}, need=2)
         self._depends = bool(self._depends) or self._is_dependent(walked.leaves)
