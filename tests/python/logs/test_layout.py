@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from python.logs.logs import FILE, accumulated, log, scalars, writer
-from smdwidgets import ModeKeys, _core, create_trial, create_trials
+from smdwidgets import ModeKeys, _core, create_trial, create_trials, runs
 from smdwidgets.exceptions import CorruptDataError
 from smdwidgets.trials import TensorBoardTrial
 
@@ -210,3 +210,12 @@ def test_a_nested_run_with_the_name_of_a_time_stays_a_run(tmp_path: Path) -> Non
     log(tmp_path, scalars({"x": [1]}))
     log(tmp_path / "1700000000.5", scalars({"y": [1]}))
     assert list(create_trials(tmp_path)) == [tmp_path.name, "1700000000.5"]
+
+
+def test_the_mode_of_an_export_is_no_worker(tmp_path: Path) -> None:
+    log(tmp_path / "log" / "GLOBAL", scalars({"loss": [1, 2]}))
+    (tmp_path / "metrics.csv").write_text("step,acc\n0,1\n")
+    with create_trial(tmp_path) as trial:
+        assert trial.workers() == ["worker_0"]
+    [row] = runs(tmp_path, cache=False)
+    assert [row["loss"], row["acc"]] == [2, 1]

@@ -267,7 +267,11 @@ def _curve(below: str, tag: str | None) -> str | None:
 def _directories(run: str, paths: set[str], curves: dict[str, list[Directory]]) -> list[Directory]:
     modes = sorted(paths - {run})
     directories = [(path, path.rpartition("/")[2]) for path in modes]
-    found = [Directory(path, name, _MODES[name.lower()]) for path, name in directories]
+    found = []
+    for path, name in directories:
+        mode = _MODES[name.lower()]
+        # GLOBAL is what `smdwidgets export` names the mode of runs without one. It tells no writers apart.
+        found.append(Directory(path, "worker_0" if mode is ModeKeys.GLOBAL else name, mode))
     if run in paths:
         # An estimator writes training events to the run's directory and evaluations to subdirectories.
         trained = not found or any(directory.mode == ModeKeys.TRAIN for directory in found)
