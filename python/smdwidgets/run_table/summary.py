@@ -167,9 +167,10 @@ def _statistics(steps: NDArray[np.int64], values: Floats) -> dict[str, Any]:
         low, high = int(shown.argmin()), int(shown.argmax())
         found |= {"min": float(shown[low]), "min_step": int(steps[finite[low]])}
         found |= {"max": float(shown[high]), "max_step": int(steps[finite[high]])}
-        chosen = np.linspace(0, len(shown) - 1, min(POINTS, len(shown))).round().astype(int)
         found["bins"] = bin_curve(steps, values)
-        found["curve"] = [float(f"{value:.4g}") for value in shown[chosen].tolist()]
+        if len(shown) > POINTS:
+            shown = shown[np.linspace(0, len(shown) - 1, POINTS).round().astype(int)]
+        found["curve"] = [float(f"{value:.4g}") for value in shown.tolist()]
     return found
 
 

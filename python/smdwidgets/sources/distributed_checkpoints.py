@@ -1,4 +1,4 @@
-"""Distributed checkpoints of PyTorch, each a directory and a step. Nothing is unpickled.
+"""Distributed checkpoints of PyTorch: each is a directory and a step.
 
 The file ``.metadata`` is a pickle with dtype and shape of each tensor, and with the regions that the processes wrote.
 Each region is an archive of ``torch.save`` at a place of a file such as ``__0_0.distcp``. These archives are opened
@@ -109,7 +109,7 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _is_metadata(head: bytes) -> bool:
-    """Return whether a file begins as a pickle of metadata, also of a class of another package."""
+    """Return whether a file begins as the pickle of metadata, of any package."""
     return head[:1] == b"\x80" and b"Metadata" in head
 
 
@@ -242,7 +242,7 @@ class _Reader:
         return Region(index or begin, shape, self._folder + file, offset, length)
 
     def step(self, about: Mapping[Any, Any]) -> int | None:
-        """Return the step of the training, if it was saved as a number of its own."""
+        """Return the step of the training, if it was saved as a number."""
         for name in STEPS:
             if not _kind(about.get(name)).endswith(".BytesStorageMetadata"):
                 continue
@@ -287,7 +287,7 @@ def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 
 def _names(tensors: Mapping[str, StoredTensor], paths: Mapping[Any, Any]) -> dict[str, str]:
-    """Return the own name of each tensor by the name that hooks and other checkpoints give to it.
+    """Return the own name of each tensor by the name that hooks give to it.
 
     The containers that were saved are built again from the path of each tensor.
 
@@ -320,7 +320,7 @@ def _names(tensors: Mapping[str, StoredTensor], paths: Mapping[Any, Any]) -> dic
 
 
 def _path(own: str, path: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the path of a tensor; of a state of an optimizer with its parameter and name as parts.
+    """Return the path of a tensor, with the parameter of a state as one part.
 
     >>> _path("optimizer.state.a.b.exp_avg", ("optimizer", "state.a.b.exp_avg"))
     ('optimizer', 'state', 'a.b', 'exp_avg')
@@ -470,7 +470,7 @@ class DistributedCheckpointSource(WholeFiles):
         return self._tree.age([*self._files, *(shard for shards in self._shards.values() for shard in shards)])
 
     def verify(self) -> Verified:
-        """Compare the checksums of the records of all regions, and their shapes with the metadata."""
+        """Compare the checksums of all records, and shapes with the metadata."""
         checked, faults = 0, []
         for checkpoint in self._checkpoints.values():
             for tensor in checkpoint.tensors:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -353,7 +352,7 @@ class LocalTensorBoardRun(TensorBoardRun):
     def start_over(self) -> None:
         super().start_over()
         self._files = _core.Files(self._root)
-        self._directory_times: dict[Path, int] = {}
+        self._directory_times: dict[str, int] = {}
         #: The first bytes of the files that were read.
         self._heads: dict[str, bytes] = {}
 
@@ -369,13 +368,13 @@ class LocalTensorBoardRun(TensorBoardRun):
 
     def _head(self, key: str) -> bytes | None:
         try:
-            with Path(self._root, key).open("rb") as file:
+            with open(os.path.join(self._root, key), "rb") as file:
                 return file.read(len(self._heads.get(key, bytes(_HEAD))))
         except FileNotFoundError:
             return None
 
     def check(self) -> None:
-        if not Path(self._root).is_dir():
+        if not os.path.isdir(self._root):
             raise RunNotFound(self._root)
 
     def refresh(self) -> None:
@@ -390,14 +389,14 @@ class LocalTensorBoardRun(TensorBoardRun):
 
     def _directories_changed(self) -> bool:
         """Return whether the run may have new directories, by directory times."""
-        now, top = time.time_ns(), Path(self._root, self._name)
+        now, top = time.time_ns(), os.path.join(self._root, self._name)
         seen = {path: _written(path) for path in self._directory_times or [top]}
         # A change within the resolution of the previous check is not visible in the time.
         if seen == self._directory_times and all(
             now - written >= _core.FILE_TIME_GRANULARITY for written in seen.values()
         ):
             return False
-        self._directory_times = {path: _written(path) for path in map(Path, (folder for folder, _, _ in os.walk(top)))}
+        self._directory_times = {folder: _written(folder) for folder, _, _ in os.walk(top)}
         return True
 
     def events(self, entries: Sequence[_core.Logged]) -> list[_core.Event]:
@@ -419,10 +418,10 @@ def alike(values: list[NDArray[Any] | None]) -> NDArray[Any] | list[NDArray[Any]
     return np.stack(present) if is_one else values
 
 
-def _written(path: Path) -> int:
+def _written(path: str) -> int:
     """Return the mtime of a directory in nanoseconds, or 0 if it does not exist."""
     try:
-        return path.stat().st_mtime_ns
+        return os.stat(path).st_mtime_ns
     except OSError:
         return 0
 
