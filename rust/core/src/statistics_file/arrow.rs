@@ -194,30 +194,52 @@ pub fn encode_batch(rows: &[Row], compressor: &mut Compressor<'_>) -> Result<Vec
     Ok(bytes)
 }
 
-/// The rows of a record batch. Lengths are checked before memory is allocated for them.
-pub fn decode_batch(bytes: &[u8], decompressor: &mut Decompressor<'_>) -> Result<Vec<Row>> {
-    let corrupt = |what: &str| Error::Corrupt { location: Location::memory(0), what: format!("record batch: {what}") };
-    let unsupported =
-        |what: &str| Error::Unsupported { location: Location::memory(0), what: format!("record batch: {what}") };
-    let (metadata, body) = split(bytes).ok_or_else(|| corrupt("not an Arrow message"))?;
-    let root = Table::root(metadata).ok_or_else(|| corrupt("invalid metadata"))?;
-    let batch = root.table(2).filter(|_| root.u8(1) == Some(RECORD_BATCH)).ok_or_else(|| corrupt("no record batch"))?;
-    if root.i64(3) != i64::try_from(body.len()).ok() {
-        return Err(corrupt("wrong length of the body"));
+/// The buffers of a record batch.
+struct Batch<'b> {
+    rows: usize,
+    body: &'b [u8],
+    /// Pairs of offset and length.
+    buffers: &'b [u8],
+    is_compressed: bool,
+}
+
+fn corrupt(what: &str) -> Error {
+    Error::Corrupt { location: Location::memory(0), what: format!("record batch: {what}") }
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::Unsupported { location: Location::memory(0), what: format!("record batch: {what}") }
+}
+
+impl<'b> Batch<'b> {
+    fn of(bytes: &'b [u8]) -> Result<Batch<'b>> {
+        let (metadata, body) = split(bytes).ok_or_else(|| corrupt("not an Arrow message"))?;
+        let root = Table::root(metadata).ok_or_else(|| corrupt("invalid metadata"))?;
+        let batch =
+            root.table(2).filter(|_| root.u8(1) == Some(RECORD_BATCH)).ok_or_else(|| corrupt("no record batch"))?;
+        if root.i64(3) != i64::try_from(body.len()).ok() {
+            return Err(corrupt("wrong length of the body"));
+        }
+        let rows =
+            batch.i64(0).and_then(|rows| usize::try_from(rows).ok()).ok_or_else(|| corrupt("no number of rows"))?;
+        if rows > MAX_ROWS {
+            return Err(unsupported("more than 1,048,576 rows"));
+        }
+        let compression = batch.table(3);
+        if compression.is_some_and(|compression| compression.u8(0).unwrap_or(0) != ZSTD) {
+            return Err(unsupported("compressed by another method than zstd"));
+        }
+        let buffers = batch.vector(2, 16).ok_or_else(|| corrupt("no buffers"))?;
+        Ok(Batch { rows, body, buffers, is_compressed: compression.is_some() })
     }
-    let rows = batch.i64(0).and_then(|rows| usize::try_from(rows).ok()).ok_or_else(|| corrupt("no number of rows"))?;
-    if rows > MAX_ROWS {
-        return Err(unsupported("more than 1,048,576 rows"));
-    }
-    let compression = batch.table(3);
-    if compression.is_some_and(|compression| compression.u8(0).unwrap_or(0) != ZSTD) {
-        return Err(unsupported("compressed by another method than zstd"));
-    }
-    let buffers = batch.vector(2, 16).ok_or_else(|| corrupt("no buffers"))?;
-    let mut found = vec![EMPTY; rows];
-    let mut raw = Vec::new();
-    for (at, column) in COLUMNS.iter().enumerate() {
-        let pair = buffers
+
+    /// The cells of a column, of the size that follows from the number of rows.
+    fn column<'r>(&self, at: usize, raw: &'r mut Vec<u8>, decompressor: &mut Decompressor<'_>) -> Result<&'r [u8]>
+    where
+        'b: 'r,
+    {
+        let pair = self
+            .buffers
             .get((2 * at + 1) * 16..)
             .and_then(|rest| rest.get(..16))
             .ok_or_else(|| corrupt("too few buffers"))?;
@@ -225,14 +247,24 @@ pub fn decode_batch(bytes: &[u8], decompressor: &mut Decompressor<'_>) -> Result
         let buffer = usize::try_from(number(0))
             .ok()
             .zip(usize::try_from(number(8)).ok())
-            .and_then(|(start, length)| body.get(start..start.checked_add(length)?))
+            .and_then(|(start, length)| self.body.get(start..start.checked_add(length)?))
             .ok_or_else(|| corrupt("a buffer is outside the body"))?;
-        let size = rows * width(column);
-        let content = if compression.is_some() {
-            unpacked(buffer, size, &mut raw, decompressor).ok_or_else(|| corrupt("a buffer cannot be decompressed"))?
+        let size = self.rows * width(&COLUMNS[at]);
+        if self.is_compressed {
+            unpacked(buffer, size, raw, decompressor).ok_or_else(|| corrupt("a buffer cannot be decompressed"))
         } else {
-            buffer.get(..size).ok_or_else(|| corrupt("a buffer is too short"))?
-        };
+            buffer.get(..size).ok_or_else(|| corrupt("a buffer is too short"))
+        }
+    }
+}
+
+/// The rows of a record batch. Lengths are checked before memory is allocated for them.
+pub fn decode_batch(bytes: &[u8], decompressor: &mut Decompressor<'_>) -> Result<Vec<Row>> {
+    let batch = Batch::of(bytes)?;
+    let mut found = vec![EMPTY; batch.rows];
+    let mut raw = Vec::new();
+    for at in 0..COLUMNS.len() {
+        let content = batch.column(at, &mut raw, decompressor)?;
         fill(&mut found, at, content).ok_or_else(|| corrupt("a mode or step is invalid"))?;
     }
     found.iter_mut().for_each(|row| {
@@ -240,6 +272,53 @@ pub fn decode_batch(bytes: &[u8], decompressor: &mut Decompressor<'_>) -> Result
         row.statistics.abs_max = row.statistics.derived_abs_max();
     });
     Ok(found)
+}
+
+/// The columns of a record batch that the pyramid is made of. The others are not decompressed.
+#[derive(Default)]
+pub struct Columns {
+    pub step: Vec<i64>,
+    pub mode: Vec<u8>,
+    pub tensor: Vec<u32>,
+    pub count: Vec<u64>,
+    pub nan: Vec<u64>,
+    pub neg_inf: Vec<u64>,
+    pub pos_inf: Vec<u64>,
+    pub zeros: Vec<u64>,
+    pub mean: Vec<f64>,
+    pub std: Vec<f64>,
+    pub update: Vec<f64>,
+    raw: Vec<u8>,
+}
+
+impl Columns {
+    /// Reads the columns of a batch in place of those before, and returns the number of rows.
+    pub fn decode(&mut self, bytes: &[u8], decompressor: &mut Decompressor<'_>) -> Result<usize> {
+        let batch = Batch::of(bytes)?;
+        let raw = &mut self.raw;
+        macro_rules! read {
+            ($at:literal, $field:ident, $kind:ty) => {{
+                let content = batch.column($at, raw, decompressor)?;
+                let (cells, _) = content.as_chunks::<{ size_of::<$kind>() }>();
+                self.$field.clear();
+                self.$field.extend(cells.iter().map(|cell| <$kind>::from_le_bytes(*cell)));
+            }};
+        }
+        read!(0, step, i64);
+        read!(1, mode, u8);
+        read!(3, tensor, u32);
+        read!(5, count, u64);
+        read!(6, nan, u64);
+        read!(7, neg_inf, u64);
+        read!(8, pos_inf, u64);
+        read!(9, zeros, u64);
+        read!(12, mean, f64);
+        read!(13, std, f64);
+        read!(15, update, f64);
+        let is_valid =
+            self.step.iter().all(|step| *step >= 0) && self.mode.iter().all(|mode| Mode::from_number(*mode).is_some());
+        if is_valid { Ok(batch.rows) } else { Err(corrupt("a mode or step is invalid")) }
+    }
 }
 
 const EMPTY: Row = Row {

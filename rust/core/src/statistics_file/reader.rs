@@ -375,11 +375,31 @@ fn open(source: &dyn Source, key: &str) -> Result<Option<Box<dyn Blob>>> {
 }
 
 /// Reads batches and calls `each` with the rows or the error of each.
-pub(super) fn each_batch<'c>(
+fn each_batch<'c>(
     source: &dyn Source,
     key: &str,
     commits: impl Iterator<Item = &'c Commit>,
     each: &mut dyn FnMut(&Commit, Result<Vec<Row>>),
+) -> Result<()> {
+    each_block(source, key, commits, &mut |commit, block, decompressor| {
+        let rows = block.and_then(|bytes| {
+            let rows = decode_batch(bytes, decompressor)?;
+            check_rows(rows.len(), commit).map(|()| rows)
+        });
+        each(commit, rows.map_err(|error| error.within(key, commit.offset)));
+        Ok(())
+    })
+}
+
+/// What is called with a commit record, and the bytes of its batch or why they are not those that were written.
+pub(super) type EachBlock<'e> = &'e mut dyn FnMut(&Commit, Result<&[u8]>, &mut Decompressor<'_>) -> Result<()>;
+
+/// Reads batches and calls `each` with the bytes of each, until it fails.
+pub(super) fn each_block<'c>(
+    source: &dyn Source,
+    key: &str,
+    commits: impl Iterator<Item = &'c Commit>,
+    each: EachBlock<'_>,
 ) -> Result<()> {
     let mut commits = commits.peekable();
     if commits.peek().is_none() {
@@ -390,13 +410,13 @@ pub(super) fn each_batch<'c>(
     let mut buffer = Vec::new();
     for commit in commits {
         let count = stream.read_at(commit.offset, commit.length.into(), &mut buffer)?;
-        let rows = batch(&buffer[..count], commit, &mut decompressor);
-        each(commit, rows.map_err(|error| error.within(key, commit.offset)));
+        each(commit, checked(&buffer[..count], commit), &mut decompressor)?;
     }
     Ok(())
 }
 
-fn batch(bytes: &[u8], commit: &Commit, decompressor: &mut Decompressor<'_>) -> Result<Vec<Row>> {
+/// The bytes of a batch, if they are those that were written.
+fn checked<'b>(bytes: &'b [u8], commit: &Commit) -> Result<&'b [u8]> {
     let location = Location::memory(0);
     if bytes.len() < commit.length as usize {
         return Err(Error::Truncated { location, needed: commit.length.into(), found: bytes.len() as u64 });
@@ -406,12 +426,16 @@ fn batch(bytes: &[u8], commit: &Commit, decompressor: &mut Decompressor<'_>) -> 
         let what = format!("batch checksum mismatch: stored {:#010x}, computed {crc:#010x}", commit.crc);
         return Err(Error::Corrupt { location, what });
     }
-    let rows = decode_batch(bytes, decompressor)?;
-    if rows.len() != commit.rows as usize {
-        let what = format!("{} rows in a batch of {}", rows.len(), commit.rows);
-        return Err(Error::Corrupt { location, what });
+    Ok(bytes)
+}
+
+/// Fails if a batch has another number of rows than its commit record says.
+pub(super) fn check_rows(rows: usize, commit: &Commit) -> Result<()> {
+    if rows == commit.rows as usize {
+        return Ok(());
     }
-    Ok(rows)
+    let what = format!("{rows} rows in a batch of {}", commit.rows);
+    Err(Error::Corrupt { location: Location::memory(0), what })
 }
 
 /// Bytes of a stream after its last complete batch, without an end mark; `None` if the file does not exist.

@@ -1,22 +1,24 @@
 //! Builds the pyramid of a worker in one pass over its statistics.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::file::{Directory, FileWriter, Out};
-use super::measure::{MEASURES, Record};
+use super::measure::{MEASURES, Record, Sample, Sampler};
 use super::tile::{Block, Open};
 use super::window::Window;
 use super::{BASE, BLOCK, COARSEST, FINE};
 use crate::error::{Error, Result};
 use crate::source::Source;
-use crate::statistics_file::reader::{Reader, Segment, each_batch, stem};
-use crate::statistics_file::{Commit, Row};
+use crate::statistics_file::Commit;
+use crate::statistics_file::arrow::Columns;
+use crate::statistics_file::reader::{Reader, Segment, check_rows, each_block, stem};
 
 /// Records of findings that are kept at most. Of values that stay NaN only the first and the last are.
 const MOST_RECORDS: usize = 2_000_000;
+/// Samples that are collected before they are merged, tensor by tensor.
+const AT_ONCE: usize = 1 << 20;
 /// Called with the rows done and their total; an error ends the work.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> Result<()>;
 
@@ -37,27 +39,30 @@ pub fn build(
     let segments = reader.segments(worker).ok_or_else(none)?;
     let plan = Plan::new(segments)?.ok_or_else(none)?;
     let mut builder = Builder::new(&plan, FileWriter::create(path)?);
-    let mut done = 0;
-    let (mut numbers, mut before) = (HashMap::new(), None);
+    let (mut done, mut columns) = (0, Columns::default());
+    let (mut numbers, mut before) = (Numbers::default(), None);
     for (number, segment) in segments {
         if !before.replace(&segment.names).is_some_and(|before| Arc::ptr_eq(before, &segment.names)) {
             numbers = builder.numbers(segment, whole);
         }
-        let (cut, frontiers) = (plan.cut[number], &plan.frontier[number]);
-        // Nothing is read after an error.
-        let failed = RefCell::new(None);
-        let commits = segment.commits.iter().take_while(|_| failed.borrow().is_none());
-        let mut frontiers = frontiers.iter();
-        each_batch(source, &(stem(worker, *number) + ".arrows"), commits, &mut |commit, rows| {
-            let frontier = frontiers.next().copied().unwrap_or(0);
+        let cut = plan.cut[number];
+        let mut frontiers = plan.frontier[number].iter();
+        let key = stem(worker, *number) + ".arrows";
+        each_block(source, &key, segment.commits.iter(), &mut |commit, block, decompressor| {
+            let decoded = block.and_then(|bytes| check_rows(columns.decode(bytes, decompressor)?, commit));
+            decoded.map_err(|error| error.within(&key, commit.offset))?;
+            builder.collect(&mut numbers, &columns, cut);
+            if builder.samples.len() >= AT_ONCE {
+                builder.merge()?;
+                builder.settle(frontiers.next().copied().unwrap_or(0))?;
+            } else {
+                frontiers.next();
+            }
             done += u64::from(commit.rows);
-            let taken = rows.and_then(|rows| builder.batch(&numbers, &rows, cut, frontier));
-            failed.replace(taken.and_then(|()| progress(done, plan.rows)).err());
+            progress(done, plan.rows)
         })?;
-        if let Some(error) = failed.into_inner() {
-            return Err(error);
-        }
     }
+    builder.merge()?;
     builder.finish(segments)
 }
 
@@ -145,6 +150,24 @@ struct Tensor {
 
 const NO_SERIES: u32 = u32::MAX;
 
+/// The tensors of a segment, sorted by their numbers there. Rows mostly come in this order.
+#[derive(Default)]
+struct Numbers {
+    sorted: Vec<(u32, u32)>,
+    next: usize,
+}
+
+impl Numbers {
+    fn find(&mut self, id: u32) -> Option<u32> {
+        if self.sorted.get(self.next).is_none_or(|(known, _)| *known != id) {
+            self.next = self.sorted.binary_search_by_key(&id, |(known, _)| *known).ok()?;
+        }
+        let (_, number) = self.sorted[self.next];
+        self.next += 1;
+        Some(number)
+    }
+}
+
 struct Builder<'p> {
     plan: &'p Plan,
     file: FileWriter,
@@ -156,6 +179,11 @@ struct Builder<'p> {
     /// The block of each higher level that is being filled.
     above: Vec<Option<Block>>,
     records: Vec<Record>,
+    /// Rows that are to be merged, as they came.
+    samples: Vec<Sample>,
+    sampler: Sampler,
+    /// Their places, tensor by tensor.
+    order: Vec<u32>,
     directory: Directory,
 }
 
@@ -171,12 +199,15 @@ impl<'p> Builder<'p> {
             blocks: BTreeMap::new(),
             above: (base..top).map(|_| None).collect(),
             records: Vec::new(),
+            samples: Vec::new(),
+            sampler: Sampler::new(),
+            order: Vec::new(),
             directory: Directory { base, top, first, last, rows, ..Directory::default() },
         }
     }
 
     /// The tensor of each number of a segment.
-    fn numbers(&mut self, segment: &Segment, whole: &HashSet<&str>) -> HashMap<u32, u32> {
+    fn numbers(&mut self, segment: &Segment, whole: &HashSet<&str>) -> Numbers {
         let mut names: Vec<_> = segment.names.values().collect();
         names.sort_by_key(|name| name.id);
         let each = names.into_iter().map(|about| {
@@ -195,24 +226,49 @@ impl<'p> Builder<'p> {
             }
             (about.id, number)
         });
-        each.collect()
+        Numbers { sorted: each.collect(), next: 0 }
     }
 
-    /// Merges the rows of a batch before a step. Further batches have no rows before the frontier.
-    fn batch(&mut self, numbers: &HashMap<u32, u32>, rows: &[Row], cut: i64, frontier: i64) -> Result<()> {
-        for row in rows.iter().filter(|row| row.step < cut) {
-            self.add(numbers, row)?;
+    /// Collects the rows of a batch before a step.
+    fn collect(&mut self, numbers: &mut Numbers, columns: &Columns, cut: i64) {
+        for (at, (id, step)) in columns.tensor.iter().zip(&columns.step).enumerate() {
+            if *step < cut
+                && let Some(number) = numbers.find(*id)
+            {
+                self.samples.push(self.sampler.sample(number, columns, at));
+            }
         }
-        self.settle(frontier)
     }
 
-    fn add(&mut self, numbers: &HashMap<u32, u32>, row: &Row) -> Result<()> {
-        let Some(number) = numbers.get(&row.tensor).copied() else { return Ok(()) };
+    /// Merges the collected rows, all of a tensor one after the other: what is known of it is then at hand.
+    fn merge(&mut self) -> Result<()> {
+        let mut begins = vec![0u32; self.tensors.len() + 1];
+        for sample in &self.samples {
+            begins[sample.tensor() as usize + 1] += 1;
+        }
+        for tensor in 1..begins.len() {
+            begins[tensor] += begins[tensor - 1];
+        }
+        self.order.resize(self.samples.len(), 0);
+        for (at, sample) in (0..).zip(&self.samples) {
+            let next = &mut begins[sample.tensor() as usize];
+            self.order[*next as usize] = at;
+            *next += 1;
+        }
+        let (samples, order) = (std::mem::take(&mut self.samples), std::mem::take(&mut self.order));
+        order.iter().try_for_each(|at| self.add(&samples[*at as usize]))?;
+        (self.samples, self.order) = (samples, order);
+        self.samples.clear();
+        Ok(())
+    }
+
+    fn add(&mut self, sample: &Sample) -> Result<()> {
+        let number = sample.tensor();
         let tensor = &mut self.tensors[number as usize];
-        if tensor.before.is_some_and(|(before, _)| before.step >= row.step) {
+        if tensor.before.is_some_and(|(before, _)| before.step >= sample.step()) {
             return Err(Error::Invalid(format!("the steps of {:?} are not in order", tensor.name)));
         }
-        let mode = row.mode.number();
+        let mode = sample.mode();
         let at = &mut tensor.series[usize::from(mode) % 8];
         if *at == NO_SERIES {
             *at = self.series.len() as u32;
@@ -220,8 +276,8 @@ impl<'p> Builder<'p> {
         }
         let index = *at as usize;
         let one = &mut self.series[index];
-        let record = Record::new(number, row, &mut one.window);
-        let bin = row.step >> self.plan.base;
+        let record = sample.record(&mut one.window);
+        let bin = sample.step() >> self.plan.base;
         if bin != one.bin {
             if one.bin >= 0 {
                 put(&mut self.blocks, index, one);

@@ -17,8 +17,8 @@ use crate::statistics_file::reader::Covered;
 const MAGIC: [u8; 8] = *b"SMDWPYR\n";
 /// The size of the header.
 const HEADER: usize = 48;
-/// Tiles are noise below their high bytes: higher levels save little.
-const LEVEL: i32 = 3;
+/// Tiles are noise below their high bytes: higher levels save little, and take longer than all the rest.
+const LEVEL: i32 = 1;
 /// Limit on a block, and on its size over that of its compressed form.
 const MAX_BLOCK: u32 = 1 << 30;
 const MAX_RATIO: u64 = 4096;

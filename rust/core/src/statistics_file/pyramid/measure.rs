@@ -1,7 +1,7 @@
 //! What the map shows of a row of statistics.
 
 use super::window::{self, Window};
-use crate::statistics_file::Row;
+use crate::statistics_file::arrow::Columns;
 
 /// Measures of a bin, with the ends of their codes. Sizes are decimal logarithms.
 pub const MEASURES: [(&str, f64, f64); 6] = [
@@ -46,30 +46,106 @@ pub struct Record {
     pub usual: f32,
 }
 
-impl Record {
-    /// The record of a row, whose size is compared with those in the window, and joins them.
-    pub fn new(tensor: u32, row: &Row, window: &mut Window) -> Record {
-        let all = &row.statistics;
-        let (nan, infinite) = (all.nan, all.neg_inf.saturating_add(all.pos_inf));
-        let (finite, count) = (all.finite() as f64, all.count as f64);
-        let nothing = finite <= 0.0;
-        let or_nan = |value: f64| if nothing { f64::NAN } else { value };
-        let norm = all.mean.hypot(all.std);
-        let size = or_nan(norm.log10()) as f32;
-        let l2 = or_nan(all.l2.log10()) as f32;
-        let update = or_nan((all.update / all.l2).log10()) as f32;
-        let share = |part: f64| if count > 0.0 { (part / count) as f32 } else { f32::NAN };
-        let lost = share(nan.saturating_add(infinite) as f64);
-        let (surprise, usual) = window.compare(if size.is_nan() { l2 } else { size });
-        let mut flag = (u8::from(nan > 0) * flag::NAN) | (u8::from(infinite > 0) * flag::INFINITE);
-        if surprise.abs() >= window::DEVIATIONS && all.count != 1 {
-            flag |= flag::SUDDEN;
-        }
-        let values = [size, l2, update, share(all.zeros as f64), lost, surprise];
-        let (mean, elements) = (all.mean as f32, count as f32);
-        Record { tensor, step: row.step, mode: row.mode.number(), flag, values, mean, elements, usual }
+/// A record before it was compared with earlier ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    step: i64,
+    tensor: u32,
+    /// All measures but the surprise.
+    values: [f32; SURPRISE],
+    mean: f32,
+    elements: f32,
+    mode: u8,
+    flag: u8,
+}
+
+/// Makes samples of rows.
+pub struct Sampler {
+    /// A number of elements and its logarithm. Neighbours mostly have the same.
+    elements: (u64, f64),
+}
+
+impl Sampler {
+    pub fn new() -> Sampler {
+        Sampler { elements: (1, 0.0) }
     }
 
+    /// The sample of a row.
+    pub fn sample(&mut self, tensor: u32, columns: &Columns, at: usize) -> Sample {
+        let (count, nan) = (columns.count[at], columns.nan[at]);
+        let infinite = columns.neg_inf[at].saturating_add(columns.pos_inf[at]);
+        let lost = nan.saturating_add(infinite);
+        let finite = count.saturating_sub(lost);
+        let (mean, update) = (columns.mean[at], columns.update[at]);
+        let (size, l2, change) = if finite == 0 {
+            (f64::NAN, f64::NAN, f64::NAN)
+        } else {
+            if self.elements.0 != finite {
+                self.elements = (finite, decimal_log(finite as f64));
+            }
+            let size = log_of_norm(mean, columns.std[at]);
+            let l2 = size + 0.5 * self.elements.1;
+            (size, l2, decimal_log(update) - l2)
+        };
+        let elements = count as f64;
+        let share = |part: u64| {
+            if count == 0 {
+                f32::NAN
+            } else if part == 0 {
+                0.0
+            } else {
+                (part as f64 / elements) as f32
+            }
+        };
+        let flag = (u8::from(nan > 0) * flag::NAN) | (u8::from(infinite > 0) * flag::INFINITE);
+        let values = [size as f32, l2 as f32, change as f32, share(columns.zeros[at]), share(lost)];
+        let (step, mode) = (columns.step[at], columns.mode[at]);
+        Sample { step, tensor, values, mean: mean as f32, elements: elements as f32, mode, flag }
+    }
+}
+
+fn decimal_log(value: f64) -> f64 {
+    value.ln() * std::f64::consts::LOG10_E
+}
+
+/// The decimal logarithm of the hypotenuse of two numbers.
+fn log_of_norm(a: f64, b: f64) -> f64 {
+    let square = a * a + b * b;
+    // Beyond it, squares lose digits.
+    if (1e-280..1e280).contains(&square) { 0.5 * decimal_log(square) } else { decimal_log(a.hypot(b)) }
+}
+
+impl Sample {
+    /// The step.
+    pub fn step(&self) -> i64 {
+        self.step
+    }
+
+    /// The number of the tensor.
+    pub fn tensor(&self) -> u32 {
+        self.tensor
+    }
+
+    /// The number of the mode.
+    pub fn mode(&self) -> u8 {
+        self.mode
+    }
+
+    /// The record, whose size is compared with those in the window, and joins them.
+    pub fn record(&self, window: &mut Window) -> Record {
+        let [size, l2, update, zeros, lost] = self.values;
+        let (surprise, usual) = window.compare(if size.is_nan() { l2 } else { size });
+        let mut flag = self.flag;
+        if surprise.abs() >= window::DEVIATIONS && self.elements != 1.0 {
+            flag |= flag::SUDDEN;
+        }
+        let values = [size, l2, update, zeros, lost, surprise];
+        let Sample { step, tensor, mean, elements, mode, .. } = *self;
+        Record { tensor, step, mode, flag, values, mean, elements, usual }
+    }
+}
+
+impl Record {
     /// Whether values are NaN or infinite.
     pub fn is_bad(&self) -> bool {
         self.flag & (flag::NAN | flag::INFINITE) != 0

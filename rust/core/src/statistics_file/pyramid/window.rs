@@ -15,7 +15,7 @@ pub const DEVIATIONS: f32 = 12.0;
 pub struct Window {
     /// The sizes in a ring, in the order in which they came.
     ring: [f32; WINDOW],
-    /// Those that are finite, in ascending order.
+    /// Those that are finite, in ascending order, and infinity in all other places.
     sorted: [f32; WINDOW],
     /// Number of finite sizes, and of sizes of 0.
     finite: u8,
@@ -27,7 +27,7 @@ pub struct Window {
 impl Window {
     /// A window without sizes.
     pub fn new() -> Window {
-        Window { ring: [f32::NAN; WINDOW], sorted: [0.0; WINDOW], finite: 0, zeros: 0, next: 0 }
+        Window { ring: [f32::NAN; WINDOW], sorted: [f32::INFINITY; WINDOW], finite: 0, zeros: 0, next: 0 }
     }
 
     /// Surprise and usual size of the next size, a logarithm, which then belongs to the window.
@@ -50,51 +50,53 @@ impl Window {
         if size == f32::NEG_INFINITY && 8 * usize::from(self.zeros) > usize::from(self.zeros) + count {
             return (0.0, middle);
         }
-        // Distances from the middle ascend towards both ends, so that merging both sides sorts them.
-        let (mut right, mut away) = (sorted.partition_point(|each| *each <= middle), [0.0f32; 2]);
-        let mut left = right;
-        for at in 0..=count / 2 {
-            let below = if left > 0 { (sorted[left - 1] - middle).abs() } else { f32::INFINITY };
-            let above = if right < count { (sorted[right] - middle).abs() } else { f32::INFINITY };
-            let next = if below <= above {
-                left -= 1;
-                below
-            } else {
-                right += 1;
-                above
-            };
-            if at == (count - 1) / 2 {
-                away[0] = next;
-            }
-            away[1] = next;
-        }
-        let spread = (1.4826 * (0.5 * (away[0] + away[1]))).max(SPREAD);
+        let spread =
+            (1.4826 * (0.5 * (self.distance(middle, (count - 1) / 2) + self.distance(middle, count / 2)))).max(SPREAD);
         let deviation = (size - middle) / spread;
         (if deviation.is_nan() { deviation } else { deviation.clamp(-LARGEST, LARGEST) }, middle)
+    }
+
+    /// The distance from the middle that so many finite sizes are nearer than. These and the one at that distance are
+    /// neighbours; of all such neighbours, they are nearest.
+    fn distance(&self, middle: f32, nearer: usize) -> f32 {
+        let pairs = self.sorted.iter().zip(&self.sorted[nearer..]);
+        pairs.map(|(low, high)| larger(middle - low, high - middle)).fold(f32::INFINITY, smaller)
     }
 
     fn push(&mut self, size: f32) {
         let place = usize::from(self.next);
         let old = std::mem::replace(&mut self.ring[place], size);
         self.next = ((place + 1) % WINDOW) as u8;
-        let mut count = usize::from(self.finite);
         if old.is_finite() {
-            let at = self.sorted[..count].partition_point(|each| *each < old);
-            self.sorted.copy_within(at + 1..count, at);
-            count -= 1;
+            let mut after = [f32::INFINITY; WINDOW];
+            after[..WINDOW - 1].copy_from_slice(&self.sorted[1..]);
+            for (each, next) in self.sorted.iter_mut().zip(after) {
+                *each = if *each < old { *each } else { next };
+            }
+            self.finite -= 1;
         } else if old == f32::NEG_INFINITY {
             self.zeros -= 1;
         }
         if size.is_finite() {
-            let at = self.sorted[..count].partition_point(|each| *each < size);
-            self.sorted.copy_within(at..count, at + 1);
-            self.sorted[at] = size;
-            count += 1;
+            let mut before = [f32::NEG_INFINITY; WINDOW];
+            before[1..].copy_from_slice(&self.sorted[..WINDOW - 1]);
+            for (each, before) in self.sorted.iter_mut().zip(before) {
+                *each = larger(before, smaller(size, *each));
+            }
+            self.finite += 1;
         } else if size == f32::NEG_INFINITY {
             self.zeros += 1;
         }
-        self.finite = count as u8;
     }
+}
+
+/// Of numbers, which these are; `f32::max` also handles NaN, which takes longer.
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+fn smaller(a: f32, b: f32) -> f32 {
+    if a < b { a } else { b }
 }
 
 #[cfg(test)]
@@ -129,6 +131,7 @@ mod tests {
         }
         assert_eq!((window.finite, window.zeros), (32, 0));
         assert!(window.sorted.is_sorted());
+        assert_eq!(window.sorted[0], 0.0);
         assert_eq!(window.judge(15.5), (0.0, 15.5));
     }
 }
