@@ -117,8 +117,14 @@ class Patterns:
             while len(self._cache) > _CACHED:
                 self._cache.popitem(last=False)
         deadline = time.monotonic() + self._limit
+        # Of very many names, most are found without another call.
+        is_simple, search = _is_simple(compiled.pattern), compiled.search
         for name in names:
-            if name not in answers:
+            if name in answers:
+                continue
+            if is_simple and len(name) <= _SHORT:
+                answers[name] = search(name) is not None
+            else:
                 try:
                     answers[name] = _search(compiled, name, deadline - time.monotonic())
                 except TimeoutError:

@@ -6,6 +6,7 @@ import difflib
 import html
 import math
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -197,22 +198,30 @@ def typing_errors(a: str, b: str) -> int:
     return last[-1]
 
 
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS, _ASCII_DIGITS = re.compile(r"\d+"), re.compile(r"[0-9]+")
 
 
 @lru_cache(maxsize=16384)
-def natural(name: str) -> tuple[tuple[int, str], ...]:
+def natural(name: str) -> str:
     """Return a natural sort key: ``worker_2`` sorts before ``worker_10``.
 
     >>> sorted(["worker_10", "worker_2"], key=natural)
     ['worker_2', 'worker_10']
     """
-    # Comparing digits by length and then as text gives numeric order without converting very long numbers.
-    parts = _DIGITS.split(name)
-    return tuple((len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (-1, part) for i, part in enumerate(parts))
+    # A string compares faster than a tuple of parts.
+    return _DIGITS.sub(_length_first, name)
 
 
-def natural_key(text: str) -> list[tuple[int, int, str]]:
+def _length_first(digits: re.Match[str]) -> str:
+    """Return digits after their number, which gives numeric order.
+
+    Before both is what is smaller than any letter.
+    """
+    significant = digits[0].lstrip("0")
+    return f"\0{chr(min(len(significant), sys.maxunicode))}{significant}"
+
+
+def natural_key(text: str) -> str:
     """Return the sort key of names on a page.
 
     Digits compare as one number, other characters by their UTF-16 code.
@@ -220,21 +229,18 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
     >>> sorted(["w10", "w2", "w.1"], key=natural_key)
     ['w.1', 'w2', 'w10']
     """
-    units = text.encode("utf-16-be", "surrogatepass")
-    codes = [units[byte] << 8 | units[byte + 1] for byte in range(0, len(units), 2)]
-    key, index = [], 0
-    while index < len(codes):
-        end = index
-        while end < len(codes) and 48 <= codes[end] <= 57:
-            end += 1
-        if end > index:
-            digits = "".join(map(chr, codes[index:end])).lstrip("0")
-            key.append((48, len(digits), digits))
-            index = end
-        else:
-            key.append((codes[index], 0, ""))
-            index += 1
-    return key
+    if not text.isascii():
+        units = text.encode("utf-16-be", "surrogatepass")
+        text = "".join(chr(units[byte] << 8 | units[byte + 1]) for byte in range(0, len(units), 2))
+    return _ASCII_DIGITS.sub(_as_number, text)
+
+
+def _as_number(digits: re.Match[str]) -> str:
+    """Return digits after their number, which gives numeric order.
+
+    Before both is the place of digits among characters.
+    """
+    return f"0{_length_first(digits)[1:]}"
 
 
 def listed(names: Sequence[object], limit: int = 5) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -147,7 +148,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
         named = name_parts[i] if i < len(name_parts) else []
         start = len(sent.names) + at
         mine = {
-            collection: [index for index in indices if start <= index < start + len(named)]
+            collection: indices[bisect_left(indices, start) : bisect_left(indices, start + len(named))]
             for collection, indices in collections.items()
         }
         at += len(named)

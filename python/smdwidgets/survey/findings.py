@@ -171,7 +171,7 @@ class _Survey:
             is_fault[part] = not_finite(present, (False, self.names[row] not in self.finite))
         return is_fault
 
-    def _spread(self, one: tuple[str, int]) -> tuple[float, tuple[tuple[int, str], ...]]:
+    def _spread(self, one: tuple[str, int]) -> tuple[float, str]:
         return float(self.records["not_finite"][one[1]]), natural(one[0])
 
     def _not_finite(self, firsts: dict[str, int], event: list[int]) -> Finding:

@@ -63,7 +63,8 @@ class NameFilter:
             raise SMDebugValueError(
                 f"invalid regular expression in collection {shown(collection.name)}: {error}"
             ) from None
-        return [name for name in names if name in collection.tensor_names or name in selected]
+        members = collection.tensor_names
+        return [name for name in names if name in members or name in selected]
 
     def collections(self) -> dict[str, Collection]:
         """Return the collections of the run, and the created ones."""
