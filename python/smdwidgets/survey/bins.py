@@ -68,6 +68,14 @@ class Bins:
         self.n += other.n
         self.flag |= other.flag
 
+    def merge_at(self, rows: NDArray[Any], other: Bins) -> None:
+        """Merge the bins of some rows, all different."""
+        names = [each.name for each in fields(self)]
+        part = Bins(*(getattr(self, name)[rows] for name in names))
+        part.merge(other)
+        for name in names:
+            getattr(self, name)[rows] = getattr(part, name)
+
     def columns(self, places: NDArray[Any]) -> Bins:
         """Return the bins at some places, which can occur several times."""
         return Bins(*(getattr(self, each.name)[:, places] for each in fields(self)))

@@ -90,8 +90,8 @@ class Cells:
 
     def bins(
         self,
-        rows: Sequence[int],
-        owners: Sequence[int],
+        rows: Sequence[int] | NDArray[np.int64],
+        owners: Sequence[int] | NDArray[np.int64],
         mode: int,
         statistic: str,
         level: int,
@@ -123,8 +123,8 @@ class Cells:
 
 def _binned(
     columns: Columns,
-    rows: Sequence[int],
-    owners: Sequence[int],
+    rows: Sequence[int] | NDArray[np.int64],
+    owners: Sequence[int] | NDArray[np.int64],
     mode: int,
     statistic: str,
     up: int,

@@ -6,7 +6,7 @@ Sizes are logarithms, so that the start is subtracted from bins of sizes, whose 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +20,8 @@ FACTORS: Final = (1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0, 1000.0, 1e4, 1e6)
 SHARE: Final = 0.9
 #: Part of the scale that these values take at most, so that a healthy run looks calm.
 ROOM: Final = 0.6
-#: The row and the tensor that each record or bin belongs to: (place among the tensors, row of the table).
-Layer = Sequence[tuple[int, int]]
+#: Places among the tensors that are shown, and the row of the table of each.
+Layer = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: The size, and what a run has that stored norms only.
 _SIZES: Final = ("size", "l2")
 _NEVER: Final = np.iinfo(np.int64).max
@@ -121,14 +121,13 @@ class Starts:
             first: number of the first bin.
             sizes: returns the bins of "size" or "l2" of some rows.
         """
-        rows = np.array([row for _, row in layer], np.int64)
-        owners = np.array([at for at, _ in layer], np.int64)
+        owners, rows = layer
         by_norm = (self._of("size", rows)[0] == _NEVER) & (self._of("l2", rows)[0] < _NEVER)
         merged: Bins | None = None
         for name, chosen in (("size", ~by_norm), ("l2", by_norm)):
             if merged is not None and not chosen.any():
                 continue
-            part = sizes(name, [pair for pair, wanted in zip(layer, chosen, strict=True) if wanted])
+            part = sizes(name, (owners[chosen], rows[chosen]))
             steps, values = self._of(name, rows[chosen])
             start = np.zeros((len(part.lo), 1), np.float32)
             start[owners[chosen], 0] = values

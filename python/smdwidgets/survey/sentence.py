@@ -43,7 +43,8 @@ def sentence(
     if not found:
         return _capitalised([*parts, *_nothing(table, steps, others)])
     first = found[0]
-    tensor = next((name for name in first.names if name in table.names()), "")
+    known = table.known()
+    tensor = next((name for name in first.names if name in known), "")
     parts += [Clause(first.title, tensor, first.first), Clause(".")]
     return _capitalised([*parts, Clause(f" {len(found) - 1} more.")] if len(found) > 1 else parts)
 
@@ -54,7 +55,7 @@ def text(parts: Sequence[Clause]) -> str:
 
 
 def _nothing(table: SurveyTable, steps: Sequence[int], others: Collection[str]) -> list[Clause]:
-    tensors = sum(name not in others for name in table.names())
+    tensors = len(table.known().difference(others))
     nouns = "tensor" if tensors == 1 else "tensors", "step" if len(steps) == 1 else "steps"
     parts = [Clause(f"nothing stands out in {tensors:,} {nouns[0]} and {len(steps):,} {nouns[1]}.")]
     largest = largest_change(table)

@@ -25,6 +25,8 @@ logger = logging.getLogger("smdwidgets.survey")
 _MODES: Final = 8
 #: Series that are read at once, for a query, and groups of them that are kept.
 _AT_ONCE, _KEPT = 256, 8
+#: About how many means are returned at most.
+_MOST_MEANS: Final = 400_000
 
 
 class StoredCells:
@@ -126,11 +128,19 @@ class StoredCells:
         return steps, np.full(len(steps), mode, np.uint8), values
 
     def values(self, statistic: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the row and the mean of each cell of the highest level."""
+        """Return the row and the mean of each cell of the highest level.
+
+        Of many tensors, they are those of evenly spread ones.
+        """
         if self._means is None:
             level = self._pyramid.levels[1]
             first = self.ends[0] >> level
-            shape = len(self._rows), (self.ends[1] >> level) - first + 1
-            bins = self.bins(self._rows, np.arange(len(self._rows)), 0, statistic, level, first, shape)
-            self._means = np.repeat(self._rows, shape[1]), bins.mid.ravel()
+            width = (self.ends[1] >> level) - first + 1
+            # Those of a group are stored together.
+            groups = np.arange(-(-len(self._rows) // _AT_ONCE))
+            groups = groups[:: max(1, len(self._rows) * width // _MOST_MEANS)]
+            places = (groups[:, None] * _AT_ONCE + np.arange(_AT_ONCE)).ravel()
+            rows = self._rows[places[places < len(self._rows)]]
+            bins = self.bins(rows, np.arange(len(rows)), 0, statistic, level, first, (len(rows), width))
+            self._means = np.repeat(rows, width), bins.mid.ravel()
         return self._means

@@ -152,7 +152,7 @@ class Survey:
         for table in known:
             self._add(table)
         self._blocks += blocks
-        self.table.keep_whole(self._losses())
+        self.table.keep_whole(self._losses)
 
     def _update(self, changed: Callable[[], object], largest: int | None) -> None:
         self._collect()
@@ -285,6 +285,10 @@ class Survey:
         waiting = {name for block in list(self._blocks) for name in block.names}
         return [*self.table.names(), *waiting.difference(self.table.names())] if waiting else self.table.names()
 
+    def known(self) -> set[str]:
+        """Return the names of `names` without their order."""
+        return self.table.known().union(*(block.names for block in list(self._blocks)))
+
     def steps(self) -> tuple[int, int] | None:
         """Return the first and the last step, or None before the first one."""
         saved = self.trial.reader.index.steps()
@@ -341,7 +345,7 @@ class Survey:
         return self.trial.reader.index.steps()
 
     def _losses(self) -> set[str]:
-        return losses_of(self.names()) | self._members("losses")
+        return losses_of(self.known()) | self._members("losses")
 
     def _members(self, *collections: str) -> set[str]:
         members: set[str] = set()

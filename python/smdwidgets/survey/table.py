@@ -7,7 +7,7 @@ stand out, and those whose surprise is not final, because records before them we
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,8 @@ class SurveyTable:
         self._most = most
         #: Row of each tensor and worker.
         self._rows: dict[str, dict[str, int]] = {}
+        #: The row of each tensor that has one.
+        self._alone: dict[str, int] = {}
         self._count = 0
         #: Records that are not merged into cells, sorted by row and step.
         self._records = _empty()
@@ -78,7 +80,7 @@ class SurveyTable:
         #: Both, sorted; None if they have changed.
         self._shown: Records | None = None
         #: Tensors of which all records are kept, such as losses.
-        self._whole: frozenset[str] = frozenset()
+        self._whole: Callable[[], Collection[str]] = frozenset
         #: Largest surprise of the records in cells, by row.
         self._largest = np.zeros(0, np.float32)
         self._ends: tuple[int, int] | None = None
@@ -98,10 +100,13 @@ class SurveyTable:
     def _all_cells(self) -> list[Cells | StoredCells]:
         return [*self._stored, *([] if self._cells is None else [self._cells])]
 
-    def keep_whole(self, names: Collection[str]) -> None:
-        """Keep all records of these tensors."""
+    def keep_whole(self, names: Callable[[], Collection[str]]) -> None:
+        """Keep all records of the tensors that `names` returns.
+
+        It is called only if records are merged.
+        """
         with self._lock:
-            self._whole = frozenset(names)
+            self._whole = names
 
     def ends(self) -> tuple[int, int] | None:
         """Return the first and the last step, or None without records."""
@@ -114,6 +119,11 @@ class SurveyTable:
             if len(self._sorted) != len(self._rows):
                 self._sorted = sorted(self._rows, key=natural)
             return self._sorted[:]
+
+    def known(self) -> set[str]:
+        """Return the names of the tensors, which takes less time than to sort very many."""
+        with self._lock:
+            return set(self._rows)
 
     def row_names(self) -> list[str]:
         """Return the tensor of each row."""
@@ -166,8 +176,7 @@ class SurveyTable:
     def add_stored(self, worker: str, pyramid: _core.Pyramid) -> None:
         """Add the stored cells of a worker, of which this table has no records."""
         with self._lock:
-            names = np.array(pyramid.names(), object)
-            rows = self._numbered(names, worker)
+            rows = self._rows_of_worker(pyramid.names(), worker)
             self._stored.append(StoredCells(pyramid, rows))
             self._starts.put(rows, pyramid.starts())
             records = pyramid.records()
@@ -246,10 +255,23 @@ class SurveyTable:
         for name, worker in zip(names[begins].tolist(), workers[begins].tolist(), strict=True):
             of_tensor = self._rows.setdefault(name, {})
             if worker not in of_tensor:
+                if of_tensor:
+                    self._alone.pop(name, None)
+                else:
+                    self._alone[name] = self._count
                 of_tensor[worker] = self._count
                 self._count += 1
             numbers.append(of_tensor[worker])
         return np.repeat(np.array(numbers, np.int32), np.diff(begins, append=len(names)))
+
+    def _rows_of_worker(self, names: Sequence[str], worker: str) -> NDArray[np.int32]:
+        """Return the row of each of the tensors of a worker."""
+        if self._rows or len(set(names)) != len(names):
+            return self._numbered(np.array(names, object), worker)
+        self._rows = {name: {worker: row} for row, name in enumerate(names)}
+        self._alone = {name: row for row, name in enumerate(names)}
+        self._count = len(self._rows)
+        return np.arange(len(names), dtype=np.int32)
 
     # ---------------------------------------------------------------------------------------------------------- records
 
@@ -336,7 +358,7 @@ class SurveyTable:
         np.maximum.at(largest, rows[moved], amount[moved])
         is_largest = (amount == largest[rows]) & (amount > self._largest[rows])
         self._largest = largest
-        whole = [row for name in self._whole for row in self._rows.get(name, {}).values()]
+        whole = [row for name in self._whole() for row in self._rows.get(name, {}).values()]
         is_whole = np.isin(rows, whole) if whole else False
         bad = (records["flag"] & (NAN | INFINITE)) > 0
         found: NDArray[np.bool_] = bad | (amount >= SIZE_DEVIATIONS) | is_largest | is_whole
@@ -382,32 +404,48 @@ class SurveyTable:
         """
         with self._lock:
             self._merge()
-            layers: list[list[tuple[int, int]]] = []
-            for at, name in enumerate(names):
-                for depth, row in enumerate(self.rows_of(name, worker)):
-                    if depth == len(layers):
-                        layers.append([])
-                    layers[depth].append((at, row))
             shape = len(names), count
             found = Bins.empty(*shape)
 
-            def stored(name: str, rows: Layer) -> Bins:
-                at, of = [at for at, _ in rows], [row for _, row in rows]
-                parts = [cells.bins(of, at, mode, name, level, first, shape) for cells in self._all_cells()]
-                if len(self._records["row"]) or not parts:
-                    parts.append(self._layer(self._records, rows, mode, name, level, first, shape))
+            def stored(name: str, layer: Layer) -> Bins:
+                owners, rows = layer
+                parts = [cells.bins(rows, owners, mode, name, level, first, shape) for cells in self._all_cells()]
+                if not parts:
+                    return self._layer(self._records, layer, mode, name, level, first, shape)
                 one = parts[0]
                 for part in parts[1:]:
                     one.merge(part)
+                recent = np.isin(rows, self._records["row"]) if len(self._records["row"]) else np.zeros(0, np.bool_)
+                if recent.any():
+                    own = np.arange(np.count_nonzero(recent)), rows[recent]
+                    few = len(own[0]), count
+                    one.merge_at(owners[recent], self._layer(self._records, own, mode, name, level, first, few))
                 return one
 
-            for depth, layer in enumerate(layers):
+            for depth, layer in enumerate(self._layers(names, worker)):
                 one = self._starts.bins(layer, level, first, stored) if stat == "growth" else stored(stat, layer)
                 if depth:
                     found.merge(one)
                 else:
                     found = one
             return found
+
+    def _layers(self, names: Sequence[str], worker: str) -> list[Layer]:
+        """Return the rows of tensors, in layers with at most one row of each."""
+        # Of very many tensors, most have one row, and are looked up together.
+        alone = np.fromiter((self._alone.get(name, -1) for name in names), np.int64, len(names))
+        others = np.flatnonzero(alone < 0)
+        if worker in ("", WORST) and not any(names[at] in self._rows for at in others.tolist()):
+            owners = np.flatnonzero(alone >= 0)
+            return [(owners, alone[owners])] if len(owners) else []
+        layers: list[list[tuple[int, int]]] = []
+        for at, name in enumerate(names):
+            for depth, row in enumerate(self.rows_of(name, worker)):
+                if depth == len(layers):
+                    layers.append([])
+                layers[depth].append((at, row))
+        pairs = [np.array(layer, np.int64) for layer in layers]
+        return [(each[:, 0], each[:, 1]) for each in pairs]
 
     def growth_limit(self) -> float:
         """Return the end of the colour scale of the growth, as a logarithm."""
@@ -433,13 +471,13 @@ class SurveyTable:
         shape: tuple[int, int],
     ) -> Bins:
         """Merge the records of at most one row per tensor."""
-        rows = np.array([row for _, row in layer], np.int32)
+        owned, rows = layer[0], layer[1].astype(np.int32)
         starts = np.searchsorted(records["row"], rows, "left")
         ends = np.searchsorted(records["row"], rows, "right")
         begin_step, end_step = first << level, (first + shape[1]) << level
         pieces, owners = [], []
         for place in np.flatnonzero(ends > starts).tolist():
-            at, start, end = layer[place][0], int(starts[place]), int(ends[place])
+            at, start, end = int(owned[place]), int(starts[place]), int(ends[place])
             begin = start + int(np.searchsorted(records["step"][start:end], begin_step))
             stop = start + int(np.searchsorted(records["step"][start:end], end_step))
             if stop > begin:

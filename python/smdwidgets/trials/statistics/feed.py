@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -168,7 +168,7 @@ class StatisticsFeed:
         until = reader.complete_until
         file = run.statistics_file()
         stored = set() if file is None else set(file.names())
-        wanted = {name: steps for name, steps in self._new(until).items() if name not in stored}
+        wanted = self._new(until, stored)
         if not wanted:
             return [], []
         tables = self._cached(wanted)
@@ -187,8 +187,10 @@ class StatisticsFeed:
                     blocks += self._cut(share, count)
         return tables, [blocks[at] for at in spread_out(len(blocks))] if spread else blocks
 
-    def _new(self, until: int) -> dict[str, list[int]]:
-        """Return the complete steps of each tensor that were not planned yet.
+    def _new(self, until: int, stored: Container[str]) -> dict[str, list[int]]:
+        """Return the complete steps that were not planned yet.
+
+        These are those of each tensor that has no stored statistics.
 
         Tensors with the same steps share one list: of a long run, the lists of all tensors would be as large as its
         index.
@@ -198,6 +200,8 @@ class StatisticsFeed:
         if self._planned < 0:
             shared: dict[bytes, list[int]] = {}
             for name in self._reader.names():
+                if name in stored:
+                    continue
                 steps = index.steps_of(name)
                 if steps := steps[: bisect_right(steps, until)]:
                     found[name] = shared.setdefault(np.array(steps, np.int64).tobytes(), steps)
@@ -205,7 +209,8 @@ class StatisticsFeed:
         steps = index.steps()
         for step in steps[bisect_right(steps, self._planned) : bisect_right(steps, until)]:
             for name in index.names_at(step):
-                found.setdefault(name, []).append(step)
+                if name not in stored:
+                    found.setdefault(name, []).append(step)
         return found
 
     def _cached(self, wanted: dict[str, list[int]]) -> list[Table]:
