@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +49,8 @@ _NICE = 10
 MOST_EXPORTED = 2 << 30
 #: Stored records that are read before a widget is displayed.
 _MOST_AT_ONCE = 400_000
+#: Tensors above which it takes longer to judge a run than to draw it.
+_MANY = 50_000
 
 
 @dataclass
@@ -87,6 +89,9 @@ class _Run:
     #: What stood out at the last update of a page, what was sent of it, and whether the run had been read by then.
     marks: Sequence[Finding] = ()
     judged: bool = False
+    #: Whether the run had been read when a page got its last picture, and whether that was not judged yet.
+    has_read: bool = False
+    unjudged: bool = False
     findings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -223,7 +228,7 @@ class LiveSurvey:
                 packets += self._poster(number, run, sent)
             names = sent.names
             chosen = [at for at in request["tensors"] if 0 <= at < len(names)]
-            tensors = {names[at]: at for at in chosen} if request["tensors"] else _numbered(sent, run.survey.names())
+            tensors = {names[at]: at for at in chosen} if request["tensors"] else _numbered(sent, run.survey.known())
             ends = run.survey.steps()
             if ends is None or not tensors:
                 return packets
@@ -263,19 +268,39 @@ class LiveSurvey:
 
     def boot(self, sent: Mapping[int, SentState]) -> list[bytes]:
         """Return posters of the runs whose statistics are stored, without reading values."""
+        self._read_stored()
+        return [packet for packets in self.opening(sent) for packet in packets]
+
+    def opening(self, sent: Mapping[int, SentState]) -> Iterator[list[bytes]]:
+        """Yield pictures, progress and what stands out, for a page that opens.
+
+        Of very many tensors, which `boot` does not send, the pictures come first.
+        """
+        is_large = sum(len(state.names) for state in sent.values()) > _MANY
+        if is_large:
+            self._read_stored()
+        if is_large:
+            yield self._posters(sent)
+            yield self.judgements(sent)
+        else:
+            runs = [{number: state} for number, state in sent.items()]
+            yield [packet for run in runs for packet in (*self._posters(run), *self.judgements(run))]
+
+    def _read_stored(self) -> None:
+        """Read what is stored of runs that were not read yet, unless it is large."""
         with self._lock:
             for run in self._runs.values():
-                with suppress(Exception):  # the page shows the failure of the first update
-                    run.survey.read_stored(_MOST_AT_ONCE)
-        return self.packets(sent)
+                if run.seen is None and not self._updating:
+                    with suppress(Exception):  # the page shows the failure of the first update
+                        run.survey.read_stored(_MOST_AT_ONCE)
 
     def reading_packets(self) -> list[bytes]:
         """Return how much of each run was read."""
         with self._lock:
             return [self._reading(number, run) for number, run in self._runs.items()]
 
-    def packets(self, sent: Mapping[int, SentState]) -> list[bytes]:
-        """Return posters and the progress of all runs, for a page that opens."""
+    def _posters(self, sent: Mapping[int, SentState]) -> list[bytes]:
+        """Return posters and the progress of all runs."""
         packets = []
         with self._lock:
             for number, run, state in self._with(sent):
@@ -285,7 +310,19 @@ class LiveSurvey:
                 run.changed = None
                 run.findings = {}
                 packets += [*self._poster(number, run, state, first=True), self._reading(number, run)]
-                packets += self._findings(number, run, state)
+                run.unjudged = True
+        return packets
+
+    def judgements(self, sent: Mapping[int, SentState]) -> list[bytes]:
+        """Return what stands out in the pictures that were made last."""
+        packets = []
+        with self._lock:
+            for number, run, state in self._with(sent):
+                if run.unjudged:
+                    begin, run.unjudged = time.monotonic(), False
+                    packets += self._findings(number, run, state)
+                    run.next_picture += SHARE * (time.monotonic() - begin) if run.next_picture else 0.0
+                run.judged = run.judged or run.has_read
         return packets
 
     def exported(self, sent: Mapping[int, SentState], stat: str, room: int) -> list[bytes]:
@@ -294,7 +331,7 @@ class LiveSurvey:
         for number, run, state in self._with(sent):
             with self._lock:
                 self._note_firings(number, run)
-                tensors = _numbered(state, run.survey.names())
+                tensors = _numbered(state, run.survey.known())
                 packets += in_room(number, run.survey, stat, tensors, run.fired, room // len(self._runs))
                 packets.append(self._reading(number, run))
                 run.findings = {}
@@ -305,7 +342,10 @@ class LiveSurvey:
         return [(number, run, sent[number]) for number, run in self._runs.items() if number in sent]
 
     def updates(self, sent: Mapping[int, SentState]) -> list[bytes]:
-        """Return packets with what changed since the last ones."""
+        """Return pictures of what changed since the last ones.
+
+        `judgements` then returns what stands out.
+        """
         packets: list[bytes] = []
         with self._lock:
             for number, run, state in self._with(sent):
@@ -316,7 +356,7 @@ class LiveSurvey:
         now = time.monotonic()
         if now < run.next_picture or sent.restarts != run.survey.restarts:
             return []
-        has_read = run.seen is not None
+        run.has_read = run.seen is not None
         for changed in (run.survey.table.changed_from(), self._note_firings(number, run)):
             if changed is not None:
                 run.changed = changed if run.changed is None else min(changed, run.changed)
@@ -331,11 +371,10 @@ class LiveSurvey:
             packets += self._detail(number, run, run.stale)
             run.stale = None
         if since is not None:
-            packets += self._findings(number, run, sent)
+            run.unjudged = True
             took = time.monotonic() - now
             pause = max(_PICTURES, SHARE * took)
             run.next_picture = now + (max(pause, _PICTURES_SHARE * (now - run.began)) if is_reading else pause)
-        run.judged = run.judged or has_read
         return packets
 
     def _poster(self, number: int, run: _Run, sent: SentState, since: int = 0, first: bool = False) -> list[bytes]:
@@ -343,7 +382,7 @@ class LiveSurvey:
 
         The first one of a page, and of another run in the same place, replaces all bins.
         """
-        window = poster_window(run.survey, _numbered(sent, run.survey.names()))
+        window = poster_window(run.survey, _numbered(sent, run.survey.known()))
         if window is None:
             return []
         now, before = (window.level, run.survey.edition, run.colour), run.poster
@@ -417,10 +456,9 @@ def _described(mark: Finding, indices: Mapping[str, int], counts: Mapping[str, i
     }
 
 
-def _numbered(sent: SentState, names: Iterable[str]) -> dict[str, int]:
+def _numbered(sent: SentState, names: Container[str]) -> dict[str, int]:
     """Return the index of each name in all names sent."""
-    wanted = set(names)
-    return {name: at for at, name in enumerate(sent.names) if name in wanted}
+    return {name: at for at, name in enumerate(sent.names) if name in names}
 
 
 def _state(trial: Trial) -> tuple[int, int, bool]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.pictures.overview import SentState, nothing_sent, overview, status_packets
+from smdwidgets.pictures.overview import SHOWN_NAME, SentState, nothing_sent, overview, status_packets
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
@@ -198,7 +198,8 @@ class RequestHandler:
             for number, trial in opened(self.trials):
                 reply.part(overview(trial, sent[number]))
             if self.survey is not None:
-                reply.part(self.survey.packets(sent))
+                for packets in self.survey.opening(sent):
+                    reply.part(packets)
         live = self._is_live()
         with self.rules.in_order():
             rules = self.rules.full_update()
@@ -234,7 +235,8 @@ class RequestHandler:
                 sent = self._sent[number]
             reply.part(overview(trial, sent))
             if self.survey is not None:
-                reply.part(self.survey.packets({number: sent}))
+                for packets in self.survey.opening({number: sent}):
+                    reply.part(packets)
         if self.replay is not None:
             reply.part(self.replay.packets([number]))
         reply.answer(self.diagnosis.packets([number]) if self.diagnosis is not None else [])
@@ -289,6 +291,7 @@ class RequestHandler:
                 with self._lock:
                     sent = dict(self._sent)
                 posted |= self._post(self.survey.updates(sent))
+                posted |= self._post(self.survey.judgements(sent))
             self.survey.check()
         posted |= self._post(self.replay.updates() if self.replay is not None else [])
         if self.diagnosis is not None:
@@ -370,6 +373,9 @@ class RequestHandler:
         Args:
             lines: curves that are sent if they are read quickly.
         """
+        # Of very many tensors, the names alone are too much.
+        if sum(_size_of_names(trial) for _, trial in opened(self.trials)) > LARGEST:
+            return []
         sent = nothing_sent(opened(self.trials))
         packets = [packet for number, trial in opened(self.trials) for packet in overview(trial, sent[number])]
         if self.runs is not None:
@@ -396,6 +402,12 @@ class RequestHandler:
         if self.runs is not None:
             self.runs.table.close()
         self._queue.close()
+
+
+def _size_of_names(trial: Trial) -> int:
+    """Return about how many bytes a page gets for the names of a run."""
+    with no_refresh(trial):
+        return sum(min(len(name), SHOWN_NAME) for name in trial.tensor_names())
 
 
 def _missing(trial: Trial) -> str:

@@ -12,11 +12,14 @@ import smdwidgets
 from python.widgets.talk import begin, end
 from smdwidgets import _core
 from smdwidgets.modes import ModeKeys
+from smdwidgets.pictures.overview import nothing_sent, overview
+from smdwidgets.pictures.packet import unpack
 from smdwidgets.queries.survey import query_survey
 from smdwidgets.survey import Survey
 from smdwidgets.survey.bins import ERROR, NAN, SUDDEN, codes
 from smdwidgets.trials.smdebug import pyramids
-from smdwidgets.widgets import survey_packets
+from smdwidgets.widgets import live_survey, survey_packets
+from smdwidgets.widgets.rule_controller import RuleController
 
 TENSORS, STEPS = 300, 400
 
@@ -226,3 +229,18 @@ def test_the_poster_of_very_many_tensors_has_few_bins(run: Path) -> None:
     window = survey_packets.poster_window(survey, many)
     assert window is not None
     assert 16 <= window.count <= 32
+
+
+def test_the_page_of_very_many_tensors_gets_names_and_pictures_before_findings(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_survey, "_MANY", TENSORS - 1)
+    smdwidgets.compact(run)
+    trial = smdwidgets.create_trial(run)
+    live = live_survey.LiveSurvey([trial], RuleController([trial], []))
+    sent = nothing_sent([(0, trial)])
+    overview(trial, sent[0])
+    kinds = [[unpack(packet)[0]["kind"] for packet in packets] for packets in live.opening(sent)]
+    assert kinds == [["survey", "reading"], ["findings"]]
+    live.close()
+    trial.close()
