@@ -33,6 +33,8 @@ logger = logging.getLogger("smdwidgets.widgets")
 PAUSE, SHARE = 2.0, 20
 #: Bytes of a run beyond which only its scalars are read.
 LARGEST_RUN = 4 << 30
+#: Rows of stored statistics beyond which only its scalars are read, too: a row takes 200 bytes of memory.
+LARGEST_STATISTICS = 5_000_000
 #: Tensors that are marked with the state that a finding names.
 _MOST_LASTING = 50
 #: Points of the small picture of a finding.
@@ -165,7 +167,7 @@ class LiveDiagnosis:
         diagnosis, error = run.diagnosis, ""
         try:
             if run.diagnoser is None or run.confirmation is None or (run.seen and run.seen[0] != state[0]):
-                run.diagnoser = Diagnoser(run.trial, tensors=_size(run.trial) <= LARGEST_RUN, marks=False)
+                run.diagnoser = Diagnoser(run.trial, tensors=_is_small(run.trial), marks=False)
                 run.confirmation = Confirmation()
             diagnosis = run.confirmation.update(run.diagnoser.update(self._check_closed), ended=state[2])
         except _Closed:
@@ -222,9 +224,15 @@ def _state(trial: Trial) -> tuple[int, int, bool]:
     return trial.restarts, len(trial.steps()), ended
 
 
-def _size(trial: Trial) -> int:
-    """Return the size of a local run in bytes; of others more than is read."""
-    return size_on_disk(Path(trial.path), enough=LARGEST_RUN) if trial.is_local else LARGEST_RUN + 1
+def _is_small(trial: Trial) -> bool:
+    """Whether the tensors of a run are diagnosed. Of others, the survey has to do."""
+    file = trial.reader.run.statistics_file()
+    rows = 0 if file is None else file.size()[1]
+    return (
+        trial.is_local
+        and rows <= LARGEST_STATISTICS
+        and size_on_disk(Path(trial.path), enough=LARGEST_RUN) <= LARGEST_RUN
+    )
 
 
 def _shown(diagnosis: Diagnosis | None, error: str) -> object:

@@ -18,7 +18,8 @@ from smdwidgets.queries.survey import query_survey
 from smdwidgets.survey import Survey
 from smdwidgets.survey.bins import ERROR, NAN, SUDDEN, codes
 from smdwidgets.trials.smdebug import pyramids
-from smdwidgets.widgets import live_survey, survey_packets
+from smdwidgets.widgets import live_diagnosis, live_survey, survey_packets
+from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
 from smdwidgets.widgets.rule_controller import RuleController
 
 TENSORS, STEPS = 300, 400
@@ -243,4 +244,15 @@ def test_the_page_of_very_many_tensors_gets_names_and_pictures_before_findings(
     kinds = [[unpack(packet)[0]["kind"] for packet in packets] for packets in live.opening(sent)]
     assert kinds == [["survey", "reading"], ["findings"]]
     live.close()
+    trial.close()
+
+
+def test_of_very_many_rows_only_scalars_are_diagnosed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = smdwidgets.create_trial(run)
+    read: list[list[str]] = []
+    monkeypatch.setattr(type(trial), "statistics", lambda self, names, *others, **named: read.append(names))
+    for most in (STEPS * TENSORS, STEPS * TENSORS - 1):
+        monkeypatch.setattr(live_diagnosis, "LARGEST_STATISTICS", most)
+        LiveDiagnosis([trial]).complete()
+    assert len(read) == 1
     trial.close()
