@@ -1,10 +1,12 @@
 """Measure the map of a run with very many values.
 
-Usage: `python tests/benchmarks/bench_large_map.py [--tensors 100000] [--steps 1000] [--planted 1000] [--run FOLDER]`.
+Usage: `python tests/benchmarks/bench_large_map.py [--tensors 100000] [--steps 1000] [--planted 1000] [--run FOLDER]
+[--browser]`.
 
 The run is written by the product's own writer: statistics of all tensors at every step, the loss at every step, and
 values of all tensors at the first one. Events of one step are planted: half of them NaN, half of them 10,000 times the
-usual size. Figures are printed with their targets, which are for 100 million values on two quiet cores.
+usual size. Figures are printed with their targets, which are for 100 million values on two quiet cores. `--browser`
+also opens the run in JupyterLab in Chromium, and goes to its first NaN; screenshots are in `.cache/screenshots`.
 """
 
 from __future__ import annotations
@@ -161,6 +163,7 @@ def main() -> None:
     asked.add_argument("--planted", type=int, default=1000)
     asked.add_argument("--run", type=Path, help="the run, written if it is missing")
     asked.add_argument("--write-only", action="store_true")
+    asked.add_argument("--browser", action="store_true", help="also measure the page")
     asked.add_argument("--open", help=argparse.SUPPRESS)
     options = asked.parse_args()
     if options.open:
@@ -172,6 +175,8 @@ def main() -> None:
             write_run(root, options.tensors, options.steps, options.planted)
         if not options.write_only:
             measure(root, options.tensors * options.steps)
+            if options.browser:
+                browse(root)
 
 
 def measure(root: Path, values: int) -> None:
@@ -202,6 +207,42 @@ def measure(root: Path, values: int) -> None:
     lost = figures["invisible"]
     show(f"of {figures['events']} events of a step, invisible at first", str(lost), "0", lost == 0)
     print(figures["text"])
+
+
+def browse(root: Path) -> None:
+    """Open the run in JupyterLab, and print the figures of the page."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from playwright.sync_api import expect, sync_playwright
+
+    from e2e.jupyter import Jupyter, Server
+    from e2e.large_map import look
+
+    expect.set_options(timeout=90_000)
+    repository = Path(__file__).resolve().parents[2]
+    step, name, _ = min(event for event in json.loads((root / "planted.json").read_text()) if event[2])
+    found = subprocess.run(["node", "js/scripts/chromium.mjs"], cwd=repository, check=True, capture_output=True)
+    chromium = json.loads(found.stdout)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium["path"], args=chromium["args"])
+        server = Server("lab", Path(folder))
+        try:
+            server.wait()
+            lab = Jupyter(server, browser, repository / ".cache/screenshots")
+            figures = look(lab, root, name, step, "largest-map")
+            lab.close(check=True)
+        finally:
+            server.stop()
+            browser.close()
+    times = figures.seconds
+    show("page: names", f"{times['names']:.2f} s", "", True)
+    show("page: first picture with names", f"{times['picture']:.2f} s", "<= 3 s", times["picture"] <= 3)
+    show("page: sentence", f"{times['sentence']:.2f} s", "<= 10 s", times["sentence"] <= 10)
+    for what, frame in figures.frames.items():
+        show(f"page: {what}, 95 % of frames within", f"{frame:.1f} ms", "<= 16.7 ms", frame <= 16.75)
+    heap, kernel = figures.heap / 1e6, figures.kernel / 1e6
+    show("page: memory of all scripts", f"{heap:.0f} MB", "<= 300 MB", heap <= 300)
+    show("page: memory of the kernel", f"{kernel:.0f} MB", "<= 600 MB", kernel <= 600)
+    print(figures.sentence)
 
 
 if __name__ == "__main__":
