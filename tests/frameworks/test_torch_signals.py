@@ -320,7 +320,7 @@ def test_a_fused_kernel_that_shows_no_logits_is_named(tmp_path, monkeypatch):
         return smdwidgets.create_trial(tmp_path / "run").signals().off["attention_max"]
 
     monkeypatch.setattr(sys.modules[__name__], "flash_attn_varlen_func", flash_attn_varlen_func, raising=False)
-    assert "attends by flash_attn_varlen_func, which shows no logits" in reason(
+    assert "attends by flash_attn_varlen_func, whose arguments show no logits" in reason(
         nn.Sequential(nn.Linear(8, 8), OwnAttention())
     )
     monkeypatch.undo()
@@ -333,7 +333,7 @@ def test_a_failure_is_said_and_does_not_reach_the_training(tmp_path, monkeypatch
     def fails(*args):
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("smdwidgets.signals.torch.attention.of_tensors", fails)
+    monkeypatch.setattr("smdwidgets.signals.torch.fused.of_tensors", fails)
     alone, _ = train(None, 12)
     losses, _ = train(tmp_path / "run", 12)
     assert losses == alone

@@ -25,9 +25,11 @@ __all__ = [
     "AVAILABLE",
     "around_compiled_calls",
     "call_in_graph",
+    "compiled_count",
     "flat_tensors",
     "forget_compiled_code",
     "has_compiled",
+    "has_compiled_code",
     "inside_compiled",
     "is_compiled",
     "is_compiled_in_place",
@@ -244,6 +246,31 @@ def is_wrapped(model: nn.Module) -> bool:
         return bool(_compiled_parts([model]))
     except AttributeError:  # the class of the wrappers is private, so it may be missing
         return False
+
+
+def compiled_count() -> int:
+    """Return how often torch.compile has compiled something in this process."""
+    compiler = sys.modules.get("torch._dynamo.convert_frame")
+    try:
+        return 0 if compiler is None else len(compiler.output_codes.seen)
+    except (AttributeError, TypeError):  # private, so it may be missing
+        return -1
+
+
+def has_compiled_code(model: nn.Module) -> bool:
+    """Return whether torch.compile has compiled a model or a part of it.
+
+    Functions that the model calls do not count. If it is unknown, the result is True.
+    """
+    if not has_compiled():
+        return False
+    try:
+        from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
+
+        return bool(_compiled_parts([model])) or any(map(_debug_get_cache_entry_list, _codes_of([model])))
+    except Exception as error:  # private functions
+        logger.debug("compiled code was not found: %s", error)
+        return True
 
 
 def has_compiled() -> bool:

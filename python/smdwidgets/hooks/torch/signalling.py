@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
@@ -33,6 +34,8 @@ class Signalling:
     def __init__(self, parts: Parts, models: RegisteredModels, options: TorchOptions) -> None:
         self._guard, self._models = parts.guard, models
         self._is_first = True
+        #: By model, how often something had been compiled at the last look, and whether a part of it was.
+        self._compiled: WeakIdKeyDictionary = WeakIdKeyDictionary()
         records = options.capture_plan is not None if options.signals is None else options.signals
         #: The signals, or None if none are recorded.
         self.signals: TorchSignals | None = None
@@ -53,7 +56,15 @@ class Signalling:
         Callbacks that are registered while it traces would have it compile the graph a second time.
         """
         first, self._is_first = self._is_first, False
-        return torch_graph.is_compiled(model) or (first and torch_graph.is_wrapped(model))
+        if torch_graph.inside_compiled([model]) or (first and torch_graph.is_wrapped(model)):
+            return True
+        # Functions that a model calls are often compiled, such as flex attention.
+        count = torch_graph.compiled_count()
+        before, is_compiled = self._compiled.get(model, (-1, True))
+        if before != count or count < 0:
+            is_compiled = torch_graph.has_compiled_code(model)
+            self._compiled[model] = count, is_compiled
+        return bool(is_compiled)
 
     def _ranks(self) -> int:
         """Return the number of processes that average their gradients."""

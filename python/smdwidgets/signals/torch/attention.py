@@ -14,9 +14,18 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["AttentionSample", "fused_kernel", "is_attention", "of_softmax", "of_tensors"]
+__all__ = [
+    "QUERIES",
+    "AttentionSample",
+    "fused_kernel",
+    "is_attention",
+    "measured",
+    "of_softmax",
+    "of_tensors",
+    "places_of",
+]
 
-_ROWS, _QUERIES = 2, 16
+ROWS, QUERIES = 2, 16
 #: A logit so far below the largest of its query is that of a masked key.
 _MASKED = 5e3
 #: Words in the class name of a module whose softmax is taken for attention though it is not square.
@@ -37,13 +46,13 @@ AttentionSample = tuple[torch.Tensor, torch.Tensor]
 """Largest logit and relative entropy by head."""
 
 
-def _places(length: int, rows: int, chance: random.Random) -> tuple[slice, slice]:
+def places_of(length: int, rows: int, chance: random.Random) -> tuple[slice, slice]:
     """Return which rows of a batch and which queries are read."""
-    first = chance.randrange(max(1, rows - _ROWS + 1))
+    first = chance.randrange(max(1, rows - ROWS + 1))
     late = length - length // 2
-    step = max(1, late // _QUERIES)
+    step = max(1, late // QUERIES)
     begin = length // 2 + chance.randrange(step)
-    return slice(first, first + _ROWS), slice(begin, begin + step * _QUERIES, step)
+    return slice(first, first + ROWS), slice(begin, begin + step * QUERIES, step)
 
 
 def of_tensors(args: Sequence[Any], kwargs: Mapping[str, Any], chance: random.Random) -> AttentionSample | None:
@@ -59,7 +68,7 @@ def of_tensors(args: Sequence[Any], kwargs: Mapping[str, Any], chance: random.Ra
         mask = mask.unsqueeze(1) if mask is not None and mask.ndim == 3 else mask
     if query.ndim != 4 or key.ndim != 4 or not query.numel() or not key.numel() or query.is_nested:
         return None
-    rows, queries = _places(query.shape[2], query.shape[0], chance)
+    rows, queries = places_of(query.shape[2], query.shape[0], chance)
     length = query.shape[2]
     query, key = query[rows, :, queries].float(), (key[rows] if key.shape[0] > 1 else key).float()
     if key.shape[1] != query.shape[1]:  # grouped queries
@@ -82,7 +91,7 @@ def of_tensors(args: Sequence[Any], kwargs: Mapping[str, Any], chance: random.Ra
             logits = logits + mask.float()
     if visible is not None:
         logits = logits.masked_fill(~visible, -math.inf)
-    return _measured(logits, logits.softmax(-1))
+    return measured(logits, logits.softmax(-1))
 
 
 def of_softmax(
@@ -104,9 +113,9 @@ def of_softmax(
     name = type(module).__name__.lower()
     if logits.shape[-1] < 2 or (logits.shape[-1] != logits.shape[-2] and not any(word in name for word in _NAMES)):
         return None
-    rows, queries = _places(logits.shape[2], logits.shape[0], chance)
+    rows, queries = places_of(logits.shape[2], logits.shape[0], chance)
     logits, shares = logits[rows, :, queries].float(), shares[rows, :, queries].float()
-    return _measured(_without_sink(logits, module), shares)
+    return measured(_without_sink(logits, module), shares)
 
 
 def _without_sink(logits: torch.Tensor, module: nn.Module) -> torch.Tensor:
@@ -146,7 +155,7 @@ def is_attention(module: nn.Module) -> bool:
     return "attention" in name or "attn" in name
 
 
-def _measured(logits: torch.Tensor, shares: torch.Tensor) -> AttentionSample:
+def measured(logits: torch.Tensor, shares: torch.Tensor) -> AttentionSample:
     """Return the largest logit and the relative entropy of each head.
 
     The entropy is divided by the logarithm of the number of keys that a query sees.

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from smdwidgets.signals.file import SignalWriter
 from smdwidgets.signals.noise import NOISE_KIND
 from smdwidgets.signals.torch import attention, routing
 from smdwidgets.signals.torch.blocks import Blocks, log_z
+from smdwidgets.signals.torch.fused import FUSED, of_attention, read_fused
 from smdwidgets.signals.torch.micro_batches import MicroBatches, examples_of
 from smdwidgets.signals.torch.optimizers import Measured, OptimizerHealth
 from smdwidgets.signals.torch.replaced import Replaced
@@ -84,6 +86,9 @@ class TorchSignals:
         self._replaced = Replaced()
         #: Which rows and queries are read. A separate generator leaves those of the training as they are.
         self._chance = random.Random(0)
+        self._fused = {name: partial(self._sees_fused, name) for name in FUSED}
+        #: A fused function that was called.
+        self._kernel = ""
         self._thread = threading.get_ident()
         self._updates = 0
         self._every, self._closer_until = _EVERY, 0
@@ -180,7 +185,7 @@ class TorchSignals:
             register_module_forward_pre_hook(self._module_begins),
             register_module_forward_hook(self._module_ends, always_call=True),
         ]
-        self._replaced.begin(self._sees_attention, self._sees_softmax, self._sees_topk, model.modules())
+        self._replaced.begin(self._sees_attention, self._sees_softmax, self._sees_topk, self._fused, model.modules())
         self._spend(begin)
 
     def leaves(self, model: nn.Module, output: Any) -> None:
@@ -212,9 +217,9 @@ class TorchSignals:
         """Say what a model should have given and did not."""
         has_attention = any(attention.is_attention(one) for one in model.modules())
         if "attention_max" not in self._seen and has_attention:
-            kernel = attention.fused_kernel(model)
+            kernel = self._kernel or attention.fused_kernel(model)
             reason = (
-                f"the model attends by {kernel}, which shows no logits; train some steps with "
+                f"the model attends by {kernel}, whose arguments show no logits; train some steps with "
                 "scaled_dot_product_attention, or give the logits with hook.save_signal"
                 if kernel
                 else "the model has attention, but calls neither scaled_dot_product_attention nor softmax on scores of "
@@ -284,7 +289,13 @@ class TorchSignals:
     def _sees_attention(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         module = self._inner()
         if self._is_whole and module is not None:
-            self._run("attention", lambda: self._keep(module, attention.of_tensors(args, kwargs, self._chance)))
+            self._run("attention", lambda: self._keep(module, of_attention(args, kwargs, self._chance)))
+
+    def _sees_fused(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        module = self._inner()
+        self._kernel = name
+        if self._is_whole and module is not None:
+            self._run("attention", lambda: self._keep(module, read_fused(name, args, kwargs, self._chance)))
 
     def _sees_softmax(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         module = self._inner()
