@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, overload
 
@@ -11,11 +12,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
+from smdwidgets._text import natural
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.reader import RunReader
 
-__all__ = ["FORMATS", "FormatLoss", "Precision", "precision_of"]
+__all__ = [
+    "FLUSHED",
+    "FORMATS",
+    "INACCURATE",
+    "FormatLoss",
+    "Precision",
+    "TensorPrecision",
+    "columns_of",
+    "precision_of",
+    "saved_until",
+    "worst_first",
+]
 
 FORMATS: Final = ("E4M3", "E5M2", "MXFP8", "NVFP4")
 """Formats: 8 bits with a scale per tensor, 8 bits in blocks of 32, and 4 bits in blocks of 16."""
+
+#: Steps before one that are looked through for a value.
+_NEAR: Final = 64
+_FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+
+FLUSHED: Final = 0.05
+"""Share of flushed values that is worth a look."""
+INACCURATE: Final = 0.2
+"""Relative error that is worth a look."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +58,19 @@ class FormatLoss:
     flushed: float
     saturated: float
     error: float
+
+    @property
+    def lost(self) -> float:
+        """Share of the values that are flushed or saturated."""
+        return self.flushed + self.saturated
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether the format is worth a look.
+
+        More than 5 % are lost, or the error is above 0.2.
+        """
+        return self.lost > FLUSHED or self.error > INACCURATE
 
 
 class Precision(Sequence[FormatLoss]):
@@ -90,3 +128,70 @@ def precision_of(values: NDArray[np.generic], *, scaled: bool = True) -> Precisi
             )
         )
     return Precision(rows, zeros, not_finite)
+
+
+@dataclass(frozen=True)
+class TensorPrecision:
+    """What the formats make of a tensor at a step.
+
+    Attributes:
+        name: name of the tensor.
+        step: global step of the value.
+        formats: one row per format.
+    """
+
+    name: str
+    step: int
+    formats: Precision
+
+    @property
+    def lost(self) -> float:
+        """Largest share of the values that a format flushes or saturates."""
+        return max((one.lost for one in self.formats), default=0.0)
+
+
+def worst_first(tensors: Iterable[TensorPrecision]) -> list[TensorPrecision]:
+    """Return tensors in the order of what a format loses of them.
+
+    Of equal ones, the largest error comes first.
+
+    >>> small, even = (precision_of(np.array(one, np.float32), scaled=False) for one in ([1e-9, 1.0], [1.0, 2.0]))
+    >>> [one.name for one in worst_first([TensorPrecision("even", 0, even), TensorPrecision("small", 0, small)])]
+    ['small', 'even']
+    """
+    return sorted(tensors, key=lambda one: (-one.lost, -max(row.error for row in one.formats), natural(one.name)))
+
+
+def columns_of(tensors: Iterable[TensorPrecision]) -> Columns:
+    """Return a table with a row for each tensor and format."""
+    rows = [(tensor, one) for tensor in tensors for one in tensor.formats]
+    return Columns(
+        {
+            "name": np.array([tensor.name for tensor, _ in rows], object),
+            "step": np.array([tensor.step for tensor, _ in rows], np.int64),
+            "format": np.array([one.format for _, one in rows], object),
+            "flushed": np.array([one.flushed for _, one in rows], np.float64),
+            "saturated": np.array([one.saturated for _, one in rows], np.float64),
+            "error": np.array([one.error for _, one in rows], np.float64),
+        }
+    )
+
+
+def saved_until(reader: RunReader, name: str, step: int, worker: str | None = None) -> tuple[int, int] | None:
+    """Return the last step with a value of several numbers, and their count.
+
+    Steps after ``step`` do not count. The result is None if there is none near the step: statistics without values may
+    have been saved since.
+    """
+    steps = reader.steps_of(name)
+    end = bisect_right(steps, step)
+    for at in reversed(steps[max(0, end - _NEAR) : end]):
+        location = reader.index.find(name, at, worker)
+        if location is not None:
+            try:
+                dtype, shape = reader.head(location)
+            except SMDebugError:  # damaged at this step
+                continue
+            count = math.prod(shape)
+            return (at, count) if dtype in _FLOATS and count > 1 else None
+    return None

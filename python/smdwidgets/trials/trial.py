@@ -43,7 +43,14 @@ from smdwidgets.trials.divergence import Divergence
 from smdwidgets.trials.extensions import Exported, TensorPlotter, TrialPlotter
 from smdwidgets.trials.incidents import Incidents
 from smdwidgets.trials.names import NameFilter
-from smdwidgets.trials.precision import Precision, precision_of
+from smdwidgets.trials.precision import (
+    Precision,
+    TensorPrecision,
+    columns_of,
+    precision_of,
+    saved_until,
+    worst_first,
+)
 from smdwidgets.trials.reader import Reopening, RunReader, StepState
 from smdwidgets.trials.run import SWEEP, Progress, Run, SweepOptions
 from smdwidgets.trials.saved_tensor import SavedTensor
@@ -568,6 +575,39 @@ class Trial:
             return int(tail) if tail.isdecimal() else 0
 
         return [self.tensor(name).value(step, mode) for name in sorted(names, key=number)]
+
+    def precision(
+        self,
+        step: int | None = None,
+        names: Iterable[str] | str | None = None,
+        worker: str | None = None,
+        *,
+        scaled: bool = True,
+    ) -> Columns:
+        """Return what formats of 8 and 4 bits would make of tensors, the worst first.
+
+        There is one row for each tensor and format, with the columns name, step, format, flushed, saturated and error,
+        as :meth:`Tensor.precision` has them. Tensors are those of several floating-point numbers, each at its last step
+        with a value up to ``step``.
+
+        Args:
+            step: global step; None: the last one.
+            names: names of tensors; None: all of them.
+            worker: name of a worker; None: the first that has a value.
+            scaled: whether E4M3 and E5M2 have a scale.
+
+        >>> trial.precision(100, ["fc1.weight"]).to_pandas()                    # doctest: +SKIP
+        """
+        steps = self.steps()
+        at = step if step is not None else steps[-1] if steps else 0
+        chosen = self.tensor_names() if names is None else [names] if isinstance(names, str) else list(names)
+        rows = []
+        for name in chosen:
+            place = saved_until(self.reader, self.tensor(name).name, at, worker)
+            if place is not None:
+                value = self.tensor(name).passing().value(place[0], _GLOBAL, worker)
+                rows.append(TensorPrecision(name, place[0], precision_of(value, scaled=scaled)))
+        return columns_of(worst_first(rows))
 
     def difference(
         self,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from smdwidgets.run_table.live import LiveTable
     from smdwidgets.trials import Tensor, Trial
     from smdwidgets.widgets.live_survey import LiveSurvey
+    from smdwidgets.widgets.precision_panel import PrecisionPanel
     from smdwidgets.widgets.rule_controller import RuleController
     from smdwidgets.widgets.story import Story
 
@@ -301,6 +302,23 @@ class RunWidget(anywidget.AnyWidget, RunView):
         from smdwidgets.widgets.story import make_story
 
         return make_story(self, parts)
+
+    def precision(self, tensors: Iterable[str] | None = None, most: int = 10, *, scaled: bool = True) -> PrecisionPanel:
+        """Return a table of what formats of 8 and 4 bits would make of tensors.
+
+        It follows the slider: the share of values that E4M3, E5M2, MXFP8 and NVFP4 would flush or saturate at the step
+        in view, and the relative error, of the tensor in view and of those that lose most.
+
+        Args:
+            tensors: names of tensors; None: all of several numbers, up to 256 MB.
+            most: rows of tensors that are not in view.
+            scaled: whether E4M3 and E5M2 have a scale.
+
+        >>> smdwidgets.explore("runs/gpt", tensor="fc1.weight").precision()    # doctest: +SKIP
+        """
+        from smdwidgets.widgets.precision_panel import PrecisionPanel
+
+        return PrecisionPanel(self, tensors, most, scaled=scaled)
 
     def close(self) -> None:
         """Remove the widget's views, and stop its rules and threads. The trials stay open."""
