@@ -157,7 +157,7 @@ pub fn doubles(py: Python<'_>, values: &[f64]) -> PyResult<Py<PyAny>> {
 /// A one-dimensional array of these elements.
 pub fn column<const N: usize>(py: Python<'_>, of: DType, values: impl Iterator<Item = [u8; N]>) -> PyResult<Py<PyAny>> {
     let values: Vec<[u8; N]> = values.collect();
-    Ok(own(py, of, &[values.len() as u64], values.as_flattened().to_vec(), 0)?.unbind())
+    Ok(own(py, of, &[values.len() as u64], values.into_flattened(), 0)?.unbind())
 }
 
 /// Buckets as an array (buckets, 3).

@@ -110,6 +110,17 @@ impl EventDirectory {
     }
 }
 
+impl Course {
+    /// Makes room for more rows.
+    fn reserve(&mut self, rows: usize) {
+        self.steps.reserve(rows);
+        self.mode_steps.reserve(rows);
+        self.wall_times.reserve(rows);
+        self.values.reserve(rows);
+        self.lanes.reserve(rows);
+    }
+}
+
 impl Log {
     /// Whether directories stand for modes.
     pub fn has_modes(&self) -> bool {
@@ -340,8 +351,15 @@ impl Log {
     pub fn course(&self, name: u32, mode: Option<Mode>, orphans: bool) -> Course {
         let mut course = Course::default();
         for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| Log::in_mode(lane, mode)) {
-            for (file, row) in self.rows(lane, name, orphans) {
-                let Some(column) = lane.column(name, file) else { continue };
+            let rows = self.rows(lane, name, orphans);
+            course.reserve(rows.len());
+            let mut last = None;
+            for (file, row) in rows {
+                // Rows of one file follow each other.
+                if last.is_none_or(|(of, _)| of != file) {
+                    last = lane.column(name, file).map(|column| (file, column));
+                }
+                let Some((_, column)) = last else { continue };
                 let Some(step) = self.global(lane, column.steps()[row]) else { continue };
                 course.steps.push(step);
                 course.mode_steps.push(column.steps()[row]);
