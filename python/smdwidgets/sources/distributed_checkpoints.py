@@ -50,6 +50,8 @@ _OPTIMIZER: Final = re.compile(r"optim(izers?)?(_states?(_dict)?)?(_\d+)?|opt")
 _STATE_FIRST: Final = re.compile(
     r"(exp_avg|exp_avg_sq|max_exp_avg_sq|momentum_buffer|fp32_param|master_param|step)\.(.+)"
 )
+#: One of several optimizers of Megatron-LM.
+_CHAINED: Final = re.compile(r"chained(_\d+)\.(.+)")
 #: Directories of one checkpoint for the model and its optimizers, as Accelerate writes them.
 _PARTS: Final = re.compile(r"(pytorch_model_fsdp|optimizer)(_\d+)?/")
 
@@ -329,14 +331,16 @@ def _path(own: str, path: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     if len(path) > 2:
         return path
+    chained = _CHAINED.fullmatch(own)
+    number, own = chained.groups() if chained else ("", own)
     head, _, rest = own.partition(".")
     if _OPTIMIZER.fullmatch(head) is None or not rest.startswith("state."):
         return path
     rest = rest.removeprefix("state.")
     if match := _STATE_FIRST.fullmatch(rest):
-        return head, "state", match[2], match[1]
+        return head + number, "state", match[2], match[1]
     parameter, _, state = rest.rpartition(".")
-    return head, "state", parameter, state
+    return head + number, "state", parameter, state
 
 
 def _put(root: dict[Any, Any], path: tuple[Any, ...], leaf: PickledTensor) -> None:

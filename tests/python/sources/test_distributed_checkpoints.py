@@ -344,6 +344,10 @@ def test_what_is_not_read_is_named(tmp_path):
         ),
         # Megatron-LM: the states before the parameter
         ({"fc.bias": None, "optimizer.state.exp_avg.fc.bias": None}, ["fc.bias", "optimizer/0/fc.bias/exp_avg"]),
+        (
+            {"fc.bias": None, "chained_0.optimizer.state.exp_avg.fc.bias": None, "chained_1.optimizer.state.exp_avg.e.w": None},
+            ["fc.bias", "optimizer/0/fc.bias/exp_avg", "optimizer/1/e.w/exp_avg"],
+        ),
         # an object with all others, as in PyTorch's recipes
         (
             {"a.model.fc.bias": ("a", "model", "fc.bias"), "a.optim.state.0.step": ("a", "optim", "state", 0, "step")},
