@@ -271,6 +271,32 @@ end(kept[-1])
 """
 
 
+def test_gradients_of_torch_func(place):
+    """No backward pass is seen, and the training is recorded from its third update on."""
+    script = """
+from torch.func import functional_call, grad
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+def error(weights, x):
+    return F.mse_loss(functional_call(model, weights, (x,)), x.sum(1, keepdim=True))
+
+for step in range(6):
+    weights = {name: one.detach() for name, one in model.named_parameters()}
+    gradients = grad(error)(weights, torch.randn(16, 8))
+    for name, one in model.named_parameters():
+        one.grad = gradients[name]
+    optimizer.step()
+end(model)
+"""
+    both(place, script, "--out", "run")
+    trial = create_trial(place.folder / "run")
+    assert len(trial.steps()) == 4
+    assert trial.checks().updates == 4
+    assert len(trial.tensor("Net_head.weight").steps()) == 4
+
+
 def test_trainings_after_one_another_have_a_run_each(place):
     done = both(place, SEVERAL)
     assert [line.split(" ")[0] for line in done.said] == ["recording", "recorded"] * 3

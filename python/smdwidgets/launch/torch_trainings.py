@@ -4,6 +4,7 @@ A training is seen at the end of the first backward pass that gives gradients to
 are the outermost modules that hold these parameters. Nothing is registered on a model before, so that `torch.compile`
 compiles what it would compile without a recording. The step in progress is then opened as if the hook had seen its
 forward pass: weights, loss, gradients and learning rate of the first step are saved, its inputs and outputs are not.
+A training whose gradients `torch.autograd.grad` or `torch.func` computes is seen at the end of its second update.
 
 The optimizers that exist at that time belong to the training (a GAN has two). An optimizer that is created later begins
 another training, unless it updates the same model.
@@ -114,7 +115,11 @@ class Trainings:
 
     def _after_update(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
         if self._waiting and optimizer in self._waiting:
+            is_second = optimizer in self._stepped
             self._stepped.add(optimizer)
+            # No backward pass was seen: `torch.autograd.grad` or `torch.func` gave the gradients.
+            if is_second and not self._depth and any(one.grad is not None for one in parameters_of(optimizer)):
+                self._begin([optimizer], list(self._waiting), None, RootLosses())
 
     def _loss_is_scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
         if self._waiting:
