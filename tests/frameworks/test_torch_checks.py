@@ -19,6 +19,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from frameworks.check_examples import PAGE, is_right, outcomes, runner_of
 from python.launch.launching import Place
 from smdwidgets import create_trial, diagnose
+from smdwidgets.checks.log import CheckLog, chosen_checks
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.session import MECHANISMS
 from smdwidgets.finding import CHECKS
 from smdwidgets.pytorch import Hook
@@ -977,6 +980,27 @@ def test_a_fault_fires_and_its_twin_does_not(training, broken, tmp_path):
     assert not records.off
     fired = {one.id for one in records if one.level != "note"}
     assert fired == {PAIRS[training]} if broken else not fired
+
+
+def test_an_optimizer_inside_another_updates_its_parameters_in_one_step():
+    """As in sharpness-aware minimization, where the outer one never steps."""
+    log = CheckLog(chosen_checks(True), lambda line: None)
+    model = network()
+    context = Context(log, lambda: iter([("model", model)]), lambda: iter([model]), lambda: 0)
+    order = OrderChecks(context)
+    outer, inner = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
+    order.known(outer)
+    for _ in range(40):
+        for _ in range(2):
+            inner.zero_grad()
+            order.backward_begins(None)
+            F.cross_entropy(model(X), Y).backward()
+            order.backward_ends()
+        order.before_update(inner, closure=False)
+        inner.step()
+        order.after_update(inner, closure=False)
+        context.updates += 1
+    assert not log.fired
 
 
 # --------------------------------------------------------------------------------------------- results of the training

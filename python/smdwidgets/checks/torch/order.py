@@ -45,6 +45,8 @@ class _Known:
     discarded: int = 0
     longest: int = 1
     last_step: int = 0
+    #: The number of the last update, of all optimizers. A step may have several updates.
+    last_update: int = 0
     had_gradients: bool = False
     #: Backward passes since the last update whose gradients were reset when the next batch of the loader had come.
     lost_batches: int = 0
@@ -135,6 +137,7 @@ class OrderChecks:
                 groups,
                 [weakref.ref(each) for each in probes if is_plain(each)],
                 last_step=self._context.step,
+                last_update=self._context.updates,
             )
             self._context.steps(optimizer)
             self._context.look_closer()
@@ -216,7 +219,7 @@ class OrderChecks:
         """Whether another optimizer has updated the parameters since."""
         ids = {id(each) for each in one.probes}
         return any(
-            other is not one and other.updates and ids & other.ids and other.last_step > one.last_step
+            other is not one and other.updates and ids & other.ids and other.last_update > one.last_update
             for other in self._known.values()
         )
 
@@ -360,7 +363,7 @@ class OrderChecks:
         one.backwards = one.discarded = one.lost_batches = 0
         one.nonzero = None
         self._recreated(one, optimizer)
-        one.last_step = self._context.step
+        one.last_step, one.last_update = self._context.step, self._context.updates + 1
         # The gradients stay until they are reset.
         one.had_gradients = False if closure else any(each.grad is not None for each in one.probes)
         one.used = _versions(one.probes)
