@@ -88,7 +88,7 @@ def write_run(root: Path, tensors: int, steps: int, planted: int) -> None:
 
 def opened(root: str) -> None:
     """Open the run as the explorer does, and print the figures."""
-    begin = time.perf_counter()
+    begin, busy = time.perf_counter(), time.process_time()
     import smdwidgets
     from smdwidgets.survey import Survey
     from smdwidgets.survey.bins import NAN, SUDDEN
@@ -97,9 +97,11 @@ def opened(root: str) -> None:
     seconds: dict[str, float] = {}
 
     def done(what: str) -> None:
-        nonlocal begin
+        nonlocal begin, busy
         seconds[what], begin = time.perf_counter() - begin, time.perf_counter()
+        seconds[f"{what} busy"], busy = time.process_time() - busy, time.process_time()
 
+    done("import")
     trial = smdwidgets.create_trial(root)
     names = trial.tensor_names()
     done("open")
@@ -196,9 +198,8 @@ def measure(root: Path, values: int) -> None:
     figures = ask(root)
     first = figures["open"] + figures["survey"] + figures["poster"]
     show("first picture with names", f"{first:.2f} s", "<= 3 s", first <= 3)
-    show(
-        "  opening, survey, poster", " ".join(f"{figures[each]:.2f}" for each in ("open", "survey", "poster")), "", True
-    )
+    for what in ("import", "open", "survey", "poster", "sentence"):
+        show(f"  {what}: seconds, and those of a core", f"{figures[what]:.2f} {figures[f'{what} busy']:.2f}", "", True)
     show("sentence, after that", f"{figures['sentence']:.2f} s", "<= 10 s", figures["sentence"] <= 10)
     view = figures["view"] * 1000
     show("480 tensors x 128 bins for the page, 95 % within", f"{view:.1f} ms", "<= 150 ms", view <= 150)
@@ -237,8 +238,9 @@ def browse(root: Path) -> None:
     show("page: names", f"{times['names']:.2f} s", "", True)
     show("page: first picture with names", f"{times['picture']:.2f} s", "<= 3 s", times["picture"] <= 3)
     show("page: sentence", f"{times['sentence']:.2f} s", "<= 10 s", times["sentence"] <= 10)
-    for what, frame in figures.frames.items():
-        show(f"page: {what}, 95 % of frames within", f"{frame:.1f} ms", "<= 16.7 ms", frame <= 16.75)
+    for what, (median, most) in figures.frames.items():
+        figure = f"{median:.1f}, {most:.1f} ms"
+        show(f"page: {what}, 50 % and 95 % of frames within", figure, "<= 16.7 ms", most <= 16.75)
     heap, kernel = figures.heap / 1e6, figures.kernel / 1e6
     show("page: memory of all scripts", f"{heap:.0f} MB", "<= 300 MB", heap <= 300)
     show("page: memory of the kernel", f"{kernel:.0f} MB", "<= 600 MB", kernel <= 600)

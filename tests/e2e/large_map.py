@@ -62,7 +62,8 @@ class Figures:
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
-    frames: dict[str, float] = field(default_factory=dict)
+    #: The median and 95 % of the time of a frame.
+    frames: dict[str, tuple[float, float]] = field(default_factory=dict)
     heap: float = 0.0
     kernel: float = 0.0
     sentence: str = ""
@@ -101,7 +102,7 @@ def look(jupyter: Jupyter, run: Path, tensor: str, step: int, shot: str) -> Figu
     figures.heap = _heap(notebook)
     for what, zooms in (("pan", False), ("zoom", True)):
         times = notebook.page.evaluate(FRAMES, zooms)
-        figures.frames[what] = times[len(times) * 95 // 100]
+        figures.frames[what] = times[len(times) // 2], times[len(times) * 95 // 100]
     sentence.first.click()
     expect(view.el.get_by_role("heading", name=tensor)).to_be_visible()
     view.at_step(step)
