@@ -1,6 +1,7 @@
 """Largest logit and entropy of attention, per head, of sampled queries.
 
-Two rows of the batch and 16 late queries are read with all keys. Late queries have the most keys.
+Two rows of the batch and 24 queries are read with all keys. Rows and 8 of the queries are chosen by the length of
+queries, for the largest logit. The entropy is that of the other 16: late queries, which have the most keys.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ __all__ = [
 ]
 
 ROWS, QUERIES = 2, 16
+#: Queries of each row and head that are read beside them, because they are the longest of so many queries and rows.
+_LONGEST, _LOOKED, _LOOKED_ROWS = 8, 64, 8
+#: Queries whose logits are compared where a model has computed them.
+_COMPARED = 64
 #: A logit so far below the largest of its query is that of a masked key.
 _MASKED = 5e3
 #: Words in the class name of a module whose softmax is taken for attention though it is not square.
@@ -68,9 +73,11 @@ def of_tensors(args: Sequence[Any], kwargs: Mapping[str, Any], chance: random.Ra
         mask = mask.unsqueeze(1) if mask is not None and mask.ndim == 3 else mask
     if query.ndim != 4 or key.ndim != 4 or not query.numel() or not key.numel() or query.is_nested:
         return None
-    rows, queries = places_of(query.shape[2], query.shape[0], chance)
-    length = query.shape[2]
-    query, key = query[rows, :, queries].float(), (key[rows] if key.shape[0] > 1 else key).float()
+    rows, places = _chosen(query, chance)
+    length, heads = query.shape[2], torch.arange(query.shape[1], device=query.device)[:, None]
+    every = rows[:, None, None]
+    query = query[every, heads, places].float()
+    key = (key.index_select(0, rows) if key.shape[0] > 1 else key).float()
     if key.shape[1] != query.shape[1]:  # grouped queries
         key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
     scale = arguments.get("scale")
@@ -79,19 +86,41 @@ def of_tensors(args: Sequence[Any], kwargs: Mapping[str, Any], chance: random.Ra
         logits = query @ key.transpose(-1, -2) * scale
     visible = None
     if arguments.get("is_causal"):
-        places = torch.arange(length, device=logits.device)[queries]
-        visible = torch.arange(logits.shape[-1], device=logits.device) <= places[:, None]
+        visible = torch.arange(logits.shape[-1], device=logits.device) <= places[..., None]
     if mask is not None:
-        mask = mask.detach()
-        mask = mask[..., queries, :] if mask.ndim > 1 and mask.shape[-2] == length else mask
-        mask = mask[rows] if mask.ndim == 4 and mask.shape[0] > 1 else mask
+        mask = mask.detach().reshape((1,) * (4 - mask.ndim) + mask.shape)
+        mask = mask[
+            every if mask.shape[0] > 1 else every * 0,
+            heads if mask.shape[1] > 1 else heads * 0,
+            places if mask.shape[2] == length else places * 0,
+        ]
         if mask.dtype is torch.bool:
             visible = mask if visible is None else mask & visible
         else:
             logits = logits + mask.float()
     if visible is not None:
         logits = logits.masked_fill(~visible, -math.inf)
-    return measured(logits, logits.softmax(-1))
+    return measured(logits, count=QUERIES)
+
+
+def _chosen(query: torch.Tensor, chance: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the rows of a batch, and the queries of each row and head, that are read.
+
+    The first queries are late ones, spread evenly. Those after them are the longest of some that were looked at: long
+    queries have the largest logits. The rows are those with the longest queries.
+    """
+    count, _, length, _ = query.shape
+    rows = min(count, _LOOKED_ROWS)
+    first = chance.randrange(count - rows + 1)
+    step = -(-length // _LOOKED)
+    begin = chance.randrange(step)
+    norms = torch.linalg.vector_norm(query[first : first + rows, :, begin::step], dim=-1, dtype=torch.float32)
+    relative = norms.amax(2) / norms.mean((0, 2)).clamp_min(1e-30)
+    best = relative.mean(1).topk(min(ROWS, rows)).indices
+    longest = norms[best].topk(min(_LONGEST, norms.shape[2])).indices * step + begin
+    even = places_of(length, count, chance)[1]
+    spread = torch.arange(length, device=query.device)[even].expand(*longest.shape[:2], -1)
+    return first + best, torch.cat([spread, longest], -1)
 
 
 def of_softmax(
@@ -113,9 +142,13 @@ def of_softmax(
     name = type(module).__name__.lower()
     if logits.shape[-1] < 2 or (logits.shape[-1] != logits.shape[-2] and not any(word in name for word in _NAMES)):
         return None
-    rows, queries = places_of(logits.shape[2], logits.shape[0], chance)
-    logits, shares = logits[rows, :, queries].float(), shares[rows, :, queries].float()
-    return measured(_without_sink(logits, module), shares)
+    length = logits.shape[2]
+    rows, queries = places_of(length, logits.shape[0], chance)
+    some, shares = logits[rows, :, queries].float(), shares[rows, :, queries].float()
+    largest, entropy = measured(_without_sink(some, module), shares)
+    late = slice(length // 2, None, -(-(length - length // 2) // _COMPARED))
+    others = _without_sink(logits[rows, :, late].float(), module).amax((0, 2, 3))
+    return torch.maximum(largest, others), entropy
 
 
 def _without_sink(logits: torch.Tensor, module: nn.Module) -> torch.Tensor:
@@ -155,14 +188,27 @@ def is_attention(module: nn.Module) -> bool:
     return "attention" in name or "attn" in name
 
 
-def measured(logits: torch.Tensor, shares: torch.Tensor) -> AttentionSample:
+def measured(logits: torch.Tensor, shares: torch.Tensor | None = None, count: int | None = None) -> AttentionSample:
     """Return the largest logit and the relative entropy of each head.
 
     The entropy is divided by the logarithm of the number of keys that a query sees.
+
+    Args:
+        logits: logits by row, head, query and key.
+        shares: the shares of the keys; None: those that a softmax gives.
+        count: number of queries whose entropy counts; None: all.
     """
-    largest = logits.amax(-1)
-    keys = (logits > largest[..., None] - _MASKED).sum(-1)
-    entropy = -torch.xlogy(shares, shares).sum(-1) / keys.clamp_min(2).log()
+    largest, logits = logits.amax((0, 2, 3)), logits[:, :, :count]
+    below = logits - logits.amax(-1, keepdim=True)
+    keys = (below > -_MASKED).sum(-1)
+    if shares is None:
+        below = below.clamp_min(-_MASKED)
+        powers = below.exp()
+        total = powers.sum(-1)
+        entropy = total.log() - (powers * below).sum(-1) / total
+    else:
+        entropy = -torch.xlogy(shares, shares).sum(-1)
+    entropy = entropy / keys.clamp_min(2).log()
     counts = (keys > 1) & entropy.isfinite()
-    total = torch.where(counts, entropy, 0.0).sum((0, 2)) / counts.sum((0, 2))  # NaN if no query sees two keys
-    return largest.amax((0, 2)), total
+    mean = torch.where(counts, entropy, 0.0).sum((0, 2)) / counts.sum((0, 2))  # NaN if no query sees two keys
+    return largest, mean

@@ -43,7 +43,7 @@ def _logits(query: torch.Tensor, key: torch.Tensor, scale: float | None) -> torc
 
 def _sample(logits: torch.Tensor, visible: torch.Tensor | None) -> AttentionSample:
     logits = logits if visible is None else logits.masked_fill(~visible, -math.inf)
-    return measured(logits, logits.softmax(-1))
+    return measured(logits)
 
 
 # ------------------------------------------------------------------------------------------------------ flex attention

@@ -95,24 +95,26 @@ class OptimizerHealth:
         return ratios
 
     def _sigma(self, weight: torch.Tensor) -> torch.Tensor:
-        """Return the estimate of one step of the power method.
+        """Return the estimate of half a step of the power method.
 
-        It begins where the last one ended.
+        It begins where the last one ended: a vector of the input's size, or of the output's, is multiplied by the
+        weight. The first estimate is that of a whole step.
         """
-        vector = self._vectors.get(weight)
+        state = self._vectors.get(weight)
         key, weight = weight, weight.detach()
-        if vector is None:
+        if state is None:
             if self._random is None:
                 self._random = torch.Generator().manual_seed(0)
             vector = torch.randn(weight.shape[0], generator=self._random).to(
                 weight.device, weight.dtype, non_blocking=True
             )
-            vector = vector / vector.norm()
-        other = weight.T @ vector
-        other = other / other.norm().clamp_min(1e-12)
-        product = weight @ other
+            vector = weight.T @ (vector / vector.norm())
+            is_input, vector = True, vector / vector.norm().clamp_min(1e-12)
+        else:
+            is_input, vector = state
+        product = (weight if is_input else weight.T) @ vector
         size = product.norm()
-        self._vectors[key] = product / size.clamp_min(1e-12)
+        self._vectors[key] = not is_input, product / size.clamp_min(1e-12)
         return size.float()
 
 
