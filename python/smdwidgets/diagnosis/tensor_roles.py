@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from smdwidgets.naming.tensors import SCALAR_COLLECTIONS, Kind, TensorName, describe, without_gradient
+from smdwidgets.naming.tensors import SCALAR_COLLECTIONS, Kind, TensorName, as_in_gradient, describe, without_gradient
 from smdwidgets.trials import Trial
 
 __all__ = ["TensorRole", "tensor_roles"]
@@ -51,7 +51,7 @@ def tensor_roles(trial: Trial) -> dict[str, TensorRole]:
         for name in names
     }
     orders = {name: order for order, name in enumerate(names)}
-    parameters = [name for name in names if described[name].kind.is_parameter]
+    parameters = {as_in_gradient(name): name for name in names if described[name].kind.is_parameter}
     roles = {}
     for name, tensor in described.items():
         parameter = _parameter_of(name, parameters) if tensor.kind is Kind.GRADIENT else None
@@ -81,12 +81,12 @@ def _in_saved_order(trial: Trial) -> list[str]:
     return [*(name for *_, name in sorted(positions)), *only_statistics]
 
 
-def _parameter_of(gradient: str, parameters: Sequence[str]) -> str | None:
+def _parameter_of(gradient: str, parameters: Mapping[str, str]) -> str | None:
     """Return the parameter that a gradient belongs to."""
     bare = without_gradient(gradient)
     if bare in parameters:
-        return bare
-    ending = [name for name in parameters if name.endswith(bare) or bare.endswith(name)]
+        return parameters[bare]
+    ending = [name for path, name in parameters.items() if path.endswith(bare) or bare.endswith(path)]
     return ending[0] if len(ending) == 1 else None
 
 

@@ -196,6 +196,15 @@ def without_gradient(gradient: str) -> str:
     return re.sub(r"_?grad$", "", _GRADIENT.sub("", gradient), flags=re.I)
 
 
+def as_in_gradient(parameter: str) -> str:
+    """Return the name of a parameter as the name of its gradient has it.
+
+    >>> as_in_gradient("dense/weights/kernel"), as_in_gradient("fc1.weight")
+    ('dense/kernel', 'fc1.weight')
+    """
+    return parameter.replace("/weights/", "/")
+
+
 # ------------------------------------------------------------------------------------------------------- the Run Map
 
 _LETTERS: Final = "WGAS"
