@@ -13,6 +13,8 @@ from smdwidgets.finding import Finding
 LEAST_POINTS = 10
 #: Share of the run at whose end a rate of 0 is reported.
 ZERO = 0.2
+#: Share of the largest rate that is as good as 0.
+NOTHING = 1e-5
 #: Factor within a few points that is a jump, not a warm-up.
 JUMP = 5.0
 #: Rises within the first part of the run are a warm-up.
@@ -29,15 +31,18 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
 
 
 def _zero(series: Series) -> Iterator[Finding]:
-    if series.values[-1] != 0:
+    largest = float(series.values.max(initial=0))
+    if not series.values[-1] <= NOTHING * largest:
         return
-    trained = np.flatnonzero(series.values)
+    trained = np.flatnonzero(series.values > NOTHING * largest)
     first = int(trained[-1]) + 1 if len(trained) else 0
     steps = series.steps
     if steps[-1] - steps[first] < ZERO * (steps[-1] - steps[0]):
         return
     onset, last = int(steps[first]), int(steps[-1])
     when = f"since step {onset:,}" if first else "at every step"
+    if series.values[-1]:
+        when = f"compared with its largest value of {largest:.3g} ({series.values[-1]:.2g}) {when}"
     facts = {"series": series.quoted, "when": when, "count": len(series) - first}
     yield Finding.of(
         "rate_zero",

@@ -17,6 +17,8 @@ LEAST_POINTS = 20
 LEAST_DROP = 0.03
 #: The same of a loss of held-out data at its best.
 LEAST_HELD_OUT = 0.05
+#: A metric that improves by less than this share of its first value stays where it was.
+LEAST_METRIC = 0.15
 #: Numbers of classes whose guessing loss, their logarithm, is recognized if the outputs were not saved. With all
 #: numbers, a third of the level losses of fine-tuned models would look like guessing.
 CLASSES = (2, 10, 100, 1000)
@@ -53,7 +55,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
             late = trend.blocks[len(trend.blocks) // 2 :]
             begins_above = trend.start > trend.median * (1 + 2 * EVEN)
             z = float(mann_kendall(late[None])[0]) if begins_above else trend.z
-            yield _of_loss(series, trend, _classes(data), z)
+            yield _of_loss(series, trend, _classes(data), z, guesses=_held_out_guesses(data))
         elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series)) or is_at_mean(data)):
             held_out = not constant and _held_out_stays(data)
             yield _of_loss(series, trend, _classes(data), trend.z, held_out, is_at_mean(data))
@@ -70,7 +72,9 @@ def _is_constant(series: Series, trend: Trend) -> bool:
 
 
 def _improves(trend: Trend) -> bool:
-    return trend.z < -2 and trend.start - trend.end > 3 * trend.noise
+    # A metric of training that follows what is learned by heart creeps up from that of guessing.
+    least = max(3 * trend.noise, LEAST_METRIC * abs(trend.start))
+    return trend.z < -2 and trend.start - trend.end > least
 
 
 def _is_level(trend: Trend, points: int) -> bool:
@@ -133,6 +137,13 @@ def _held_out_stays(data: RunData) -> bool:
     )
 
 
+def _held_out_guesses(data: RunData) -> bool:
+    """Whether a long loss of held-out data never fell below that of guessing."""
+    saved = _saved_classes(data)
+    losses = [one for one in data.held_out(Kind.LOSS) if len(one) >= LEAST_POINTS]
+    return len(saved) == 1 and any(one.values.min() >= math.log(saved[0]) for one in losses)
+
+
 def _never_rose(trend: Trend) -> bool:
     gain = trend.start - min(trend.best, trend.end)
     return gain <= max(LEAST_DROP * abs(trend.start), 2 * trend.wide_noise) and trend.z > -2
@@ -152,12 +163,18 @@ def _saved_classes(data: RunData) -> tuple[int, ...]:
 
 
 def _of_loss(
-    series: Series, trend: Trend, known: tuple[int, ...], z: float, held_out: bool = False, at_mean: bool = False
+    series: Series,
+    trend: Trend,
+    known: tuple[int, ...],
+    z: float,
+    held_out: bool = False,
+    at_mean: bool = False,
+    guesses: bool = False,
 ) -> Finding:
     """Return the finding for a loss that does not fall, by its trend statistic.
 
     It is less sure if the loss is not that of guessing or of the mean of the targets, and that of held-out data does
-    not stay, too, or is unknown.
+    not stay at its level or that of guessing, too, or is unknown.
     """
     low, high = GUESSING
     classes = next((k for k in known if low * math.log(k) <= trend.median <= high * math.log(k)), None)
@@ -171,7 +188,7 @@ def _of_loss(
     # The mean of the targets may be all that was learned.
     verb = "fall below that of a constant" if at_mean and falls else "fall"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": verb}
-    return _finding("not_learning", series, "medium" if classes or held_out or at_mean else "low", facts)
+    return _finding("not_learning", series, "medium" if classes or held_out or at_mean or guesses else "low", facts)
 
 
 def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
