@@ -116,6 +116,56 @@ PLANTED = {
         "fit(net(), 'mse', x[:256], y[:256], validation_data=(90 * x[256:] + 900, y[256:]))",
         "fit(net(), 'mse', x[:256], y[:256], validation_data=(x[256:], y[256:]))",
     ),
+    "ReLU for probabilities": (
+        "logits_as_probabilities",
+        "fit(net(3, 'relu'), entropy, x, c)",
+        "fit(net(3, 'softmax'), entropy, x, c)",
+    ),
+    "softmax over rows": (
+        "softmax_over_rows",
+        "fit(keras.Sequential([net(3), layers.Softmax(axis=0)]), entropy, x, c)",
+        "fit(keras.Sequential([net(3), layers.Softmax()]), entropy, x, c)",
+    ),
+    "no activation": (
+        "no_activation",
+        "fit(keras.Sequential([keras.Input((6,)), layers.Dense(8), layers.Dropout(0.1), layers.Dense(3, 'softmax')]), entropy, x, c)",
+        "fit(net(3, 'softmax', layers.Dropout(0.1)), entropy, x, c)",
+    ),
+    "squared error of classes": (
+        "mse_on_onehot",
+        "m = net(3, 'softmax'); m.compile('adam', 'mse', metrics=['accuracy']); m.fit(x, np.eye(3)[c], verbose=0)",
+        "fit(net(3, 'softmax'), 'categorical_crossentropy', x, np.eye(3)[c])",
+    ),
+    "classes as numbers": (
+        "mse_on_classes",
+        "m = net(1); m.compile('adam', 'mse', metrics=['acc']); m.fit(x, c, verbose=0)",
+        "fit(net(3, 'softmax'), entropy, x, c)",
+    ),
+    "equal units": (
+        "symmetric_units",
+        "o = dict(kernel_initializer='ones'); m = keras.Sequential([keras.Input((6,)), layers.Dense(8, 'tanh', **o), layers.Dense(1, **o)])\nfit(m, 'mse', x, y)",
+        "fit(net(), 'mse', x, y)",
+    ),
+    "weights of 0": (
+        "symmetric_units",
+        "o = dict(kernel_initializer='zeros'); m = keras.Sequential([keras.Input((6,)), layers.Dense(8, 'relu', **o), layers.Dense(1, **o)])\nfit(m, 'mse', x, y)",
+        "fit(net(), 'mse', x, y)",
+    ),
+    "gradient stopped": (
+        "no_gradient",
+        "i = keras.Input((6,)); h = layers.Dense(8, 'relu')(i); o = layers.Dense(1)(keras.ops.stop_gradient(h)); fit(keras.Model(i, o), 'mse', x, y)",
+        "fit(net(), 'mse', x, y)",
+    ),
+    "compiled at each epoch": (
+        "optimizer_recreated",
+        "m = net()\nfor _ in range(5): fit(m, 'mse', x, y)",
+        "m = fit(net(), 'mse', x, y)\nfor _ in range(4): m.fit(x, y, verbose=0)",
+    ),
+    "weights set back": (
+        "weights_restored",
+        "m = net(); m.compile('adam', 'mse'); w = m.get_weights()\nfor _ in range(5): m.set_weights(w); m.fit(x, y, verbose=0)",
+        "m = net(); m.compile('adam', 'mse')\nfor _ in range(5): m.fit(x, y, verbose=0)",
+    ),
     "dead output": (
         "weights_unchanged",
         "m = keras.Sequential([keras.Input((6,)), layers.Dense(1, 'relu', bias_initializer=keras.initializers.Constant(-100))])\nfit(m, 'mse', x, abs(y))",
@@ -149,7 +199,7 @@ HEALTHY = {
     "autoencoder": "show(fit(net(6), 'mse', x, x))",
     "a head": "m = net(1, None, layers.Dense(8, trainable=False)); show(fit(m, 'mse', x, y))",
     "own loss": "show(fit(net(), lambda true, out: keras.ops.mean((true - out) ** 2), x, y))",
-    "images": "i = random.random((64, 8, 8, 1)).astype('float32'); m = keras.Sequential([keras.Input((8, 8, 1)), layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(3, 'softmax')])\nshow(fit(m, entropy, i, c[:64]), i)",
+    "images": "i = random.random((64, 8, 8, 1)).astype('float32'); m = keras.Sequential([keras.Input((8, 8, 1)), layers.Conv2D(4, 3, activation='relu'), layers.Flatten(), layers.Dense(3, 'softmax')])\nshow(fit(m, entropy, i, c[:64]), i)",
     "tokens": "t = random.integers(0, 20, (320, 5)); m = keras.Sequential([keras.Input((5,)), layers.Embedding(20, 4), layers.Flatten(), layers.Dense(1, 'sigmoid')])\nshow(fit(m, 'binary_crossentropy', t, b), t)",
     "two outputs": "i = keras.Input((6,)); m = keras.Model(i, [layers.Dense(1)(i), layers.Dense(3, 'softmax')(i)])\nshow(fit(m, ['mse', entropy], x, [y, c]))",
     "subclass": """

@@ -42,3 +42,41 @@ def test_fit(tmp_path, backend):
         saved = trial.tensor_names(mode=modes.TRAIN)
         assert "dense/weights/kernel" in saved
         assert ("gradients/dense/kernelGrad" in saved) is (backend == "tensorflow")
+
+
+BATCHES = """
+import keras
+import numpy as np
+keras.utils.set_random_seed(0)
+x = np.random.rand(64, 4).astype("float32")
+models = [keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(1)]) for _ in "ab"]
+for one in models:
+    one.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
+for step in range(12):
+    for number, one in enumerate(models):
+        rows = x[4 * step : 4 * step + 16] + number
+        answer = one.train_on_batch(rows, rows.sum(1, keepdims=True), return_dict=bool(step % 2))
+        print([value.hex() for value in (answer.values() if step % 2 else answer)])
+"""
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_train_on_batch_of_two_models_in_turn(tmp_path, backend):
+    place = Place(tmp_path)
+    place.write("train.py", BATCHES)
+    env = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    plain, done = place.python("train.py", env=env), place.run("train.py", env=env)
+    assert plain.code == done.code == 0, done.err
+    assert done.out == plain.out
+    for name in ("train", "train-2"):
+        with create_trial(tmp_path / "runs" / name) as trial:
+            assert trial.tensor("loss").steps(mode=modes.TRAIN) == list(range(12))
+            assert "dense/weights/kernel" in trial.tensor_names() or "dense_2/weights/kernel" in trial.tensor_names()
+
+
+def test_a_stop_ends_a_loop_of_batches(tmp_path):
+    place = Place(tmp_path)
+    place.write("train.py", BATCHES)
+    env = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = place.run("--checks-only", "--steps", "3", "train.py", env=env)
+    assert done.out.count("[") < 12, done.out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +16,18 @@ from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.networks import (
     OUTPUT_CHECKS,
     TARGET_CHECKS,
+    WEIGHT_CHECKS,
+    Link,
     Output,
-    Unchanged,
+    Start,
+    Starts,
+    Weights,
+    judge_links,
     judge_output,
+    judge_scale,
     judge_targets,
     judge_trainable,
+    judge_values,
 )
 from smdwidgets.checks.tables import Table, TableChecks, Task
 
@@ -31,9 +40,16 @@ _OF_TABLES = (
 #: The checks of each mechanism.
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "outputs": OUTPUT_CHECKS,
-    "layers": ("mostly_frozen", "strong_dropout", "norm_momentum"),
+    "layers": ("mostly_frozen", "strong_dropout", "norm_momentum", "no_activation"),
     "data": (*_OF_TABLES, *TARGET_CHECKS, "labels_sorted"),
-    "updates": ("weights_unchanged",),
+    "batches": ("same_batch",),
+    "updates": (
+        *WEIGHT_CHECKS,
+        "large_initial_weights",
+        "targets_not_scaled",
+        "optimizer_recreated",
+        "weights_restored",
+    ),
 }
 _ADVICE = {
     "softmax_before_loss": "remove the activation of the last layer, or set `from_logits=False`.",
@@ -41,12 +57,19 @@ _ADVICE = {
     "softmax_one_unit": 'use `activation="sigmoid"` and `binary_crossentropy`.',
     "one_class_ce": "use one unit per class, or `binary_crossentropy`.",
     "labels_sorted": "shuffle the data, or remove `shuffle=False`.",
+    "softmax_over_rows": "use `axis=-1`.",
+    "mse_on_onehot": "use `categorical_crossentropy`.",
+    "sum_reduction": 'remove `reduction="sum"`, or adapt the learning rate to the batch size.',
     "mse_on_classes": "use a cross-entropy with one unit per class if the numbers are classes.",
 }
 #: Share that a dropout removes, and momentum of a normalization, from which on there is a warning.
 _DROPS, _MOMENTUM = 0.8, 0.1
-#: Rows of labels that an order is judged by.
-_FEWEST = 64
+#: Size of targets that is large, the batch after which outputs should be on the way there, and the share of the loss of
+#: an output of 0 that says that they are not.
+_LARGE, _LATER, _STILL = 100.0, 9, 0.9
+_SQUARES = ("mse", "meansquarederror")
+#: Rows of labels that an order is judged by, and batches that are compared.
+_FEWEST, _BATCHES = 64, 8
 
 
 @dataclass(frozen=True)
@@ -58,12 +81,16 @@ class ModelFacts:
         sizes: of each weight whether it is trainable, and its size.
         dropouts: share that each dropout removes, by name of the layer.
         momenta: momentum of each batch normalization, by name of the layer.
+        links: the layers from the input to the output; empty if they are no simple chain.
+        normalizes: whether a layer normalizes its inputs.
     """
 
     output: Output | None
     sizes: Iterable[tuple[bool, int]] = ()
     dropouts: Mapping[str, float] | None = None
     momenta: Mapping[str, float] | None = None
+    links: Sequence[Link] = ()
+    normalizes: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +127,17 @@ class KerasChecks:
         self._mechanisms = Mechanisms(log, MECHANISMS)
         self._updated = updated
         self._output: Output | None = None
+        self._normalizes = False
         self._data: FitData | None = None
-        self._unchanged = Unchanged(log)
+        self._weights = Weights(log)
+        self._starts = Starts(log)
+        #: The first batch, and how many batches were equal to it one after the other.
+        self._first_batch: bytes | None = None
+        self._same = 0
+        #: The loss of guessing; 0 if it is not known, or layers normalize their inputs.
+        self._guessing = 0.0
+        #: The size of the targets, and the loss of an output of 0.
+        self._far = math.inf, math.inf
         self.batches = 0
 
     def model(self, read: Callable[[], ModelFacts]) -> None:
@@ -113,12 +149,13 @@ class KerasChecks:
 
     def _judge_model(self, read: Callable[[], ModelFacts]) -> None:
         facts = read()
-        self._output = facts.output
+        self._output, self._normalizes = facts.output, facts.normalizes
         if facts.output is None:
             self.log.off((*OUTPUT_CHECKS, *TARGET_CHECKS), "the output layer or the loss of the model is not known")
         else:
             self._mechanisms.run("outputs", judge_output, self.log, facts.output, _ADVICE)
         judge_trainable(self.log, facts.sizes, "check which layers have `trainable=False`.")
+        judge_links(self.log, facts.links)
         for name, rate in (facts.dropouts or {}).items():
             if rate >= _DROPS:
                 self.log.say("strong_dropout", 0, {"tensor": name, "share": f"{rate:.0%}"}, [name])
@@ -138,7 +175,14 @@ class KerasChecks:
 
     def _judge_data(self, data: FitData) -> None:
         output = self._output
-        judge = TableChecks(self.log, data.train, _task_of(output), _ADVICE)
+        task = _task_of(output)
+        if task == "regression" and data.targets is not None and (size := _size_of(data.targets)) >= _LARGE:
+            is_square = output is not None and output.loss in _SQUARES
+            self._far = size, size**2 if is_square else float(np.abs(data.targets).mean())
+        self._guessing = 0.0 if self._normalizes else _guessing_of(output, data.targets)
+        if task == "regression" and data.targets is not None and data.targets.ndim > 1 and data.targets.shape[1] > 1:
+            task = "classes"  # if the table has labels, the targets are one-hot vectors
+        judge = TableChecks(self.log, data.train, task, _ADVICE, output is not None and output.of_classes)
         judge.look(output.units if output is not None and output.loss.startswith("sparse") else None)
         if data.validation is not None:
             judge.compare(data.validation, data.identical)
@@ -148,18 +192,78 @@ class KerasChecks:
         if not data.shuffle and labels is not None and _is_sorted(labels, data.batch):
             self.log.say("labels_sorted", 0, advice=_ADVICE["labels_sorted"])
 
+    def starts(self, read: Callable[[], Start]) -> None:
+        """``fit`` has begun, the first time or again."""
+        if not self._starts.is_over:
+            self._mechanisms.run("updates", lambda: self._starts.begins(self.batches, read()))
+
+    def outputs(self, read: Callable[[], NDArray[Any] | None]) -> None:
+        """The model gives its outputs for the first batch.
+
+        They matter if no layer says what they are.
+        """
+        output = self._output
+        if output is not None and not output.activation and output.loss:
+            self._mechanisms.run("outputs", judge_values, self.log, output, read(), _ADVICE)
+
+    def gradients(self, read: Callable[[], tuple[Sequence[str], int]]) -> None:
+        """An update is traced or run.
+
+        ``read`` returns the weights that get no gradient, and the number of all weights to train.
+        """
+        self._mechanisms.run("updates", self._judge_gradients, read)
+
+    def _judge_gradients(self, read: Callable[[], tuple[Sequence[str], int]]) -> None:
+        names, total = read()
+        if names and len(names) < total:
+            facts = {"count": len(names), "total": total, "optimizer": "the optimizer", "tensor": names[0], "why": ""}
+            self.log.say("no_gradient", self.batches, facts, names)
+
+    @property
+    def looks_at_inputs(self) -> bool:
+        """Whether the inputs of this batch are to be given to `inputs`."""
+        return self.batches < _BATCHES and self.log.runs("same_batch")
+
+    def inputs(self, read: Callable[[], NDArray[Any] | None], batches: int | None) -> None:
+        """The model gets a batch, one of a number in each epoch."""
+        if batches is None or batches > 1:
+            self._mechanisms.run("batches", self._compare_batches, read)
+
+    def _compare_batches(self, read: Callable[[], NDArray[Any] | None]) -> None:
+        value = read()
+        if value is None or value.size < 2 or (value == value.flat[0]).all():
+            return
+        content = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).digest()
+        self._same = self._same + 1 if content == self._first_batch else 1
+        self._first_batch = content
+        if self._same >= _BATCHES:
+            advice = "let the generator or data set go on to the next rows."
+            self.log.say("same_batch", self.batches - _BATCHES + 1, {"why": ""}, advice=advice)
+
     def looks_at_weights(self) -> bool:
         """Whether the weights before this update are to be given to `weights`."""
-        return not self._unchanged.is_over and self.log.runs("weights_unchanged")
+        return self._weights.is_due(self.batches) and any(map(self.log.runs, WEIGHT_CHECKS))
 
     def weights(self, read: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
         """An update begins."""
-        self._mechanisms.run("updates", lambda: self._unchanged.look(self.batches, read()))
+        self._mechanisms.run("updates", lambda: self._weights.look(self.batches, read()))
 
-    def batch_ends(self) -> None:
-        """An update has ended."""
+    def batch_ends(self, loss: float | None = None) -> None:
+        """An update has ended, which began with a loss; None: it is not known."""
+        gains = self._weights.gains
+        if loss is not None and not self.batches and len(gains) > 1:
+            self._mechanisms.run("updates", judge_scale, self.log, gains, loss, self._guessing, 0)
+        size, of_zero = self._far
+        if loss is not None and self.batches and loss >= _STILL * of_zero:
+            what = f"after {self.batches} updates the loss is still that of an output of 0"
+            self.log.say("targets_not_scaled", 0, {"target": size, "what": what})
         self.batches += 1
         self._updated(self.batches)
+
+    @property
+    def needs_loss(self) -> bool:
+        """Whether the loss of this batch is to be given to `batch_ends`."""
+        return self.batches in (0, _LATER)
 
     def close(self) -> None:
         """The training has ended: write the counts."""
@@ -174,6 +278,21 @@ def _task_of(output: Output | None) -> Task:
         return "classes"
     is_regression = loss in ("meansquarederror", "mse", "meanabsoluteerror", "mae", "huber")
     return "regression" if is_regression else "other"
+
+
+def _size_of(targets: NDArray[Any]) -> float:
+    return float(np.sqrt(np.mean(np.square(targets, dtype=np.float64)))) if targets.size else 0.0
+
+
+def _guessing_of(output: Output | None, targets: NDArray[Any] | None) -> float:
+    """Return the loss of guessing; 0 if it is not known."""
+    if output is None or output.units is None:
+        return 0.0
+    if output.loss.endswith("categoricalcrossentropy") and output.units > 1:
+        return math.log(output.units)
+    if output.loss in _SQUARES and targets is not None:
+        return float(np.var(targets.reshape(len(targets), -1), axis=0).mean())
+    return 0.0
 
 
 def _is_sorted(labels: NDArray[Any], batch: int) -> bool:

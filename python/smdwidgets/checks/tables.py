@@ -119,6 +119,7 @@ class TableChecks:
         train: the training data.
         task: what the labels are.
         advice: what to change in this framework, by identifier, where the table of checks says it for another one.
+        of_classes: whether a metric counts right classes.
 
     >>> log = CheckLog(frozenset(TABLE_CHECKS), lambda line: None)
     >>> TableChecks(log, Table(np.random.default_rng(0).normal(size=(40, 3)), np.ones(40)), "binary").look()
@@ -126,8 +127,16 @@ class TableChecks:
     ['step 0: All 40 labels of the training data are 1']
     """
 
-    def __init__(self, log: CheckLog, train: Table, task: Task, advice: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        log: CheckLog,
+        train: Table,
+        task: Task,
+        advice: Mapping[str, str] | None = None,
+        of_classes: bool = False,
+    ) -> None:
         self._advice = advice or {}
+        self._of_classes = of_classes
         self._log = log
         self._train = train
         self._task = task
@@ -164,7 +173,8 @@ class TableChecks:
         whole = bool(np.array_equal(values, np.round(values)))
         if self._task == "regression" and whole and len(values) <= _CLASSES and len(labels) >= 4 * len(values):
             advice = self._advice.get("mse_on_classes", "")
-            self._log.say("mse_on_classes", 0, {"count": len(values)}, advice=advice)
+            level: Level | None = "warning" if self._of_classes else None
+            self._log.say("mse_on_classes", 0, {"count": len(values)}, advice=advice, level=level)
         if self._task == "classes" and classes is not None and 2 < classes <= 64 and len(labels) >= 20 * classes:
             present = {int(one) for one in values}
             if present == set(range(1, classes)):

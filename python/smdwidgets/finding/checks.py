@@ -235,12 +235,13 @@ CHECKS: tuple[Kind, ...] = (
         "optimizer_recreated",
         "problem",
         "a new optimizer at each update",
-        "Each of four updates is the first one of a new optimizer of the same parameters. Momentum and other state "
-        "are lost.",
+        "Each of four updates is the first one of a new optimizer of the same parameters. Or in Keras, so is each of three calls "
+        "of `fit` on the same data, of one epoch. Momentum and other state are lost.",
         "one optimizer for the whole training",
-        "create the optimizer before the loop.",
-        "A new {optimizer} is created for each update, and its state is lost",
+        "create the optimizer before the loop, or call `compile` before it.",
+        "A new {optimizer} is created for each {period}, and its state is lost",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "rate_ignored",
@@ -276,18 +277,6 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
-        "weights_unchanged",
-        "problem",
-        "weights that no update changes",
-        "No weight that is read has changed, bit by bit, in 8 updates, although the learning rate is above 0. "
-        "In JAX, although the gradients are not 0.",
-        "weights that change at each update",
-        "check that the loss depends on the weights, and that the new weights are kept.",
-        "No weight changed in {count} updates",
-        _NOT_TRAINED,
-        frameworks=(KERAS, JAX),
-    ),
-    _check(
         "tree_mismatch",
         "problem",
         "gradients or updates of another shape than the weights",
@@ -309,6 +298,7 @@ CHECKS: tuple[Kind, ...] = (
         "look for `load_state_dict` or a copy of weights within the loop.",
         "The weights are set back to those before the last update of {optimizer}",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "some_not_updated",
@@ -338,12 +328,13 @@ CHECKS: tuple[Kind, ...] = (
         "parameters without a gradient",
         "Parameters of the optimizer had no gradient in 8 updates, while others had: they do not take part in the loss, because "
         "of a detached tensor or a part that is never called. Or all gradients were exactly 0, and the loss is computed with a "
-        "function that has steps, such as `round` or `sign`. In JAX, a gradient that is missing is 0.",
+        "function that has steps, such as `round` or `sign`. In JAX, a gradient that is missing is 0. In Keras, also if it is 0 "
+        "in each of 8 updates: the weights do not change.",
         "every parameter of the optimizer has a gradient",
         "look for `detach()`, `no_grad()`, `.item()`, NumPy or `round()` between this part and the loss.",
         "{count} of {total} parameters of {optimizer} never get a gradient{why}, such as `{tensor}`",
         frozenset({"frozen", "not_learning", "stands_out"}),
-        frameworks=(TORCH, JAX),
+        frameworks=(TORCH, KERAS, JAX),
     ),
     _check(
         "step_without_backward",
@@ -397,6 +388,19 @@ CHECKS: tuple[Kind, ...] = (
         "initialize the weights randomly, for example with `nn.init.kaiming_normal_`.",
         "All units of `{tensor}` have equal weights, also after {count} updates",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
+    ),
+    _check(
+        "no_activation",
+        "warning",
+        "layers without an activation between them",
+        "No hidden layer of the model has an activation. Layers with weights that follow one another are one linear layer, "
+        "whatever their number. A layer with fewer units than inputs and outputs is not looked at: it makes a matrix of low rank.",
+        "an activation, such as ReLU, after each hidden layer",
+        'give the hidden layers an activation, such as `activation="relu"`.',
+        "The {layers} layers with weights, from `{tensor}` on, have no activation between them: together they are one linear layer",
+        _WEAKER | {"one_class", "labels_unrelated"},
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "spectral_norm_stale",
@@ -436,10 +440,10 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "logits where the loss expects probabilities",
         "A cross-entropy has `from_logits=False`, which is the default of Keras, and the last layer has no activation. The loss "
-        "takes its outputs for probabilities and clips them to 0 and 1.",
+        "takes its outputs for probabilities and clips them to 0 and 1. Also if its activation gives no probabilities, such as ReLU.",
         "a softmax or sigmoid in the last layer, or `from_logits=True`",
         "set `from_logits=True` in the loss, or give the last layer a softmax or sigmoid.",
-        "The loss takes the outputs of `{layer}`, which have no activation, for probabilities",
+        "The loss takes the outputs of `{layer}`, which {what}, for probabilities",
         _NOT_TRAINED,
         frameworks=(KERAS,),
     ),
@@ -453,6 +457,7 @@ CHECKS: tuple[Kind, ...] = (
         "use `dim=1`, or `dim=-1`.",
         "The softmax before the loss is over the rows of an output of shape {shape}",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "limited_logits",
@@ -526,13 +531,14 @@ CHECKS: tuple[Kind, ...] = (
         "large_initial_weights",
         "warning",
         "random weights that are too large",
-        "The loss at the first updates is more than 10 times that of guessing, and most layers multiply the size of their inputs "
-        "by more than 4, as with normal weights of deviation 1. Models with normalization layers are not looked at. An embedding "
-        "that is also the output layer is enough by itself, from 3 times the loss of guessing on.",
+        "The loss at the first updates is more than 10 times that of guessing, or of the mean of the targets, and most layers multiply "
+        "the size of their inputs by more than 4, as with normal weights of deviation 1. Models with normalization layers are not "
+        "looked at. An embedding that is also the output layer is enough by itself, from 3 times the loss of guessing on.",
         "a first loss near that of guessing; weights of deviation 1 to 2 divided by the root of the number of inputs",
         "initialize weights as He or Glorot do, or as PyTorch does by default.",
         "The first loss is {loss:.3g}, where guessing gives {guessing:.3g}: the weights of `{tensor}` are too large at the start",
         _NOT_TRAINED,
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "first_position_only",
@@ -605,7 +611,7 @@ CHECKS: tuple[Kind, ...] = (
         "one output per class",
         "use two outputs, or `binary_cross_entropy_with_logits`.",
         "Cross-entropy over one output is always 0",
-        _NOT_TRAINED,
+        _NOT_TRAINED | {"weights_unchanged"},
         frameworks=(TORCH, KERAS),
     ),
     _check(
@@ -616,7 +622,7 @@ CHECKS: tuple[Kind, ...] = (
         "a softmax over two or more units",
         "use a sigmoid.",
         "A softmax over one unit always gives 1",
-        _NOT_TRAINED,
+        _NOT_TRAINED | {"weights_unchanged"},
         frameworks=(TORCH, KERAS),
     ),
     _check(
@@ -649,7 +655,7 @@ CHECKS: tuple[Kind, ...] = (
         "targets within the range of the output",
         "remove the last activation, or scale the targets.",
         "{share} of the targets lie outside of what {activation} can give",
-        _NOT_TRAINED,
+        _NOT_TRAINED | {"weights_unchanged"},
         frameworks=(TORCH, KERAS),
     ),
     _check(
@@ -667,12 +673,14 @@ CHECKS: tuple[Kind, ...] = (
         "targets_not_scaled",
         "problem",
         "targets far larger than the outputs",
-        "The targets of a regression are more than 30 times as large as all outputs, at all of the first steps, up to step 16. The last "
-        "bias has to move there before anything else is learned, or gradients explode.",
+        "The targets of a regression are more than 30 times as large as all outputs, at all of the first steps, up to step 16. In Keras, "
+        "they are above 100, and after 9 updates the loss is at least 90 % of that of an output of 0. The last bias has to move there "
+        "before anything else is learned, or gradients explode.",
         "targets with a mean near 0 and a standard deviation near 1",
         "subtract the mean of the targets and divide by their standard deviation; undo that after the prediction.",
-        "Targets are about {target:.3g}, but no output is above {output:.3g}",
+        "Targets are about {target:.3g}, but {what}",
         _NOT_TRAINED | {"input_not_scaled"},
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "no_better_than_mean",
@@ -735,6 +743,7 @@ CHECKS: tuple[Kind, ...] = (
         "`cross_entropy` for classes",
         "use `cross_entropy`, which takes class indices or probabilities.",
         "The targets of the regression loss are one-hot vectors",
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "sum_reduction",
@@ -746,6 +755,19 @@ CHECKS: tuple[Kind, ...] = (
         'use `reduction="mean"`, or adapt the learning rate to the batch size.',
         "The loss is a sum over the batch",
         _NOT_TRAINED | {"not_finite"},
+        frameworks=(TORCH, KERAS),
+    ),
+    _check(
+        "weights_unchanged",
+        "problem",
+        "weights that no update changes",
+        "No weight that is read has changed, bit by bit, in 8 updates, although the learning rate is above 0. "
+        "In JAX, although the gradients are not 0.",
+        "weights that change at each update",
+        "check that the loss depends on the weights, and that the new weights are kept.",
+        "No weight changed in {count} updates",
+        _NOT_TRAINED,
+        frameworks=(KERAS, JAX),
     ),
     _check(
         "undivided",
@@ -992,11 +1014,12 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "the same batch at every step",
         "The batches of 8 successive steps are equal, and each is the first of a new iterator of a data loader with further "
-        "batches.",
+        "batches. In Keras, the first 8 batches are equal, and an epoch has more than one.",
         "batches that differ",
         "create the iterator of the data loader once per epoch, not at every step.",
-        "Every batch is the first one of a new iterator of the data loader",
+        "Every batch is the same{why}",
         _WEAKER | frozenset({"gradients_add_up"}),
+        frameworks=(TORCH, KERAS),
     ),
     _check(
         "twin_batches",

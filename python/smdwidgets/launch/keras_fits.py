@@ -1,7 +1,9 @@
-"""Record calls of Keras's ``Model.fit`` in scripts that create no hook.
+"""Record calls of ``fit`` and ``train_on_batch`` of Keras models.
 
-The hook joins the callbacks of ``fit``. Further calls of ``fit`` on the same model continue the run. It ends when
-``fit`` of another model begins, or with the process.
+They are recorded in scripts that create no hook. The hook joins the callbacks of ``fit``. Further calls of ``fit`` on
+the same model continue the run. It ends when ``fit`` of another model begins, or with the process. A script that calls
+``train_on_batch`` may train several models in turn, such as a generator and its critic: each has a run, which ends with
+the process.
 """
 
 from __future__ import annotations
@@ -36,6 +38,19 @@ def arm(recording: Recording, framework: ModuleType) -> None:
             recording.guarded(fits.fit_ended)(model)
 
     framework.Model.fit = fit
+    of_batch = getattr(framework.Model, "train_on_batch", None)
+    if of_batch is None:
+        return
+
+    @functools.wraps(of_batch)
+    def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:
+        hook = recording.guarded(fits.batch_begins)(model)
+        logs = of_batch(model, *args, **kwargs)
+        if hook is not None:
+            recording.guarded(fits.batch_ended)(hook, model, logs)
+        return logs
+
+    framework.Model.train_on_batch = train_on_batch
 
 
 class _Fits:
@@ -46,6 +61,8 @@ class _Fits:
         self._hooks: list[tuple[weakref.ref[Any], Hook]] = []
         #: Models whose `fit` is running, the innermost last: a callback may train another model.
         self._running: list[int] = []
+        #: Models that are trained by `train_on_batch`, whose runs stay open.
+        self._by_batch: list[weakref.ref[Any]] = []
 
     def arguments(
         self, fit: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -64,13 +81,37 @@ class _Fits:
         if id(model) in self._running:
             self._running.remove(id(model))
 
+    def batch_begins(self, model: Any) -> Hook | None:
+        """``train_on_batch`` is called: return the hook of the model."""
+        hook = self._hook_of(model)
+        if hook is not None:
+            if not self._is_by_batch(model):
+                self._by_batch.append(weakref.ref(model))
+                hook.set_model(model)
+                hook.begin_own_loop()
+            hook.on_train_batch_begin(0)
+        return hook
+
+    def batch_ended(self, hook: Hook, model: Any, logs: Any) -> None:
+        """``train_on_batch`` has returned.
+
+        ``logs``: a loss, a list of it and the metrics, or a dictionary.
+        """
+        if not isinstance(logs, dict):
+            values = logs if isinstance(logs, list | tuple) else [logs]
+            logs = dict(zip(model.metrics_names, values, strict=False))
+        hook.on_train_batch_end(0, {name: float(value) for name, value in logs.items() if not isinstance(value, dict)})
+
+    def _is_by_batch(self, model: Any) -> bool:
+        return any(one() is model for one in self._by_batch)
+
     def _hook_of(self, model: Any) -> Hook | None:
         from smdwidgets.hooks.keras.hook import Hook
 
         for known, hook in list(self._hooks):
             if known() is model and hook.is_open:
                 return hook
-            if id(known()) not in self._running:
+            if id(known()) not in self._running and not (known() is not None and self._is_by_batch(known())):
                 self._hooks.remove((known, hook))
                 self._recording.end(hook)
         begun = self._recording.begin(Hook, _described(model))

@@ -21,6 +21,7 @@ __all__ = [
     "adds_up",
     "attracts_only",
     "cosines_before",
+    "linear_layers",
     "loss_calls",
     "negated_divergence",
     "reshaped_from",
@@ -187,6 +188,48 @@ def softmax_axis(node: Any, dimensions: int) -> int | None:
     if not isinstance(axis, int):
         return None
     return axis - _UNSIGNED + dimensions if axis >= _UNSIGNED // 2 else axis
+
+
+#: Nodes whose result is a multiple of each of their inputs, or a sum of some of them.
+_LINEAR = frozenset(
+    {
+        *_SHAPING,
+        *("Add", "Sub", "Neg", "Rsub", "Sum", "Mean", "Expand", "NativeDropout", "AvgPool1D", "AvgPool2D", "AvgPool3D"),
+        *("AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "ConstantPadNd", "Mul", "Div", "NativeBatchNorm", "Index"),
+    }
+)
+#: Nodes that multiply an input with weights, with the places of both among their inputs.
+_WEIGHING = {"Addmm": (1, 2), "Mm": (0, 1), "Convolution": (0, 1), "Linear": (0, 1)}
+
+
+def linear_layers(node: Any) -> list[torch.Tensor]:
+    """Return the weights of successive layers that no activation separates.
+
+    They are in order from the input to a value. The activation that computes the value is left out. Empty if anything
+    else takes part in computing it, or a layer has several inputs that are computed.
+    """
+    weights: list[torch.Tensor] = []
+    if activation_before(node):
+        node = _previous(_shaped(node, 8))
+    for _ in range(_MOST_NODES):
+        if node is None or hasattr(node, "variable"):
+            return weights[::-1]
+        name, before = _plain(node).removesuffix("Backward"), [one for one, _ in node.next_functions]
+        places = _WEIGHING.get(name)
+        if places is not None and len(before) > max(places):
+            weight = getattr(_shaped(before[places[1]]), "variable", None)
+            if weight is None:
+                return []
+            weights.append(weight)
+            node = before[places[0]]
+        elif name in _LINEAR:
+            computed = [one for one in before if one is not None and not hasattr(one, "variable")]
+            if len(computed) > 1 or (name in ("Mul", "Div") and sum(one is not None for one in before) > 1):
+                return []
+            node = computed[0] if computed else None
+        else:
+            return []
+    return []
 
 
 def reshaped_from(node: Any) -> tuple[int, ...] | None:

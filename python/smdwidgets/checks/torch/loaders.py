@@ -105,7 +105,8 @@ class LoaderChecks:
         if is_same and position == 0 and has_more:
             self._same += 1
             if self._same >= _SAME - 1:
-                log.say("same_batch", step, {"batches": self._same + 1})
+                why = ", the first one of a new iterator of the data loader"
+                log.say("same_batch", step, {"batches": self._same + 1, "why": why})
         elif not is_same:
             self._same = 0
         if is_same and position > 0 and len(sample) > _LABELS and tensors[0].is_floating_point():

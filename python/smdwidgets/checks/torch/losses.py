@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from smdwidgets.checks.networks import FIRST_LOSS, Link, judge_links, judge_scale
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import (
     LossCall,
@@ -17,6 +18,7 @@ from smdwidgets.checks.torch.graph import (
     adds_up,
     attracts_only,
     cosines_before,
+    linear_layers,
     negated_divergence,
     reshaped_from,
     softmax_axis,
@@ -51,7 +53,7 @@ _EARLY, _COMPARED, _LIKE_THE_MEAN = 96, 8, 0.03
 #: probability of a class that is too small.
 _SCALE, _SMALL_SCALE, _UNSURE = 1.0, 0.5, 0.5
 #: First loss relative to guessing, gain of a layer with random weights, fewest such layers, and inputs of each.
-_FIRST_LOSS, _GAIN, _FEWEST_LAYERS, _FEWEST_INPUTS, _MOST_LAYERS = 10.0, 4.0, 2, 8, 16
+_FEWEST_LAYERS, _FEWEST_INPUTS, _MOST_LAYERS = 2, 8, 16
 #: First loss relative to guessing if an embedding that is also the output layer is too large.
 _FIRST_TIED_LOSS = 3.0
 #: How near to 1 a ratio of probabilities is if both are the same.
@@ -70,6 +72,8 @@ class LossChecks:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._classes: Counter[int] = Counter()
+        #: Whether the first squared error was compared with that of the mean.
+        self._has_first_error = False
         #: Errors relative to the variance of the targets.
         self._shares: deque[float] = deque(maxlen=_COMPARED)
         #: The first and last variances of the targets.
@@ -101,6 +105,13 @@ class LossChecks:
             if self._context.updates < 2 and not target.is_floating_point() and target.ndim == 1:
                 self._first_loss(call, classes)
                 self._tied_first_loss(call, classes)
+        if self._context.updates < 2 and self._context.log.runs("no_activation"):
+            self._layers(call)
+        # An optimizer with a closure moves the weights before its first update ends.
+        is_first = self._context.updates < 2 and not self._has_first_error
+        if is_first and call.kind == "mse_loss" and prediction.shape == target.shape:
+            self._has_first_error = any(True for _ in self._context.models())
+            self._first_loss(call, 0)
         if call.is_negated:
             self._negated(call)
         if (call.kind == "nll_loss" and prediction.ndim == 2 and classes > 1) or call.kind == "ctc_loss":
@@ -118,6 +129,17 @@ class LossChecks:
             self._output(prediction)
         if call.reduction == "sum":
             say("sum_reduction", step)
+
+    def _layers(self, call: LossCall) -> None:
+        """Layers that no activation separates."""
+        weights = linear_layers(call.before)
+        names = [self._context.name_of(one) for one in weights]
+        links = [
+            Link(name, True, True, one[0].numel(), one.shape[0])
+            for name, one in zip(names, weights, strict=True)
+            if is_plain(one) and one.ndim > 1
+        ]
+        judge_links(self._context.log, links, self._context.step)
 
     def _limited(self, call: LossCall, activation: str) -> None:
         """Logits whose range an activation limits."""
@@ -160,7 +182,7 @@ class LossChecks:
         plain = all(is_plain(one.weight) and one.weight.is_floating_point() for one in layers)
         if len(layers) < _FEWEST_LAYERS or any(isinstance(one, NORMS) for one in parts) or not plain:
             return
-        self._judge_first(call, classes, layers, _FIRST_LOSS)
+        self._judge_first(call, classes, layers)
 
     def _tied_first_loss(self, call: LossCall, classes: int) -> None:
         """A loss far above guessing at the start, and a large tied embedding."""
@@ -170,7 +192,7 @@ class LossChecks:
         if len(layers) == 1 and layers[0].weight.shape[0] == classes and is_plain(layers[0].weight):
             self._judge_first(call, classes, layers, _FIRST_TIED_LOSS)
 
-    def _judge_first(self, call: LossCall, classes: int, layers: list[Any], above: float) -> None:
+    def _judge_first(self, call: LossCall, classes: int, layers: list[Any], above: float = FIRST_LOSS) -> None:
         """Compare the first loss with guessing, and the size of the weights.
 
         ``above``: the loss, relative to guessing, from which on it is too large.
@@ -179,18 +201,20 @@ class LossChecks:
         step, names = context.step, [context.name_of(one.weight) for one in layers]
         inputs = [one.weight[0].numel() for one in layers]
         target = call.target[:_ROWS]
-        counted = (target >= 0) & (target < classes)
-        losses = -call.input[:_ROWS].gather(1, target.clamp(0, classes - 1)[:, None])[counted]
+        if call.kind == "mse_loss":
+            losses = (call.input[:_ROWS] - target) ** 2
+        else:
+            counted = (target >= 0) & (target < classes)
+            losses = -call.input[:_ROWS].gather(1, target.clamp(0, classes - 1)[:, None])[counted]
 
-        def judge(losses: Any, *weights: Any) -> None:
-            gains = [float(one.std()) * math.sqrt(count) for one, count in zip(weights, inputs, strict=True)]
-            large = [name for name, gain in zip(names, gains, strict=True) if gain > _GAIN]
-            first = float(losses.mean()) if losses.size else 0.0
-            if first > above * math.log(classes) and len(large) > min(len(names) - 1, max(1, len(names) // 2)):
-                facts = {"loss": first, "guessing": math.log(classes), "tensor": large[0], "gain": max(gains)}
-                context.log.say("large_initial_weights", step, facts, large)
+        def judge(losses: Any, target: Any, *weights: Any) -> None:
+            if losses.size:
+                pairs = zip(names, weights, inputs, strict=True)
+                gains = {name: float(one.std()) * math.sqrt(count) for name, one, count in pairs}
+                guessing = float(target.var()) if call.kind == "mse_loss" else math.log(classes)
+                judge_scale(context.log, gains, float(losses.mean()), guessing, step, above)
 
-        context.values.read(judge, losses, *(sampled(one.weight, _TARGETS) for one in layers))
+        context.values.read(judge, losses, target, *(sampled(one.weight, _TARGETS) for one in layers))
 
     def signs(self, root: Any) -> None:
         """Look at the signs of the terms that a loss adds up.
@@ -345,7 +369,7 @@ class LossChecks:
         spread = float(targets.var(0).mean())
         middle, reach = abs(float(targets.mean())), float(np.abs(outputs).max())
         if middle > _FAR * max(reach, float(targets.std())) or spread > (_FAR * max(reach, 1.0)) ** 2:
-            facts = {"target": float(np.abs(targets).mean()), "output": reach}
+            facts = {"target": float(np.abs(targets).mean()), "what": f"no output is above {reach:.3g}"}
             still = _STILL_FAR if step >= _FIRST_FAR else _STILL_FAR + 1
             log.say("targets_not_scaled", step, facts, ["loss"], need=still)
         else:

@@ -392,7 +392,8 @@ class OrderChecks:
         has_state = not isinstance(optimizer, SGD) or any(group.get("momentum") for group in optimizer.param_groups)
         if last.count >= _RECREATED and has_state:
             name = type(optimizer).__name__
-            self._context.log.say("optimizer_recreated", self._context.step, {"optimizer": name}, [name])
+            facts = {"optimizer": name, "period": "update"}
+            self._context.log.say("optimizer_recreated", self._context.step, facts, [name])
 
     # -------------------------------------------------------------------------------------------- scaling and clipping
 

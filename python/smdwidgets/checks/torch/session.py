@@ -50,6 +50,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "mse_on_onehot",
         "sum_reduction",
         "limited_logits",
+        "no_activation",
         "softmax_over_rows",
         "reshaped_classes",
         "loss_negated",

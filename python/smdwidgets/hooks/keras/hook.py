@@ -161,6 +161,14 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         if self.is_open and self.model is not None:
             self._checking.train_begins(self.model)
 
+    def begin_own_loop(self) -> None:
+        """Begin a training by calls of ``train_on_batch``.
+
+        A stop raises `TrainingStopped` there. `smdwidgets run` calls this method.
+        """
+        self.on_train_begin()
+        self.parts.stopping.end_loop = None
+
     @guarded
     def fit_begins(self, arguments: Mapping[str, Any]) -> None:
         """Check the data of a call of ``fit`` before it begins.
@@ -296,7 +304,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         trained, self._in_training_batch = self._in_training_batch, False
         self._end_step()
         if trained:
-            self._checking.batch_ends()
+            self._checking.batch_ends(logs)
 
     # --------------------------------------------------------------------------------------------------------- taps
 
@@ -407,6 +415,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         # On JAX the optimizer is called with gradients of the variables that it was built with.
         variables = trainable_variables or getattr(optimizer, "_trainable_variables", ())
         if len(variables) == len(grads):
+            if self.is_open and self._in_training_batch:
+                self._checking.gradients(variables, grads)
             named = {self._gradient_name(v): g for v, g in zip(variables, grads, strict=True) if g is not None}
             self._listen(named)
         return apply(grads, trainable_variables)
@@ -426,6 +436,10 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             index = self._counts.get(name, 0)
             self._counts[name] = index + 1
             is_gradient = name.startswith("gradients/") and self._in_training_batch
+            if self._in_training_batch and self.model is not None and name == f"{self.model.name}/inputs":
+                self._checking.inputs(value, (self.params or {}).get("steps"))
+            elif self._in_training_batch and self.model is not None and name == f"{self.model.name}/outputs":
+                self._checking.outputs(value)
             copy = self._capture(f"{name}_{index}" if index else name, value, keep=is_gradient)
             if is_gradient:
                 self._gradients.append(copy)
