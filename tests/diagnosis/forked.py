@@ -1,13 +1,14 @@
-"""Record programs, each in a fork of one process that has imported PyTorch.
+"""Record programs, each in a fork of a process that has imported a framework.
 
 Usage: `python tests/diagnosis/forked.py SECONDS`, by `exam.py --jobs`. A program runs as under `smdwidgets run`. Each
 line of standard input is a JSON list: a program, and the folder that its run goes to. One line is the answer, when the
 program has ended: the last line of its error output, as JSON. A program that takes longer than SECONDS is ended. The
-import of PyTorch takes longer than most programs of an exam.
+import of a framework takes longer than most programs of an exam.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -30,6 +31,8 @@ def main() -> None:
         import torch._dynamo  # the first optimizer imports it
 
         torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)
+    with suppress(ImportError):
+        importlib.import_module("tensorflow")  # its threads begin with the first operation, in the fork
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in sys.stdin:
         program, folder = map(Path, json.loads(line))

@@ -5,7 +5,8 @@ diagnosis on them. A program is a base of a task and one change; its twin is the
 differ from the base where the fault needs other surroundings. Names begin with the part: `t` for tuning of limits, `r`
 and `u` for reporting; `r` was looked at once before `u` was written.
 
-`architectures.txt` has whole programs of other architectures and habits, in the parts `a` to `d`.
+`architectures.txt` has whole programs of other architectures and habits, in the parts `a` to `d`, and
+`keras_programs.txt` those of Keras, in the part `k`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-ARCHITECTURES = Path(__file__).with_name("architectures.txt")
+WHOLE = (Path(__file__).with_name("architectures.txt"), Path(__file__).with_name("keras_programs.txt"))
 
 HEAD = """import math
 import os
@@ -358,7 +359,7 @@ class Pair(NamedTuple):
 def pairs() -> dict[str, Pair]:
     """Return all programs by name."""
     programs = {name: Pair(case.kinds, source(case, bug=True), source(case, bug=False)) for name, case in CASES.items()}
-    for block in ARCHITECTURES.read_text(encoding="utf-8").split("\n=== ")[1:]:
+    for block in (block for file in WHOLE for block in file.read_text(encoding="utf-8").split("\n=== ")[1:]):
         head, _, body = block.partition("\n")
         name, _, kinds = head.partition(" | ")
         lines = body.splitlines()
