@@ -199,6 +199,7 @@ def typing_errors(a: str, b: str) -> int:
 
 
 _DIGITS, _ASCII_DIGITS = re.compile(r"\d+"), re.compile(r"[0-9]+")
+_BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
 
 @lru_cache(maxsize=16384)
@@ -230,9 +231,14 @@ def natural_key(text: str) -> str:
     ['w.1', 'w2', 'w10']
     """
     if not text.isascii():
-        units = text.encode("utf-16-be", "surrogatepass")
-        text = "".join(chr(units[byte] << 8 | units[byte + 1]) for byte in range(0, len(units), 2))
+        text = _BEYOND_16_BITS.sub(_in_two_units, text)
     return _ASCII_DIGITS.sub(_as_number, text)
+
+
+def _in_two_units(character: re.Match[str]) -> str:
+    """Return the two UTF-16 codes of a character."""
+    high, low = divmod(ord(character[0]) - 0x10000, 0x400)
+    return f"{chr(0xD800 + high)}{chr(0xDC00 + low)}"
 
 
 def _as_number(digits: re.Match[str]) -> str:

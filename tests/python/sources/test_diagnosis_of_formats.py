@@ -88,6 +88,7 @@ GOLDEN = {
     "mlflow database": "mlflow/mlflow.db",
     "safetensors": "sharded",
     "torch checkpoint": "torch",
+    "torch distributed checkpoint": "distributed",
     "nvdlfw-inspect statistics": "inspect",
 }
 
