@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from smdwidgets.checks.log import CheckLog
 
 __all__ = [
+    "FEWEST_INPUTS",
     "FIRST_LOSS",
     "OUTPUT_CHECKS",
     "TARGET_CHECKS",
@@ -66,8 +67,6 @@ _OUTSIDE, _FEWEST = 0.05, 20
 _FEWEST_ROWS, _ROUNDING = 8, 1e-3
 #: Factor by which a layer multiplies the size of its inputs that is too large.
 _GAIN = 4.0
-#: Inputs of a layer whose weights are looked at.
-_FEWEST_INPUTS = 8
 #: Updates in which no weight changes; trainings of a model that are compared, and repetitions that are no accident.
 _UPDATES, _STARTS, _REPEATED = 8, 8, 3
 
@@ -239,6 +238,8 @@ def judge_links(log: CheckLog, links: Sequence[Link], step: int = 0) -> None:
         log.say("no_activation", step, {"layers": len(weighted), "tensor": names[0]}, names)
 
 
+FEWEST_INPUTS = 8
+"""Inputs that a layer has at least, if the size of its weights is judged."""
 FIRST_LOSS = 10.0
 """Loss relative to that of guessing from which on the first one is too large."""
 
@@ -301,7 +302,7 @@ class Weights:
             self.gains = {
                 name: float(one.std()) * math.sqrt(one[..., 0].size)
                 for name, one in weights.items()
-                if one.ndim > 1 and one[..., 0].size >= _FEWEST_INPUTS
+                if one.ndim > 1 and one[..., 0].size >= FEWEST_INPUTS
             }
             return
         still = [name for name, one in weights.items() if self._first[name].tobytes() == one.tobytes()]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from smdwidgets.checks.networks import FIRST_LOSS, Link, judge_links, judge_scale
+from smdwidgets.checks.networks import FEWEST_INPUTS, FIRST_LOSS, Link, judge_links, judge_scale
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import (
     LossCall,
@@ -52,8 +52,8 @@ _EARLY, _COMPARED, _LIKE_THE_MEAN = 96, 8, 0.03
 #: Scale of cosines from which on classes can be distinguished, that below which they hardly can, and the largest
 #: probability of a class that is too small.
 _SCALE, _SMALL_SCALE, _UNSURE = 1.0, 0.5, 0.5
-#: First loss relative to guessing, gain of a layer with random weights, fewest such layers, and inputs of each.
-_FEWEST_LAYERS, _FEWEST_INPUTS, _MOST_LAYERS = 2, 8, 16
+#: Fewest layers whose random weights are judged, and most.
+_FEWEST_LAYERS, _MOST_LAYERS = 2, 16
 #: First loss relative to guessing if an embedding that is also the output layer is too large.
 _FIRST_TIED_LOSS = 3.0
 #: How near to 1 a ratio of probabilities is if both are the same.
@@ -177,7 +177,7 @@ class LossChecks:
         layers = [
             one
             for one in parts
-            if isinstance(one, (nn.Linear, *CONVOLUTIONS)) and one.weight[0].numel() >= _FEWEST_INPUTS
+            if isinstance(one, (nn.Linear, *CONVOLUTIONS)) and one.weight[0].numel() >= FEWEST_INPUTS
         ][:_MOST_LAYERS]
         plain = all(is_plain(one.weight) and one.weight.is_floating_point() for one in layers)
         if len(layers) < _FEWEST_LAYERS or any(isinstance(one, NORMS) for one in parts) or not plain:
