@@ -103,7 +103,7 @@ class _Fits:
         hook.on_train_batch_end(0, {name: float(value) for name, value in logs.items() if not isinstance(value, dict)})
 
     def _is_by_batch(self, model: Any) -> bool:
-        return any(one() is model for one in self._by_batch)
+        return model is not None and any(one() is model for one in self._by_batch)
 
     def _hook_of(self, model: Any) -> Hook | None:
         from smdwidgets.hooks.keras.hook import Hook
@@ -111,7 +111,7 @@ class _Fits:
         for known, hook in list(self._hooks):
             if known() is model and hook.is_open:
                 return hook
-            if id(known()) not in self._running and not (known() is not None and self._is_by_batch(known())):
+            if id(known()) not in self._running and not self._is_by_batch(known()):
                 self._hooks.remove((known, hook))
                 self._recording.end(hook)
         begun = self._recording.begin(Hook, _described(model))
