@@ -131,8 +131,8 @@ class KerasChecks:
         self._data: FitData | None = None
         self._weights = Weights(log)
         self._starts = Starts(log)
-        #: The first batch, and how many batches were equal to it one after the other.
-        self._first_batch: bytes | None = None
+        #: A digest of the last batch, and how many batches were equal to it one after the other.
+        self._last_batch: bytes | None = None
         self._same = 0
         #: The loss of guessing; 0 if it is not known, or layers normalize their inputs.
         self._guessing = 0.0
@@ -198,13 +198,13 @@ class KerasChecks:
             self._mechanisms.run("updates", lambda: self._starts.begins(self.batches, read()))
 
     def outputs(self, read: Callable[[], NDArray[Any] | None]) -> None:
-        """The model gives its outputs for the first batch.
+        """The model gives its outputs for a batch.
 
-        They matter if no layer says what they are.
+        Those of the first one matter if no layer says what they are.
         """
         output = self._output
-        if output is not None and not output.activation and output.loss:
-            self._mechanisms.run("outputs", judge_values, self.log, output, read(), _ADVICE)
+        if not self.batches and output is not None and not output.activation and output.loss:
+            self._mechanisms.run("outputs", lambda: judge_values(self.log, output, read(), _ADVICE))
 
     def gradients(self, read: Callable[[], tuple[Sequence[str], int]]) -> None:
         """An update is traced or run.
@@ -220,13 +220,13 @@ class KerasChecks:
             self.log.say("no_gradient", self.batches, facts, names)
 
     @property
-    def looks_at_inputs(self) -> bool:
-        """Whether the inputs of this batch are to be given to `inputs`."""
-        return self.batches < _BATCHES and self.log.runs("same_batch")
+    def looks_at_data(self) -> bool:
+        """Whether this batch is to be given to `inputs` and `outputs`."""
+        return self.batches < _BATCHES
 
     def inputs(self, read: Callable[[], NDArray[Any] | None], batches: int | None) -> None:
         """The model gets a batch, one of a number in each epoch."""
-        if batches is None or batches > 1:
+        if (batches is None or batches > 1) and self.log.runs("same_batch"):
             self._mechanisms.run("batches", self._compare_batches, read)
 
     def _compare_batches(self, read: Callable[[], NDArray[Any] | None]) -> None:
@@ -234,8 +234,8 @@ class KerasChecks:
         if value is None or value.size < 2 or (value == value.flat[0]).all():
             return
         content = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).digest()
-        self._same = self._same + 1 if content == self._first_batch else 1
-        self._first_batch = content
+        self._same = self._same + 1 if content == self._last_batch else 1
+        self._last_batch = content
         if self._same >= _BATCHES:
             advice = "let the generator or data set go on to the next rows."
             self.log.say("same_batch", self.batches - _BATCHES + 1, {"why": ""}, advice=advice)

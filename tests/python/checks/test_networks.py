@@ -203,12 +203,19 @@ def test_weights_that_are_too_large_at_the_start(scale, expected, normalizes):
     assert [one.id for one in log.fired] == ([] if normalizes else expected)
 
 
+def test_outputs_that_cannot_be_read_stop_no_training():
+    checks = KerasChecks(CheckLog(ALL, lambda line: None))
+    checks.model(lambda: ModelFacts(Output(loss="categoricalcrossentropy")))
+    checks.outputs(lambda: np.empty(0).reshape(1 / 0))
+    assert not checks.log.runs("softmax_before_loss")
+
+
 @pytest.mark.parametrize(("changes", "batches", "expected"), [(0, 45, ["same_batch"]), (0, 1, []), (1, 45, [])])
 def test_batches_that_are_all_the_same(changes, batches, expected):
     log = CheckLog(ALL, lambda line: None)
     checks = KerasChecks(log)
     for number in range(20):
-        if checks.looks_at_inputs:
+        if checks.looks_at_data:
             checks.inputs(lambda number=number: X[:32] + changes * number, batches)
         checks.batch_ends()
     assert [one.id for one in log.fired] == expected

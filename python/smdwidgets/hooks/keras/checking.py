@@ -80,14 +80,18 @@ class Checking:
         if self._checks is not None:
             self._checks.gradients(lambda: (_missing(variables, gradients), len(variables)))
 
-    def inputs(self, value: Any, batches: int | None) -> None:
-        """The model gets a batch of this training."""
-        if self._checks is not None and self._checks.looks_at_inputs:
-            self._checks.inputs(lambda: _small(value), batches)
+    @property
+    def looks_at_data(self) -> bool:
+        """Whether what passes through the model in this batch is to be given to `passes`."""
+        return self._checks is not None and self._checks.looks_at_data
 
-    def outputs(self, value: Any) -> None:
-        """The model gives its outputs for a batch of this training."""
-        if self._checks is not None and not self._checks.batches:
+    def passes(self, model: Any, name: str, value: Any, batches: int | None) -> None:
+        """A tensor passes through a layer in a batch, one of a number in each epoch."""
+        if self._checks is None:
+            return
+        if name == f"{model.name}/inputs":
+            self._checks.inputs(lambda: _small(value), batches)
+        elif name == f"{model.name}/outputs":
             self._checks.outputs(lambda: _small(value))
 
     def batch_begins(self, model: Any) -> None:

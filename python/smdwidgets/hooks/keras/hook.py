@@ -436,10 +436,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             index = self._counts.get(name, 0)
             self._counts[name] = index + 1
             is_gradient = name.startswith("gradients/") and self._in_training_batch
-            if self._in_training_batch and self.model is not None and name == f"{self.model.name}/inputs":
-                self._checking.inputs(value, (self.params or {}).get("steps"))
-            elif self._in_training_batch and self.model is not None and name == f"{self.model.name}/outputs":
-                self._checking.outputs(value)
+            if self._in_training_batch and self.model is not None and self._checking.looks_at_data:
+                self._checking.passes(self.model, name, value, (self.params or {}).get("steps"))
             copy = self._capture(f"{name}_{index}" if index else name, value, keep=is_gradient)
             if is_gradient:
                 self._gradients.append(copy)
