@@ -19,6 +19,8 @@ from uv import PROJECT, UV, make_venv, pins, python_of
 
 TESTS = ROOT / "tests" / "frameworks"
 PACKAGE = ROOT / "python"
+#: What tests of a framework need that open a page on its kernel.
+IN_JUPYTERLAB = {"torch": ("ipykernel", "jupyterlab", "playwright")}
 
 
 def venv_of(name: str) -> Path:
@@ -28,7 +30,8 @@ def venv_of(name: str) -> Path:
 
 def environment(name: str) -> Step:
     """Return the step that creates a framework's virtual environment."""
-    common = [*PROJECT["project"]["dependencies"], *pins("pytest", "pytest-timeout", "hypothesis", "sybil")]
+    packages = ("pytest", "pytest-timeout", "hypothesis", "sybil", *IN_JUPYTERLAB.get(name, ()))
+    common = [*PROJECT["project"]["dependencies"], *pins(*packages)]
     requirements = TESTS / f"{name}.txt"
     return Step(
         f"framework-{name}",
@@ -57,7 +60,7 @@ def main(names: list[str]) -> int:
         sys.exit(f"error: unknown framework: {', '.join(unknown)}; choose from {', '.join(known)}")
     names = names or known
     if not only_environments:
-        setup.ensure((*setup.DEFAULT[:3], "peers"))  # tests compare with smdebug, which is in .venv-peers
+        setup.ensure((*setup.DEFAULT, "peers"))  # tests compare with smdebug, which is in .venv-peers
     failed = []
     for name in names:
         print(f"==> {name}", flush=True)

@@ -20,11 +20,8 @@ from playwright.sync_api import Locator, expect
 from pictures import PICTURES, ROOT, chromium, save
 
 sys.path.insert(0, str(ROOT / "tests"))
-from e2e.jupyter import Jupyter, Notebook, Server
-
-NOTEBOOK = ROOT / "notebooks" / "10_from_nan_to_fixed_line.ipynb"
-#: The cells up to the explorer, which is the output of the third cell with code.
-CELLS, EXPLORER = (1, 2, 4), 2
+from e2e.jupyter import Jupyter, Server
+from e2e.replaying import CAUSE, NOTEBOOK, ROW, replayed, trained, tried
 
 
 def main() -> None:
@@ -42,37 +39,17 @@ def main() -> None:
             jupyter = Jupyter(server, browser, Path(folder))
             for theme in ("light", "dark"):
                 notebook = jupyter.open(NOTEBOOK, dark=theme == "dark", size=(1280, 1000))
-                explorer = opened(notebook)
+                explorer = trained(notebook)
                 if theme == "light":
                     save(picture(explorer), "replay-offer")
-                replayed(explorer)
+                panel = replayed(explorer)
+                expect(panel).to_contain_text(f"without row {ROW}: heals")
+                expect(panel).to_contain_text(CAUSE)
+                expect(tried(panel, "clip 1")).to_contain_text("stays")
                 save(picture(explorer), f"replay-{theme}")
             jupyter.close(check=True)
         finally:
             server.stop()
-
-
-def opened(notebook: Notebook) -> Locator:
-    """Train, and return the explorer on the finding."""
-    for cell in CELLS:
-        notebook.run(cell, seconds=300)
-    explorer = notebook.output(EXPLORER).locator(".smdw").first
-    explorer.scroll_into_view_if_needed()
-    expect(explorer.get_by_role("button", name="Replay", exact=True)).to_be_visible(timeout=120_000)
-    located: Locator = explorer
-    return located
-
-
-def replayed(explorer: Locator) -> None:
-    """Press Replay, then try a change that does not heal."""
-    panel = explorer.get_by_role("group", name="Replay", exact=True)
-    panel.get_by_role("button", name="Replay", exact=True).click()
-    expect(panel).to_contain_text("without row 413: heals", timeout=120_000)
-    expect(panel).to_contain_text("return scores.softmax(-1) @ self.value(x)")
-    expect(panel).to_contain_text("bit-equal, 11 of 11 steps")
-    panel.get_by_role("button", name="clip 1").click()
-    expect(panel).to_contain_text("clip 1: stays", timeout=120_000)
-    expect(panel.get_by_role("button", name="Replay again")).to_be_visible()
 
 
 def picture(explorer: Locator) -> Image.Image:
