@@ -302,3 +302,14 @@ def test_invalid_arguments_raise_in_constructor(written):
     with pytest.raises(SMDebugValueError, match="regular"):
         hook.step()
     hook.close()
+
+
+def test_hook_of_checks_only_captures_nothing(tmp_path):
+    saving = []
+    for checks_only in (None, 10**6):
+        with Hook(tmp_path / str(checks_only), dry_run=True, checks_only=checks_only) as hook:
+            for _ in range(2):
+                hook.save_tensor("w", np.ones(3), "weights")
+                saving.append(bool(hook.parts.plan.saving))
+                hook.step()
+    assert saving == [True, True, False, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ class RowChecks:
         ):
             self._first = output
 
-    def leaves(self, output: Any, hooked: bool) -> None:
+    def leaves(self, output: Any, hooked: Callable[[], bool]) -> None:
         """A model has returned.
 
         ``hooked``: whether code of the script would see a backward pass.
@@ -85,7 +86,7 @@ class RowChecks:
         self._handles.clear()
         first, self._first = self._first, None
         rows, self._mixed = self._rows, 0
-        if first is None or hooked or not isinstance(output, torch.Tensor) or not is_plain(output):
+        if first is None or not isinstance(output, torch.Tensor) or not is_plain(output) or hooked():
             return
         if not output.requires_grad or output.ndim > 2 or not output.ndim or output.shape[0] != rows:
             return

@@ -226,9 +226,10 @@ class TorchChecks:
         is_small = is_plain(output) and output.numel() <= _MOST_KEPT
         self._output = output if gradients and is_small and self._context.due else None
         self._run("models", self._models.leaves)
-        self._run("tokens", self._tokens.leaves, model, output, self._is_hooked(model))
+        hooked = functools.partial(self._is_hooked, model)
+        self._run("tokens", self._tokens.leaves, model, output, hooked)
         self._run("rows", self._recurrence.leaves)
-        self._run("rows", self._rows_of.leaves, output, self._is_hooked(model))
+        self._run("rows", self._rows_of.leaves, output, hooked)
         self._run("masks", self._masks.leaves)
         batch, self._batch = self._batch, None
         if gradients and model.training and batch is not None:

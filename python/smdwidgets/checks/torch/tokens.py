@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class TokenChecks:
             if tuple(output.shape[:2]) in ((rows, positions), (positions, rows)):
                 self._embedded = output
 
-    def leaves(self, model: nn.Module, output: Any, hooked: bool) -> None:
+    def leaves(self, model: nn.Module, output: Any, hooked: Callable[[], bool]) -> None:
         """A model has returned.
 
         ``hooked``: whether code of the script would see a backward pass.
@@ -104,7 +105,7 @@ class TokenChecks:
         if embedded is None or self._probed:
             return
         self._probed = True
-        if hooked:
+        if hooked():
             self._off("the model has backward hooks, which would see the probe")
             return
         logits = _first_tensor(output)

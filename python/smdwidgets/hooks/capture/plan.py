@@ -69,6 +69,7 @@ class Plan:
         tensorboard: whether scalars and histograms are exported.
         asked: names of the collections that the script has included itself.
         capture: decides by steps for collections that the script has not configured.
+        saves: whether anything is saved at all.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class Plan:
         tensorboard: bool = False,
         asked: Iterable[str] = (),
         capture: Capture | None = None,
+        saves: bool = True,
     ) -> None:
+        self._saves_any = saves
         self.collections: CollectionManager = Collections(kind)
         for name, patterns in built_in.items():
             self.collections.create_collection(name)
@@ -184,7 +187,9 @@ class Plan:
                         shown(name),
                         shown(name),
                     )
-                elif collection not in saved and (collection.include_regex or name not in self.given):
+                elif (
+                    self._saves_any and collection not in saved and (collection.include_regex or name not in self.given)
+                ):
                     logger.warning(
                         "collection %s is not saved; add it to include_collections to save it",
                         shown(name),
@@ -212,6 +217,8 @@ class Plan:
 
     def saved(self) -> list[Collection]:
         """Return the collections that are saved at any step."""
+        if not self._saves_any:
+            return []
         known = self.collections.get_collections()
         if not self._meets_tensors or CollectionKeys.ALL in self.included:
             return list(known.values())

@@ -140,6 +140,7 @@ def build_plan(framework: type[Framework], options: HookOptions) -> Plan:
         bool(options.export_tensorboard) or options.tensorboard_dir is not None,
         included,
         None if options.capture_plan is None else Capture(options.capture_plan, framework.kinds),
+        options.checks_only is None,
     )
     if options.capture_plan is not None:
         if framework.activations:
