@@ -50,6 +50,35 @@ def test_losses_of_modes_are_judged_apart(triggers):
         assert judge(triggers, step, EVAL if step % 2 else TRAIN, loss=[100.0 if step % 2 else 1.0]) == []
 
 
+@pytest.mark.parametrize("every", [1, 5, 100])
+def test_lasting_nan_is_one_incident_at_any_interval(triggers, every):
+    found = []
+    for step in range(0, 1000, every):
+        value = math.nan if step >= 400 else 1.0
+        found += [step for _ in judge(triggers, step, w=[value], loss=[1.0])]
+        if step % 200 == 0:
+            found += [step for _ in judge(triggers, step, EVAL, loss=[value])]
+    assert found == [400]
+
+
+def test_nan_of_evaluations_alone_is_one_incident(triggers):
+    found = []
+    for step in range(1000):
+        evaluates = step % 100 == 99
+        bad = evaluates and step > 500
+        mode = EVAL if evaluates else TRAIN
+        found += [step for _ in judge(triggers, step, mode, loss=[math.nan if bad else 1.0])]
+    assert found == [599]
+
+
+def test_nan_that_comes_back_is_another_incident(triggers):
+    found = []
+    for step in range(0, 3000, 100):
+        bad = step in (500, 600, 1700, 2800)
+        found += [step for _ in judge(triggers, step, w=[math.nan if bad else 1.0])]
+    assert found == [500, 1700, 2800]
+
+
 def test_gradient_norm_is_computed_where_the_optimizer_does_not_report_it(triggers):
     for step in range(64):
         assert judge(triggers, step, gradient__w=np.full(4, 1.0), gradient__b=np.full(4, 0.1)) == []
@@ -71,6 +100,8 @@ def test_infinities_of_an_output_from_the_beginning_are_a_mask(triggers):
         assert judge(triggers, step, attention_output_0=mask, loss=[1.0]) == []
     [cause] = judge(triggers, 50, attention_output_0=[0.0, math.inf], loss=[1.0])
     assert cause.trigger.column == "pos_inf"
+    for step in range(51, 70):
+        assert judge(triggers, step, attention_output_0=mask, loss=[1.0]) == []
     [cause] = judge(triggers, 70, attention_output_0=[0.0, math.nan], loss=[1.0])
     assert cause.trigger.column == "nan"
 

@@ -1,7 +1,9 @@
 """Find out, from the statistics of a step, that something broke.
 
 Three things count: values that are not finite, a loss or gradient norm far above the last ones, and five updates in a
-row that a GradScaler skipped. Each is reported when it begins, and again only after ten steps without it.
+row that a GradScaler skipped. Each is reported when it begins, and again only after ten steps without it. For values
+that are not finite, these are judged steps of the mode: a model that stays NaN is one incident at any interval of saves
+and evaluations.
 `smdwidgets.anomalies` says which values are far above others, and which should be finite.
 """
 
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from smdwidgets._text import shown
 from smdwidgets.anomalies import Episodes, NotFinite, SpikeScan
-from smdwidgets.anomalies.defaults import SPIKE_WINDOW
+from smdwidgets.anomalies.defaults import EPISODE_QUIET, SPIKE_WINDOW
 from smdwidgets.hooks.capture.captured import StepKey
 from smdwidgets.hooks.incidents.step_columns import NOT_FINITE, StepColumns
 from smdwidgets.incident import Trigger
@@ -72,6 +74,18 @@ class _Layout:
     is_new: bool = True
 
 
+@dataclass(slots=True)
+class _NotFiniteEpisode:
+    """The last step of a mode at which a tensor was not finite.
+
+    ``finite`` counts the judged steps since at which the tensor was finite.
+    """
+
+    step: int
+    tensor: str
+    finite: int = 0
+
+
 class Triggers:
     """Judges the steps of a run, one after the other.
 
@@ -83,6 +97,7 @@ class Triggers:
         self._kinds = kinds
         self._layouts: dict[tuple[str, ...], _Layout] = {}
         self._episodes: defaultdict[tuple[str, ModeKeys, str], Episodes] = defaultdict(Episodes)
+        self._not_finite_episodes: dict[ModeKeys, _NotFiniteEpisode] = {}
         self._scans: defaultdict[tuple[ModeKeys, str], SpikeScan] = defaultdict(SpikeScan)
         #: Which values of each judged tensor should be finite.
         self._values: dict[str, NotFinite] = {}
@@ -139,7 +154,21 @@ class Triggers:
                     values.push(_present(table, row))
                     self._values[table.names[row]] = values
         cause = self.first_not_finite(table)
-        return [cause] if cause is not None and self._begins("not finite", key) else []
+        return [cause] if self._begins_not_finite(key, table, cause) and cause is not None else []
+
+    def _begins_not_finite(self, key: StepKey, table: StepColumns, cause: Cause | None) -> bool:
+        """Note whether a step has values that are not finite; return whether this is new."""
+        episodes, (step, mode) = self._not_finite_episodes, key[:2]
+        last = episodes.get(mode)
+        if cause is None or cause.trigger is None:
+            if last is not None and last.tensor in table.names:
+                last.finite += 1
+            return False
+        goes_on = last is not None and last.step <= step and last.finite < EPISODE_QUIET
+        # What training broke, an evaluation only finds again.
+        seen = any(other is not mode and each.finite == 0 for other, each in episodes.items())
+        episodes[mode] = _NotFiniteEpisode(step, cause.trigger.tensor)
+        return not goes_on and not seen
 
     def first_not_finite(self, table: StepColumns) -> Cause | None:
         """Return the first tensor in causal order that is wrong.
