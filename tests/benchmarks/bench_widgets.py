@@ -2,7 +2,7 @@
 
 These are the first picture, all pictures, opening a run, and moving the slider.
 
-Usage: python tests/benchmarks/bench_widgets.py
+Usage: python tests/benchmarks/bench_widgets.py [--only widgets|explorer]
 
 Requests are sent to the kernel's side directly. What a user sees is timed in a real JupyterLab in Chromium without a
 graphics card, until after the frame that shows it was painted. Needs 6 GB of disk.
@@ -10,7 +10,10 @@ graphics card, until after the frame that shows it was painted. Needs 6 GB of di
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,9 +28,11 @@ from report import table, write_section
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+import bench_large_map  # noqa: E402
 import in_lab  # noqa: E402
 
 import smdwidgets  # noqa: E402
+import smdwidgets.numpy as smd  # noqa: E402
 from python.widgets.talk import Page, begin, end, save, weights  # noqa: E402
 
 WANT = {
@@ -136,6 +141,100 @@ def many_run(root: Path) -> Path:
     return end(root)
 
 
+def model_run(root: Path, tensors: int = 300, steps: int = 500) -> Path:
+    """Write all tensors at every step; one becomes NaN."""
+    random = np.random.default_rng(0)
+    names = list(bench_large_map.names_of(tensors))
+    values = random.normal(0, 0.05, (tensors, 16, 16)).astype(np.float32)
+    with smd.Hook(root) as hook:
+        for step in range(steps):
+            values += random.normal(0, 1e-4, values.shape).astype(np.float32)
+            if step == steps * 3 // 4:
+                values[tensors // 2, 3] = np.nan
+            for name, value in zip(names, values, strict=True):
+                hook.save_tensor(name, value, "gradients" if name.startswith("gradient/") else "weights")
+            hook.save_scalar("loss", float(2 + np.exp(-step / 100) + random.normal(0, 0.01)))
+            hook.step()
+    return root
+
+
+def statistics_run(root: Path, tensors: int, steps: int) -> tuple[Path, str]:
+    """Write statistics at every step.
+
+    Return the run, and the tensor that is NaN first.
+    """
+    bench_large_map.write_run(root, tensors, steps, 4)
+    planted = json.loads((root / "planted.json").read_text())
+    return root, min(event for event in planted if event[2])[1]
+
+
+def exporting(run: Path, work: Path) -> list[str]:
+    """Measure `to_html` of an explorer."""
+    widget = smdwidgets.explore(run)
+    page = work / "page.html"
+    start, busy = time.perf_counter(), time.process_time()
+    widget.to_html(page)
+    wall, busy = time.perf_counter() - start, time.process_time() - busy
+    widget.close()
+    size = page.stat().st_size / 1e6
+    return row(f"`to_html` of 300 tensors x 500 steps, {size:.1f} MB", wall, 3.0, f"{busy:.2f} s")
+
+
+def row(what: str, measured: float, most: float, cpu: str) -> list[str]:
+    """Return a line of the table of the explorer, in seconds."""
+    return [what, f"{measured:.2f} s", cpu, f"<= {most:g} s", "yes" if measured <= most else "no"]
+
+
+def explorer(work: Path, large: Path) -> list[list[str]]:
+    """Measure from the cell to the sentence, and what follows the pointer."""
+    small = model_run(work / "small", 20, 100)
+    usual = model_run(work / "usual")
+    blamed = bench_large_map.names_of(300)[150]
+    runs = [
+        ("300 tensors x 500 steps", usual, blamed, 1.0),
+        ("2,000 tensors x 1,000 steps, statistics", *statistics_run(work / "wide", 2000, 1000), 3.0),
+        ("300 tensors x 20,000 steps, statistics", *statistics_run(work / "long", 300, 20_000), 3.0),
+    ]
+    rows = []
+    with in_lab.jupyter(work) as (lab, port):
+
+        def best(run: Path, words: str, earlier: Path | None) -> tuple[float, float, float]:
+            times = []
+            for _ in range(3):
+                times.append(in_lab.sentence(lab, run, words, earlier))
+                lab.close(check=False)
+            return min(times)
+
+        def opened(what: str, run: Path, tensor: str, most: float, earlier: Path | None) -> list[str]:
+            wall, kernel, page = best(run, re.escape(tensor), earlier)
+            return row(what, wall, most, f"kernel {kernel:.2f} s, page {page:.2f} s")
+
+        for what, run, tensor, most in runs:
+            rows.append(opened(f"{what}: from the cell to the sentence", run, tensor, most, small))
+        rows.insert(1, opened("the same of 300 x 500, by a kernel that imports the package", usual, blamed, 2.0, None))
+        drag = in_lab.dragging(lab, port, large, 200)
+        lab.close(check=False)
+        hover, hover_cpu = in_lab.hovering(lab, port, usual)
+        lab.close(check=False)
+    for what, times, most, cpu in (
+        ("drag over 200 steps of 1,000,000 elements", drag["worked"], 16.7, drag["cpu"]),
+        ("hover over the map of 300 x 500", hover, 8.0, hover_cpu),
+    ):
+        p50, p95 = np.percentile(times, [50, 95])
+        name = f"{what}, 125 movements a second: from event to painted frame, p50, p95"
+        rows.append(
+            [
+                name,
+                f"{p50:.1f} ms, {p95:.1f} ms",
+                f"page {cpu['all']:.1f} ms a frame",
+                f"p95 <= {most} ms",
+                "yes" if p95 <= most else "no",
+            ]
+        )
+    rows.append(exporting(usual, work))
+    return rows
+
+
 def running_run(root: Path) -> Path:
     """Write a run that has not ended, so that its rules wait for further steps."""
     begin(root)
@@ -222,14 +321,26 @@ def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
 
 
 def main() -> None:
-    """Measure, and write the section."""
+    """Measure, and write the sections."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("--only", choices=("widgets", "explorer"))
+    only = asked.parse_args().only
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         large = large_run(work / "large", 200)
-        rows = frames(large) + memory(large) + in_the_notebook(work, large)
-    body = f"`python tests/benchmarks/bench_widgets.py`. Wall time; single numbers are the best of three. Load average {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores.\n\n"
-    write_section("Widgets", body + table(["what", "measured", "target"], rows))
-    print(table(["what", "measured", "target"], rows))
+        if only != "explorer":
+            rows = frames(large) + memory(large) + in_the_notebook(work, large)
+            report("Widgets", ["what", "measured", "target"], rows)
+        if only != "widgets":
+            report("Explorer", ["what", "measured", "CPU", "target", "met"], explorer(work, large))
+
+
+def report(title: str, head: list[str], rows: list[list[str]]) -> None:
+    """Write the section, and print its table."""
+    how = "`python tests/benchmarks/bench_widgets.py`. Wall time; single numbers are the best of three."
+    load = f"Load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
+    write_section(title, f"{how} {load}\n\n{table(head, rows)}")
+    print(table(head, rows))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,9 @@ def jupyter(work: Path) -> Iterator[tuple[Jupyter, int]]:
 class Hand(threading.Thread):
     """Move the mouse 125 times a second, whether or not the page keeps up."""
 
-    def __init__(self, port: int, title: str, start: tuple[float, float], end: float, moves: int) -> None:
+    def __init__(
+        self, port: int, title: str, start: tuple[float, float], end: float, moves: int, *, pressed: bool = True
+    ) -> None:
         super().__init__()
         import urllib.request
 
@@ -138,22 +140,23 @@ class Hand(threading.Thread):
         self._socket = websocket.create_connection(pages[0]["webSocketDebuggerUrl"], timeout=30)
         self._x = np.linspace(start[0], end, moves)
         self._y = start[1]
+        self._button = {"button": "left", "buttons": 1} if pressed else {"button": "none", "buttons": 0}
 
     def run(self) -> None:
         for number, x in enumerate(self._x):
-            move = {"type": "mouseMoved", "x": float(x), "y": self._y, "button": "left", "buttons": 1}
+            move = {"type": "mouseMoved", "x": float(x), "y": self._y, **self._button}
             self._socket.send(json.dumps({"id": number, "method": "Input.dispatchMouseEvent", "params": move}))
             time.sleep(0.008)
         self._socket.close()
 
 
-def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
+def dragging(lab: Jupyter, port: int, run: Path, steps: int = 1000) -> dict[str, Any]:
     """Drag a slider over all steps; return the duration and work of each frame."""
     notebook = lab.open(
         [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='w')\nw"], size=(1280, 1100)
     ).run(0)
     look = Looking.at(notebook)
-    look.panel("history").get_by_text("1,000 steps loaded").wait_for(timeout=120_000)
+    look.panel("history").get_by_text(f"{steps:,} steps loaded").wait_for(timeout=120_000)
     page = notebook.page
     look.track.scroll_into_view_if_needed()
     box = look.track.bounding_box()
@@ -174,10 +177,22 @@ def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
     sweep()
     seen = page.evaluate("() => window.drag")  # before the mouse button is released
     page.mouse.up()
-    found: list[dict[str, Any]] = []
+    cpu = _traced(page, sweep)
+    page.mouse.up()
+    sizes = page.evaluate(SIZES)
+    page.goto("data:text/html,<title>plain</title>")
+    page.evaluate(WATCH_DRAG)
+    page.evaluate(PLAIN, sizes)
+    sweep("data:text/html")
+    return {**seen, "cpu": cpu, "plain": page.evaluate("() => window.drag.worked"), "canvases": len(sizes)}
+
+
+def _traced(page: Any, sweep: Callable[[], None]) -> dict[str, float]:
+    """Return what `_cpu` does, for the frames of a movement."""
+    events: list[dict[str, Any]] = []
     over: list[bool] = []
     devtools = page.context.new_cdp_session(page)
-    devtools.on("Tracing.dataCollected", lambda part: found.extend(part["value"]))
+    devtools.on("Tracing.dataCollected", lambda part: events.extend(part["value"]))
     devtools.on("Tracing.tracingComplete", lambda _: over.append(True))
     categories = {"includedCategories": ["devtools.timeline", "blink", "cc"]}
     devtools.send("Tracing.start", {"transferMode": "ReportEvents", "traceConfig": categories})
@@ -185,13 +200,7 @@ def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
     devtools.send("Tracing.end")
     while not over:
         page.wait_for_timeout(50)
-    page.mouse.up()
-    sizes = page.evaluate(SIZES)
-    page.goto("data:text/html,<title>plain</title>")
-    page.evaluate(WATCH_DRAG)
-    page.evaluate(PLAIN, sizes)
-    sweep("data:text/html")
-    return {**seen, "cpu": _cpu(found), "plain": page.evaluate("() => window.drag.worked"), "canvases": len(sizes)}
+    return _cpu(events)
 
 
 def _cpu(events: list[dict[str, Any]]) -> dict[str, float]:
@@ -230,7 +239,7 @@ def choosing(lab: Jupyter, run: Path, busy: str = "", rounds: int = 1) -> list[t
     took = []
     for number in range(rounds):
         name = f"w{number}" if busy else "w"
-        row = look.el.locator(f".smdw-row[title='{name}']")
+        row = look.row(name)
         row.wait_for()
         first = _until(notebook, ".smdw-panel-histogram .smdw-sr", f"Histogram of {name} at step .* values from", row)
         whole = 0.0
@@ -297,6 +306,68 @@ def opening(lab: Jupyter, run: Path) -> float:
     notebook.run(1, wait=False)
     page.wait_for_function("() => window.seen > 0", timeout=120_000)
     return float(page.evaluate("() => window.seen")) - began * 1000
+
+
+CPU_TIME = "import time\nprint(time.process_time())"
+#: A kernel that has shown an explorer before.
+WARM = "import smdwidgets\nsmdwidgets.explore({path!r})"
+
+
+def sentence(lab: Jupyter, run: Path, words: str, earlier: Path | None = None) -> tuple[float, float, float]:
+    """Return seconds from a cell of an explorer to its sentence.
+
+    CPU seconds of kernel and page follow. The sentence is on the screen when these words of it are. With `earlier`, the
+    kernel has opened that run before; without, the cell imports the package. JupyterLab is loaded in both cases.
+    """
+    before = WARM.format(path=str(earlier)) if earlier else "1"
+    notebook = lab.open([before, CPU_TIME, WARM.format(path=str(run)), CPU_TIME], size=(1280, 1100)).run(0)
+    page = notebook.page
+    if earlier:
+        Looking.at(notebook).el.get_by_role("region", name="Diagnosis").get_by_role("button").first.wait_for()
+    kernel = float(notebook.run(1).text(1))
+    tools = page.context.new_cdp_session(page)
+    tools.send("Performance.enable")
+
+    def cpu() -> float:
+        metrics = tools.send("Performance.getMetrics")["metrics"]
+        return next(float(each["value"]) for each in metrics if each["name"] == "ProcessTime")
+
+    drawn = cpu()
+    page.evaluate(WATCH_WORDS, [".jp-CodeCell:nth-child(3) [aria-label=Diagnosis]", words])
+    began = time.time()
+    notebook.run(2, wait=False)
+    page.wait_for_function("() => window.seen > 0", timeout=120_000)
+    took = page.evaluate("() => window.seen") / 1000 - began
+    drawn = cpu() - drawn
+    return took, float(notebook.run(3).text(3)) - kernel, drawn
+
+
+def hovering(lab: Jupyter, port: int, run: Path) -> tuple[list[float], dict[str, float]]:
+    """Move the mouse over the map 125 times a second.
+
+    Return milliseconds from each event to its painted frame, and CPU of a frame.
+    """
+    notebook = lab.open([WARM.format(path=str(run))], size=(1280, 1100)).run(0)
+    look = Looking.at(notebook)
+    look.el.get_by_role("region", name="Diagnosis").get_by_role("button").first.wait_for()
+    look.el.scroll_into_view_if_needed()
+    box = look.settled(look.el.locator(".smdw-map-plot canvas").first)
+    page, y = notebook.page, box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 4, y)
+    page.evaluate(WATCH_DRAG)
+    right = box["x"] + box["width"] - 4
+
+    def sweep() -> None:
+        hand = Hand(port, notebook.server.url, (box["x"] + 4, y), right, 500, pressed=False)
+        hand.start()
+        while hand.is_alive():
+            page.wait_for_timeout(100)
+        look.drawn()
+
+    sweep()
+    times = list(map(float, page.evaluate("() => window.drag.worked")))
+    page.mouse.move(box["x"] + 4, y)
+    return times, _traced(page, sweep)
 
 
 WRITER = """
