@@ -134,3 +134,70 @@ def test_a_script_that_trains_something_else_is_an_error(tmp_path):
     answer = replay(tmp_path, "--incident", "99")
     assert answer.returncode == 2
     assert "--incident must be a number from 1 to" in answer.stderr
+
+
+DIVIDES = """
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import smdwidgets.pytorch as smd
+
+class Shares(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        total = x.sum(1, keepdim=True)
+        return self.head(x / total)
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+x, y = torch.rand(320, 6), torch.randint(0, 3, (320,))
+if sys.argv[1] == "zeros":
+    x[213] = 0
+model = Shares()
+optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+hook = smd.record(model, "run", overwrite=True, replay=True)
+for number, (rows, labels) in enumerate(DataLoader(TensorDataset(x, y), 16, shuffle=True)):
+    optimizer.zero_grad()
+    F.cross_entropy(model(rows), labels).backward()
+    optimizer.step()
+    if sys.argv[1] == "error" and number == 15:
+        F.cross_entropy(model(rows), labels + 3)
+hook.close()
+"""
+
+
+@pytest.mark.parametrize("fault", ["zeros", "error"])
+def test_script_that_is_run_again_names_operator_line_and_row(fault, tmp_path):
+    done = run_script(DIVIDES, tmp_path, fault)
+    assert (done.returncode == 0) == (fault == "zeros"), done.stderr
+    again = replay(tmp_path, "--explain", "--json", "--", "python", "train.py", fault)
+    assert again.returncode == 0, again.stdout + again.stderr
+    explained = json.loads(again.stdout)["explanation"]
+    lines = DIVIDES.splitlines()
+    if fault == "zeros":
+        assert (explained["kind"], explained["operator"], explained["value"]) == ("operator", "aten.div", "NaN")
+        assert explained["module"] == "Shares"
+        assert explained["dataset_rows"] == [213]
+        assert explained["user"]["line"] == 1 + lines.index("        return self.head(x / total)")
+        assert explained["verified"].startswith("bit-equal, ")
+    else:
+        assert (explained["kind"], explained["value"]) == ("error", "IndexError")
+        assert explained["user"]["line"] == 1 + lines.index("        F.cross_entropy(model(rows), labels + 3)")
+    shown = replay(tmp_path, "--explain", "--", "python", "train.py", fault)
+    assert "train.py:" in shown.stdout
+    assert shown.stdout.splitlines()[0] == explained["text"].splitlines()[0]
+
+
+def test_explanation_needs_the_command(tmp_path):
+    done = run_script(DIVIDES, tmp_path, "zeros")
+    assert done.returncode == 0, done.stderr
+    answer = replay(tmp_path, "--explain")
+    assert answer.returncode == 2
+    assert "add the command that trained" in answer.stderr

@@ -301,7 +301,7 @@ def _replay() -> _Schema:
         }
     )
     executed = _object({**step, "equal": _or_null(_FLAG), "detail": _TEXT})
-    return {"anyOf": [facts, _object({"steps": _list(executed), "text": _TEXT})]}
+    return {"anyOf": [facts, _object({"steps": _list(executed), "text": _TEXT}, {"explanation": _ANY})]}
 
 
 def _show() -> _Schema:

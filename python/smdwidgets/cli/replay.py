@@ -36,14 +36,23 @@ def run(args: argparse.Namespace) -> int:
             raise CannotReplay(
                 "nothing was recorded around this incident: the hook had replay=False, or is an older one"
             )
+        if args.explain and not command:
+            raise SMDebugValueError(
+                "--explain executes the steps: add the command that trained, such as -- python train.py"
+            )
         if not command:
             print(json.dumps(_facts(incident, replay), indent=2) if args.json else _text(incident, replay))
             return 0
         if replay.why_not:
             raise CannotReplay(replay.why_not)
-        results = run_command(str(trial.path), replay.recording, command).results
+        explain = incident.step if args.explain else None
+        done = run_command(str(trial.path), replay.recording, command, explain=explain)
+    results, expected = done.results, replay.expected if explain is None else len(done.results)
     if args.json:
-        print(json.dumps({"steps": [_result(one) for one in results], "text": sentence(results, replay.expected)}))
+        content = {"steps": [_result(one) for one in results], "text": sentence(results, expected)}
+        print(json.dumps(content if done.explanation is None else {**content, "explanation": done.explanation}))
+    elif done.explanation is not None:
+        print(*(plain(line, 2000) for line in str(done.explanation["text"]).splitlines()), sep="\n")
     else:
         print(*(_line(one) for one in results), sentence(results, replay.expected), sep="\n")
     return 1 if any(one.equal is False for one in results) else 0

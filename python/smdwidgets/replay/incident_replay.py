@@ -45,8 +45,12 @@ class IncidentReplay:
 
         An execution stops when the watch says so.
         """
+        return self.executed_by(Watched(self.execution, watch))
+
+    def executed_by(self, execution: Execution) -> Self:
+        """Return the same steps, which are executed in this way."""
         one = type(self)(self.recording, self._folder)
-        one._execution = Watched(self.execution, watch)  # noqa: SLF001 - of the same class
+        one._execution = execution  # noqa: SLF001 - of the same class
         return one
 
     @property

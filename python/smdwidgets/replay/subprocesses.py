@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,19 @@ __all__ = ["Rerunning", "run_command"]
 
 @dataclass(frozen=True)
 class Rerunning:
-    """What the other process found: the steps, and the operators of one of them."""
+    """What the other process found.
+
+    The steps, and the operators of one of them or what explains the incident, as JSON.
+    """
 
     results: list[StepResult]
     operators: Executed | None = None
+    explanation: Mapping[str, Any] | None = None
 
 
-def run_command(run: str, recording: Recording, command: Sequence[str], operators: int | None = None) -> Rerunning:
+def run_command(
+    run: str, recording: Recording, command: Sequence[str], operators: int | None = None, explain: int | None = None
+) -> Rerunning:
     """Run the script of a training again, and return what its recorded steps did.
 
     Args:
@@ -38,6 +44,7 @@ def run_command(run: str, recording: Recording, command: Sequence[str], operator
         recording: what was recorded.
         command: the command that trained: python, a file or ``-m`` module, and its arguments.
         operators: the step of which all operators are looked at, which is the last one that is executed.
+        explain: the step of the incident that is explained, which is the last one that is executed.
 
     Raises:
         CannotReplay: the steps could not be executed.
@@ -54,8 +61,9 @@ def run_command(run: str, recording: Recording, command: Sequence[str], operator
     executable = sys.executable if program in ("python", "python3") else shutil.which(program) or program
     with tempfile.TemporaryDirectory(prefix="smdwidgets-") as folder:
         result = Path(folder) / "result.json"
-        wanted = [] if operators is None else ["--operators", str(operators)]
-        words = [executable, "-m", "smdwidgets.replay.torch.rerun", *wanted, run, recording.folder, str(result)]
+        question = [] if operators is None else ["--operators", str(operators)]
+        question = question if explain is None else ["--explain", str(explain)]
+        words = [executable, "-m", "smdwidgets.replay.torch.rerun", *question, run, recording.folder, str(result)]
         try:
             subprocess.run([*words, *script], stdout=_output(), stderr=_output(), env=dict(os.environ), check=False)
         except OSError as error:
@@ -70,7 +78,7 @@ def run_command(run: str, recording: Recording, command: Sequence[str], operator
         for one in content["steps"]
     ]
     seen = content.get("operators")
-    return Rerunning(results, None if seen is None else Executed.from_json(seen))
+    return Rerunning(results, None if seen is None else Executed.from_json(seen), content.get("explanation"))
 
 
 def _output() -> int:

@@ -124,18 +124,16 @@ class Trace(Callers):
     """Trace the operators of some steps of an execution.
 
     Args:
-        modules: the models of the training.
+        modules: the models of the training; those of a training that starts again may be added until they are called.
         first: the first step to trace.
     """
 
     def __init__(self, modules: Sequence[torch.nn.Module], first: int) -> None:
         self.steps: dict[int, StepTrace] = {}
         super().__init__()
-        self._modules = list(modules)
+        self._modules = modules
         self._first = first
-        for model in modules:
-            self._name_parts(model)
-        self._parameters = {tuple(one.shape) for model in modules for one in model.parameters()}
+        self._parameters: set[tuple[int, ...]] = set()
         self._current: StepTrace | None = None
         #: Births by the storage that holds their values; the tensors, so that their addresses are not reused.
         self._origins: dict[int, list[Birth]] = {}
@@ -152,6 +150,7 @@ class Trace(Callers):
         if step < self._first or step in self.steps:
             return
         self._forget()
+        self._know_models()
         self._current = self.steps[step] = StepTrace(step)
         self._order = 0
         with torch.utils._python_dispatch._disable_current_modes():
@@ -160,6 +159,16 @@ class Trace(Callers):
                     self._give(
                         tensor, f"parameter {name}" if tensor.requires_grad else f"buffer {name}", has_rows=False
                     )
+
+    def _know_models(self) -> None:
+        if not self._parameters:
+            for model in self._modules:
+                self._name_parts(model)
+            self._parameters = {tuple(one.shape) for model in self._modules for one in model.parameters()}
+
+    def _enter(self, module: torch.nn.Module, arguments: object) -> None:
+        self._know_models()
+        super()._enter(module, arguments)
 
     def batch(self, step: int, batch: object) -> object:
         """Look at a delivered batch: its size, and values that are not finite."""

@@ -18,6 +18,7 @@ from smdwidgets.coordinate_check import CoordinateCheck
 from smdwidgets.coordinate_check.result import judged
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
+from smdwidgets.replay.explanation import Explanation
 from smdwidgets.replay.operators import Executed, Operator, first_operator
 from smdwidgets.replay.places import Place
 from smdwidgets.replay.protocol import StepResult
@@ -117,6 +118,7 @@ def test_replay_has_the_fields_of_the_schema():
     validate("replay", json.loads(json.dumps(_facts(Incident(), Replay()))))
     results = [_result(StepResult(7, (float("inf"),), equal, "")) for equal in (True, None)]
     validate("replay", {"steps": results, "text": "bit for bit"})
+    validate("replay", {"steps": [], "text": "", "explanation": Explanation("nothing", 7).to_json()})
 
 
 def test_first_operator_has_the_fields_of_the_schema(runs):

@@ -1,9 +1,9 @@
 """Execute recorded steps in a new process, by running the script again.
 
-``python -m smdwidgets.replay.torch.rerun [--operators STEP] RUN FOLDER RESULT train.py …`` runs the script. Its data
-loaders give recorded batches. At the first training pass of the model whose parameters are those of the recording, the
-recorded state is loaded; after the last step the script is ended. Nothing is taken from the run but tensors and plain
-values.
+``python -m smdwidgets.replay.torch.rerun [--operators STEP | --explain STEP] RUN FOLDER RESULT train.py …`` runs the
+script. Its data loaders give recorded batches. At the first training pass of the model whose parameters are those of
+the recording, the recorded state is loaded; after the last step the script is ended. Nothing is taken from the run but
+tensors and plain values.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim import Optimizer
 
 from smdwidgets._suspend import hooks_suspended
 from smdwidgets._text import json_number
 from smdwidgets.exceptions import CannotReplay
 from smdwidgets.replay.files import Recording
 from smdwidgets.replay.fingerprints import Fingerprints
+from smdwidgets.replay.incident_replay import IncidentReplay
 from smdwidgets.replay.protocol import StepObserver, StepResult, sentence
 from smdwidgets.replay.torch.execution import Keyframe, Replayed, ReplayFinished
 from smdwidgets.replay.torch.loop import user_frames
@@ -34,7 +36,7 @@ from smdwidgets.replay.torch.state import World
 from smdwidgets.replay.torch.taps import muted, tapped
 from smdwidgets.storage import LocalStorage
 
-__all__ = ["Rerun", "run_again"]
+__all__ = ["Rerun", "StartedAgain", "run_again"]
 
 
 class Rerun(Replayed):
@@ -44,10 +46,14 @@ class Rerun(Replayed):
         keyframe: the state and the recording.
         observers: what sees the steps.
         last: the last step.
+        models: receives the models of the training when they are found.
     """
 
-    def __init__(self, keyframe: Keyframe, observers: Sequence[StepObserver], last: int) -> None:
+    def __init__(
+        self, keyframe: Keyframe, observers: Sequence[StepObserver], last: int, models: list[nn.Module] | None = None
+    ) -> None:
         super().__init__(keyframe, None, observers, last)
+        self._found_models = models
         self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
         for name, tensor in keyframe.tensors.items():
             model, kind, key = (*name.split("/", 2), "", "")[:3]
@@ -140,6 +146,8 @@ class Rerun(Replayed):
             None if gradients is None else {name: tensors[name] for name in gradients if name in tensors},
         )
         self.world, self._models = world, world.registered
+        if self._found_models is not None:
+            self._found_models += world.modules.values()
 
 
 @contextlib.contextmanager
@@ -163,6 +171,7 @@ def run_again(
     observers: Sequence[StepObserver] = (),
     *,
     last: int | None = None,
+    models: list[nn.Module] | None = None,
 ) -> list[StepResult]:
     """Execute recorded steps by starting the training again; return them.
 
@@ -173,13 +182,14 @@ def run_again(
         train: starts the training, such as ``trainer.fit``, with new objects.
         observers: what sees the steps.
         last: the last step; None: the last that was recorded.
+        models: receives the models of the training when they are found.
 
     Raises:
         CannotReplay: the training is not that of the recording.
     """
     keyframe = Keyframe(recording)
     steps = recording.steps
-    rerun = Rerun(keyframe, observers, steps[-1] if last is None else last)
+    rerun = Rerun(keyframe, observers, steps[-1] if last is None else last, models)
     threads = recording.about.get("threads")
     if type(threads) is int and 0 < threads <= 1024:
         torch.set_num_threads(threads)
@@ -192,20 +202,49 @@ def run_again(
     return rerun.results
 
 
+class StartedAgain:
+    """The steps of an incident in a training that starts again; see `Execution`.
+
+    They can be executed once.
+
+    Args:
+        recording: what was recorded.
+        train: starts the training.
+    """
+
+    def __init__(self, recording: Recording, train: Callable[[], object]) -> None:
+        self._recording, self._train = recording, train
+        self.steps = recording.steps
+        #: The models of the training, once they are found.
+        self.modules: list[nn.Module] = []
+        self.optimizers: list[Optimizer] = []
+        #: The steps that were executed.
+        self.results: list[StepResult] = []
+
+    def run(self, observers: Sequence[StepObserver] = (), *, last: int | None = None) -> list[StepResult]:
+        """Start the training, and end it after the last step."""
+        self.results = run_again(self._recording, self._train, observers, last=last, models=self.modules)
+        return self.results
+
+
 def main(argv: Sequence[str]) -> int:
     """Run a script again, and write what came of it as JSON."""
-    step = None
-    if argv[0] == "--operators":
-        step, argv = int(argv[1]), argv[2:]
+    question, step = "", None
+    if argv[0].startswith("--"):
+        question, step, argv = argv[0], int(argv[1]), argv[2:]
     run, folder, result, *script = argv
-    prints = None if step is None else Fingerprints(step)
+    prints = None if step is None or question != "--operators" else Fingerprints(step)
     recording = Recording.open(LocalStorage(run), folder)
     content: dict[str, Any]
     try:
         if recording is None:
             raise CannotReplay("there is no recording")
-        observers = [] if prints is None else [prints]
-        results = run_again(recording, lambda: _run_script(script), observers, last=step)
+        execution, explanation = StartedAgain(recording, lambda: _run_script(script)), None
+        if step is not None and prints is None:
+            explanation = IncidentReplay(recording, folder).executed_by(execution).explain(step)
+        else:
+            execution.run([] if prints is None else [prints], last=step)
+        results = execution.results
         content = {
             "steps": [
                 {
@@ -220,6 +259,8 @@ def main(argv: Sequence[str]) -> int:
         }
         if prints is not None and (executed := prints.executed(sentence(results, len(results)))) is not None:
             content["operators"] = executed.to_json()
+        if explanation is not None:
+            content["explanation"] = explanation.to_json()
     except CannotReplay as error:
         content = {"error": str(error)}
     except SystemExit as error:
