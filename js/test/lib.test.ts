@@ -24,6 +24,7 @@ describe("numbers", () => {
       "\u2212Inf",
     ]);
     expect(num(0.1 + 0.2)).toBe("0.3");
+    expect([9067, 90673, -298393].map((x) => num(x, 3))).toEqual(["9,067", "9.07e4", "\u22122.98e5"]);
   });
   test("the ends of a range differ", () => {
     expect(rangeText(0.3501, 0.3499)).toBe("0.3501 \u2026 0.3499");

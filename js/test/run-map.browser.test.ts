@@ -78,6 +78,15 @@ describe("rows", () => {
     expect(rowOf(el, "k_proj.weightNaN").classList.contains("smdw-map-selected")).toBe(true);
   });
 
+  test("only what is not finite first has the mark", async () => {
+    const made = madeRun();
+    made.flags[made.names.indexOf("model.layers.17.mlp.up_proj.weight")]?.fill(FLAG.nan, NAN_STEP + 9);
+    const { el } = await opened({}, made);
+    expect(labels(el)).toContain("\u25belayers.17NaN12");
+    expect(labels(el).filter((label) => label?.includes("up_proj"))).toEqual(["Wup_proj.weight"]);
+    expect(at(shown as MountedMap, "up_proj", NAN_STEP + 40)).toEqual(VIOLET);
+  });
+
   test("a click on a name folds and unfolds; a folded module is the worst of its tensors", async () => {
     const map = await opened();
     const { el, session } = map;

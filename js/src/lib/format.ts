@@ -19,7 +19,7 @@ export function groupDigits(digits: string): string {
 /**
  * Formats a number with about `digits` significant digits.
  *
- *     num(0.000123456)  "1.235e−4"       num(-1234.5)  "−1,235"        num(NaN)  "NaN"
+ *     num(0.000123456)  "1.235e−4"       num(-1234.5)  "−1,235"        num(90673, 3)  "9.07e4"
  */
 export function num(x: number, digits = 4): string {
   if (Number.isNaN(x)) return "NaN";
@@ -27,7 +27,7 @@ export function num(x: number, digits = 4): string {
   if (x === 0) return "0";
   const size = Math.abs(x);
   let text: string;
-  if (size >= 1e6 || size < 1e-3) text = trim(x.toExponential(digits - 1)).replace("e+", "e");
+  if (size >= (digits < 4 ? 1e4 : 1e6) || size < 1e-3) text = trim(x.toExponential(digits - 1)).replace("e+", "e");
   else if (size >= 10 ** (digits - 1)) text = groupDigits(String(Math.round(x)));
   else text = trim(x.toPrecision(digits));
   return text.replaceAll("-", MINUS);

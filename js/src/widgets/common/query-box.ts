@@ -144,8 +144,6 @@ export class QueryBox {
       case "Escape":
         if (this.#open) this.#suggest(false);
         else {
-          this.input.value = "";
-          this.set("");
           this.input.blur();
           this.leave?.();
         }

@@ -12,7 +12,7 @@ import type { QueryResults } from "../../session/query-results";
 import type { Scene } from "../../session/scene";
 
 export interface Badges {
-  /** "NaN", "Inf" or "" */
+  /** "NaN", "Inf" or ""; also "" if other tensors are not finite earlier */
   notFinite: string;
   /** number of steps at which a rule fired */
   fired: number;
@@ -44,6 +44,8 @@ export class MapList {
   readonly #summaryMemo = new Memo<Summary>();
   #troubles: Trouble[] = [];
   #fired = new Map<number, number>();
+  /** the first step at which a tensor is not finite */
+  #firstNotFinite = Number.POSITIVE_INFINITY;
 
   constructor(
     private readonly store: Store,
@@ -108,7 +110,8 @@ export class MapList {
     let flag = 0;
     let fired = 0;
     for (const tensor of row.tensors) {
-      flag |= this.summary.flag[tensor] ?? 0;
+      // What breaks later is seen in its row: the mark is for the rows that lead to the cause.
+      if (this.summary.notFinite[tensor] === this.#firstNotFinite) flag |= this.summary.flag[tensor] ?? 0;
       fired = Math.max(fired, this.#fired.get(tensor) ?? 0);
     }
     return { notFinite: notFiniteLabel(flag), fired };
@@ -160,6 +163,7 @@ export class MapList {
     if (!this.#troubleMemo.changed([...inputs, findings, rules.map(({ version }) => version)])) return;
     this.version++;
     const { summary, model } = this;
+    this.#firstNotFinite = summary.notFinite.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
     const troubles = model.names.map((_, i): Trouble => {
       const notFinite = hasNotFinite(defined(summary.flag[i]));
       const onset = (notFinite ? summary.notFinite : summary.sudden)[i] as number;
