@@ -186,8 +186,8 @@ def dead(data: RunData) -> Iterator[Finding]:
         return
     tensor, known, share, begin = min(found, key=lambda one: int(one[0].steps[one[1][one[3]]]))
     # Units that are dead in the first window of saves were so at the first save.
-    from_start = begin == 0
     onset = _begin_of_window(tensor, int(known[begin]))
+    from_start = begin == 0 and (known[0] == 0 or onset < int(tensor.steps[known[0]]))
     reason, advice = (
         (
             "They were so from the first saves: probably the initialization.",

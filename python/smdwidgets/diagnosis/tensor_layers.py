@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -36,6 +36,8 @@ __all__ = [
 
 #: Share of dead units from which on a layer is called dead.
 DEAD = 0.7
+#: Fewest saves of zeros at the end that show that all units are dead.
+SILENT_SAVES = 10
 
 
 def training(data: RunData, role: str, having: str | None = None) -> list[TensorColumn]:
@@ -189,15 +191,31 @@ def dying(data: RunData) -> list[tuple[TensorColumn, NDArray[np.intp]]]:
     """
     most_dead, broken = [], broken_at(data)
     before: TensorColumn | None = None
-    for tensor in training(data, "activation", having="dead"):
-        if (tensor["min"] < 0).any():
-            before = tensor
+    for each in training(data, "activation", having="dead"):
+        if (each["min"] < 0).any():
+            before = each
             continue
+        tensor = _with_silence(each)
         judged = np.flatnonzero(np.isfinite(tensor["dead"]) & (tensor.steps < broken))
         high = judged[tensor["dead"][judged] >= DEAD]
         if len(high) and (before is None or not _are_alive(before, int(tensor.steps[high[-1]]))):
             most_dead.append((tensor, judged))
     return most_dead
+
+
+def _with_silence(tensor: TensorColumn) -> TensorColumn:
+    """Return an activation; if it is 0 to the end, all of its units are dead.
+
+    Its statistics tell this at steps at which its values were not kept.
+    """
+    silent = (tensor["l2"] == 0) & (tensor["count"] > 0)
+    active = np.flatnonzero(~silent)
+    begin = int(active[-1]) + 1 if len(active) else 0
+    if begin == 0 or len(silent) - begin < SILENT_SAVES:
+        return tensor
+    dead, since = tensor["dead"].copy(), tensor["since"].copy()
+    dead[begin:], since[begin:] = 1.0, tensor.steps[begin:]
+    return replace(tensor, columns={**tensor.columns, "dead": dead, "since": since})
 
 
 def _are_alive(before: TensorColumn, step: int) -> bool:

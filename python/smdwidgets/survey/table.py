@@ -218,13 +218,15 @@ class SurveyTable:
             | (infinite > 0) * INFINITE
             | ((table["flags"] & (APPROXIMATE | REDUCTIONS_ONLY)) > 0) * REDUCTIONS
         )
+        with np.errstate(over="ignore"):  # larger than what float32 has
+            narrow = {name: column.astype(np.float32) for name, column in columns.items()}
         records: Records = {
             "row": rows,
             "span": np.empty(len(rows), np.int32),
             "step": np.asarray(table["step"], np.int64),
             "mode": np.asarray(table["mode"], np.uint8),
             "flag": flag.astype(np.uint8),
-            **{name: column.astype(np.float32) for name, column in columns.items()},
+            **narrow,
             "surprise": np.full(len(rows), np.nan, np.float32),
             "usual": np.full(len(rows), np.nan, np.float32),
         }

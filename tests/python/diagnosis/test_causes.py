@@ -7,6 +7,7 @@ import pytest
 
 import smdwidgets
 from python.diagnosis import curves
+from smdwidgets import CapturePlan
 from smdwidgets._text import capitalized
 from smdwidgets.checks.file import CheckFile
 from smdwidgets.checks.record import CheckRecord
@@ -376,6 +377,30 @@ def test_zeros_of_padding_are_not_dead_units(tmp_path, units_before, is_dead):
 
     with saved(tmp_path, make, level_loss()) as trial:
         assert ("dead" in {one.kind for one in diagnose(trial)}) == is_dead
+
+
+@pytest.mark.parametrize("recovers", [False, True])
+def test_units_that_are_zero_to_the_end_are_dead_where_few_values_were_kept(tmp_path, recovers):
+    rng = np.random.default_rng(0)
+    weights = moving(rng)
+    with Hook(tmp_path, plan=CapturePlan(budget="1MB")) as hook:
+        for step in range(STEPS):
+            relu = np.maximum(rng.normal(size=(4, 64)), 0)  # too few samples to judge units
+            relu[:, : max(0, step - 100)] = 0
+            if recovers and step >= STEPS - 4:
+                relu[0, 0] = 1
+            for name, (value, collection) in weights(step).items():
+                hook.save_tensor(name, np.asarray(value, np.float32), collection)
+            hook.save_tensor("fc.relu_output_0", relu.astype(np.float32), "relu_outputs")
+            hook.save_scalar("loss", float(np.exp(-step / 50)))
+            hook.step()
+    trial = smdwidgets.create_trial(tmp_path)
+    assert 4 * len(trial["fc.relu_output_0"].steps()) < 256
+    found = {one.kind: one for one in diagnose(trial)}
+    assert ("dead" in found) is not recovers
+    if not recovers:
+        assert (found["dead"].subject, found["dead"].first) == ("fc.relu_output_0", 164)
+        assert "died during the training" in found["dead"].text
 
 
 def test_what_was_not_recorded_is_said_in_the_terms_of_the_user(tmp_path):

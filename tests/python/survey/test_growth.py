@@ -97,3 +97,9 @@ def test_scale_ignores_scalars_and_one_tensor_that_explodes(tmp_path: Path) -> N
     values["loss"] = [np.float32(1000 * 0.5**step) for step in range(steps)]  # type: ignore[misc]
     assert 10 ** written(tmp_path / "run", values, steps).table.growth_limit() == pytest.approx(4)
     assert limit_of(np.empty(0)) == pytest.approx(np.log10(1.1))
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_sizes_beyond_float32_give_no_warning(tmp_path: Path) -> None:
+    survey = written(tmp_path / "run", {"huge": [np.full(4, 1e308)] * 8}, 8)
+    assert growth(survey, "huge").n[0].tolist() == [1] * 8
