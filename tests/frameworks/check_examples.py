@@ -49,14 +49,15 @@ def run(code, begin):
             exec(compile(code, "example", "exec"), space)
     finally:
         process.opened = note
-    files, off = {}, {}
+    files, off, updates = {}, {}, 0
     for number, hook in enumerate(opened):
         hook.close()
         for file in Path(hook.out_dir).glob("checks/*.jsonl"):
             records = CheckRecords.parse({file.stem: file.read_bytes()})
             files |= {(number, one.id): one.level for one in records}
             off |= records.off
-    return {"fired": [[id, level] for (_, id), level in files.items()], "off": off}
+            updates += records.updates
+    return {"fired": [[id, level] for (_, id), level in files.items()], "off": off, "updates": updates}
 
 
 def outcomes(place, framework, names, **env):
@@ -86,7 +87,7 @@ from frameworks.check_examples import run
 begin, scripts = json.loads(pathlib.Path("scripts.json").read_text())
 for name, script in scripts.items():
     found = run(script, begin)
-    print(json.dumps([name, found["fired"], found["off"]]), flush=True)
+    print(json.dumps([name, found["fired"], found["off"], found["updates"]]), flush=True)
 """
 
 
@@ -95,6 +96,11 @@ def run_scripts(folder, begin, scripts, **env):
 
     Return the checks that fired and those that are off, by script.
     """
+    return {name: found[:2] for name, found in checked_scripts(folder, begin, scripts, **env).items()}
+
+
+def checked_scripts(folder, begin, scripts, **env):
+    """Run scripts as `run_scripts` does; also return how many updates were checked."""
     from python.launch.launching import Place  # this file is also a script, which does not see it
 
     place = Place(folder, Path(__file__).parents[1])
@@ -103,7 +109,7 @@ def run_scripts(folder, begin, scripts, **env):
     done = place.run("--checks-only", "--steps", "1000", "train.py", env={"OMP_NUM_THREADS": "1", **env})
     lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("[")]
     assert {name for name, *_ in lines} == set(scripts), done.err
-    return {name: (dict(map(tuple, found)), off) for name, found, off in lines}
+    return {name: (dict(map(tuple, found)), off, updates) for name, found, off, updates in lines}
 
 
 def both(place, begin, scripts, **env):

@@ -69,6 +69,8 @@ _FEWEST_ROWS, _ROUNDING = 8, 1e-3
 _GAIN = 4.0
 #: Updates in which no weight changes; trainings of a model that are compared, and repetitions that are no accident.
 _UPDATES, _STARTS, _REPEATED = 8, 8, 3
+#: A change of other weights that is this many times as large as the rounding of a weight would change it, too.
+_FAR_ABOVE_ROUNDING = 1e4
 
 
 @dataclass(frozen=True)
@@ -323,11 +325,32 @@ class Weights:
         if equal:
             self._log.say("symmetric_units", self._begin, {"tensor": equal[0], "count": _UPDATES}, equal)
             return
-        stopped = [name for name in still if name in matrices]
+        change = max(_largest_change(self._first[name], one) for name, one in weights.items() if name not in still)
+        stopped = [
+            name for name in still if name in matrices and change > _FAR_ABOVE_ROUNDING * _rounding(matrices[name])
+        ]
         if stopped:
             counts = {"count": len(stopped), "total": len(weights)}
             words = {"optimizer": "the optimizer", "tensor": stopped[0], "why": ": they do not change"}
             self._log.say("no_gradient", self._begin, {**counts, **words}, stopped)
+
+
+def _largest_change(before: NDArray[Any], after: NDArray[Any]) -> float:
+    """Return the largest finite change of a weight."""
+    difference = np.abs(np.subtract(after, before, dtype=np.float64))
+    return float(difference[np.isfinite(difference)].max(initial=0.0))
+
+
+def _rounding(matrix: NDArray[Any]) -> float:
+    """Return the distance of the smallest weight to the next number.
+
+    Smaller changes may be lost in all weights.
+
+    >>> _rounding(np.array([0.0, 1.0, -2.0], np.float32))
+    1.1920928955078125e-07
+    """
+    smallest = float(np.abs(matrix[matrix != 0]).min(initial=np.inf))
+    return float(np.spacing(matrix.dtype.type(smallest))) if math.isfinite(smallest) else 0.0
 
 
 def _are_units_equal(matrix: NDArray[Any]) -> bool:

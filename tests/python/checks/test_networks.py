@@ -221,6 +221,30 @@ def test_batches_that_are_all_the_same(changes, batches, expected):
     assert [one.id for one in log.fired] == expected
 
 
+@pytest.mark.parametrize(
+    ("rate", "still", "dtype", "expected"),
+    [
+        (1e-3, True, "float32", ["no_gradient"]),
+        (1e-3, False, "float32", []),
+        (1e-10, False, "float32", []),  # such updates move biases of 0, and are lost in weights
+        (1e-10, True, "float32", []),
+        (1e-4, False, "float16", []),
+        (1e-6, True, "float64", ["no_gradient"]),
+    ],
+)
+def test_updates_that_are_lost_in_rounding_are_no_missing_gradient(rate, still, dtype, expected):
+    weights = {"kernel": np.full((8, 4), 0.3, dtype) + np.arange(4, dtype=dtype), "bias": np.zeros(4, dtype)}
+
+    def train(log):
+        judged = Weights(log)
+        for step in range(12):
+            judged.look(step, {name: one.copy() for name, one in weights.items()})
+            for one in (weights["bias"],) if still else weights.values():
+                one += np.asarray(rate, dtype)
+
+    assert fired(train) == expected
+
+
 def test_each_check_of_keras_has_a_mechanism():
     named = {id for ids in MECHANISMS.values() for id in ids}
     assert named == {one.id for one in CHECKS if "Keras" in one.frameworks}

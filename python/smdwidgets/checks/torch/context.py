@@ -84,6 +84,11 @@ class Context:
         """Whether a loss depends on one of these parameters, or may do so unseen."""
         return self.hides_leaves or not self.leaves or any(id(one) in self.leaves for one in parameters)
 
+    def is_leaf(self, parameter: Any) -> bool:
+        """Whether a loss is known to depend on a parameter."""
+        leaf = self.leaves.get(id(parameter))
+        return leaf is not None and leaf() is parameter
+
     def models(self) -> Iterator[nn.Module]:
         """Yield the models of the training."""
         yield from (model for _, model in self._models())

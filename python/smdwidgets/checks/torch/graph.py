@@ -226,10 +226,23 @@ def linear_layers(node: Any) -> list[torch.Tensor]:
             computed = [one for one in before if one is not None and not hasattr(one, "variable")]
             if len(computed) > 1 or (name in ("Mul", "Div") and sum(one is not None for one in before) > 1):
                 return []
+            if _may_hide_an_activation(node, name):
+                return []
             node = computed[0] if computed else None
         else:
             return []
     return []
+
+
+def _may_hide_an_activation(node: Any, name: str) -> bool:
+    """Whether a constant may be computed of the other operand.
+
+    It is so for a straight-through estimator, and for a mask.
+    """
+    if name in ("Add", "Sub"):
+        return any(one is None for one, _ in node.next_functions)
+    constants = (_saved(node, "_saved_other"), _saved(node, "_saved_self")) if name == "Mul" else ()
+    return any(isinstance(one, torch.Tensor) and one.dtype == torch.bool for one in constants)
 
 
 def reshaped_from(node: Any) -> tuple[int, ...] | None:

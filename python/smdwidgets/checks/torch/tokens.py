@@ -26,6 +26,8 @@ _RUN = 3
 _FEWEST_CLASSES = 9
 #: Share of the rows that end with padding.
 _PADDED = 0.4
+#: Share of the occurrences of padding that are at the end of a row at least.
+_AT_THE_END = 0.8
 
 _Tokens = NDArray[np.float64]
 
@@ -184,7 +186,7 @@ class TokenChecks:
         def judge(tokens: _Tokens, targets: _Tokens, mask: _Tokens | None = None) -> None:
             self._compare(tokens, targets, ignored, step)
             if whole:
-                self._padding(targets, mask, ignored, step, positions)
+                self._padding(tokens, targets, mask, ignored, step)
 
         self._context.values.read(judge, *tensors, *([] if mask is None else [mask[:_ROWS, :_POSITIONS]]))
 
@@ -220,8 +222,9 @@ class TokenChecks:
         """Compare targets with the tokens of a decoder."""
         width = min(tokens.shape[1], targets.shape[1])
         counted = (targets != ignored)[:, :width]
-        earlier = (tokens[:, 1:width] == targets[:, : width - 1])[counted[:, : width - 1]]
-        self._decodes = self._decodes or (width > 4 and bool(earlier.size) and earlier.mean() > _EQUAL)
+        self._decodes = self._decodes or _is_shifted(tokens, targets, ignored)
+        # The sequence may come first.
+        self._decodes = self._decodes or _is_shifted(tokens.T, targets.T, ignored)
         varied = width > 4 and (tokens[:, 1:] == tokens[:, :-1]).mean() < _REPEATED
         if varied and counted.sum() >= 8 and (tokens[:, :width] == targets[:, :width])[counted].mean() > _EQUAL:
             self._context.log.say("labels_unshifted", step, need=2)
@@ -241,7 +244,7 @@ class TokenChecks:
         if equal[shift] <= _EQUAL:
             return
         say = self._context.log.say
-        if self._mixes_rows:  # the targets show that the second dimension is that of the positions
+        if self._mixes_rows and shift:  # the targets show that the second dimension is that of the positions
             say("rows_mixed", step)
         if shift == 0:
             if not self._decodes:
@@ -251,23 +254,48 @@ class TokenChecks:
         elif self._sees_future:
             say("sees_future", step)
 
-    def _padding(self, targets: _Tokens, mask: _Tokens | None, ignored: int | None, step: int, positions: int) -> None:
+    def _padding(self, tokens: _Tokens, targets: _Tokens, mask: _Tokens | None, ignored: int | None, step: int) -> None:
         if (targets[:, -1] == ignored).all():  # a model that shifts within the loss ignores the last position
             targets = targets[:, :-1]
             mask = mask[:, 1:] if mask is not None else None
         length = targets.shape[1]
         values, counts = np.unique(targets[:, -1], return_counts=True)
         token = values[counts.argmax()]
-        runs = np.cumprod(targets[:, ::-1] == token, axis=1).sum(1)
+        runs = _final_runs(targets, token)
         share = float((runs >= _RUN).mean())
+        is_padding = token != ignored and share > _PADDED and runs.mean() < 0.95 * length and len(targets) > 1
         say = self._context.log.say
-        if token != ignored and share > 0.4 and runs.mean() < 0.95 * length and len(targets) > 1:
+        if is_padding and _is_only_at_the_end(tokens, token):
             facts = {"what": f"token {int(token)} ends {share:.0%} of the rows", "token": int(token)}
             say("padding_in_loss", step, facts, need=2)
         elif mask is not None and mask.shape == targets.shape and (mask == 0).any():
             counted = (targets[mask == 0] != ignored).mean()
             if counted > 0.5:
                 say("padding_in_loss", step, {"what": "targets of masked positions"}, need=2)
+
+
+def _final_runs(tokens: _Tokens, token: float) -> NDArray[np.int64]:
+    """Return how many times a token ends each row."""
+    runs: NDArray[np.int64] = np.cumprod(tokens[:, ::-1] == token, axis=1).sum(1)
+    return runs
+
+
+def _is_only_at_the_end(tokens: _Tokens, token: float) -> bool:
+    """Whether a token is nearly always at the end of a row.
+
+    The largest of sorted numbers is also elsewhere.
+    """
+    return bool(_final_runs(tokens, token).sum() >= _AT_THE_END * (tokens == token).sum())
+
+
+def _is_shifted(tokens: _Tokens, targets: _Tokens, ignored: int | None) -> bool:
+    """Whether the targets are the tokens from the second one on."""
+    width = min(tokens.shape[1], targets.shape[1])
+    if width < 5:
+        return False
+    targets = targets[:, : width - 1]
+    equal = (tokens[:, 1:width] == targets)[targets != ignored]
+    return bool(equal.size) and float(equal.mean()) > _EQUAL
 
 
 def _first_tensor(output: Any) -> torch.Tensor | None:

@@ -164,7 +164,8 @@ class UpdateChecks:
         context = self._context
         self._looked[id(optimizer)] += 1
         for one in parameters:
-            if one.grad is not None:
+            # The script may drop the gradient of a parameter that the loss depends on, to freeze a layer for a while.
+            if one.grad is not None or (context.is_leaf(one) and not context.hides_leaves):
                 self._without[id(one)] = -1_000_000
             elif one.requires_grad:
                 self._without[id(one)] += 1
