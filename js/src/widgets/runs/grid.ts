@@ -200,7 +200,7 @@ export class RunsGrid {
     const columns: Column[] = [
       { by: "name", title: "Run", width: 170, text: true, cell: (row) => this.#name(row) },
       { by: "best", title: `Best ${short}`, width: 96, cell: (row) => value(row.best) },
-      { by: "last", title: "Last", width: 76, cell: (row) => last(row) },
+      { by: "last", title: "Last", width: 88, cell: (row) => last(row) },
       { by: "curve", title: short, width: SPARK_WIDTH + 20, text: true, cell: (row) => this.#spark(row) },
       {
         by: "steps",
