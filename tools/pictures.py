@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,14 @@ def main() -> None:
                 page.get_by_text("Histogram", exact=True).first.wait_for()
                 shown |= controls(page)
                 save_moving(dragged(page), f"drag-{theme}")
+        for name, width, more, prepare in scenes():
+            with opened(browser, "explorer.html", "light", density=2, width=width, **more) as page:
+                second_finding(page)
+                prepare(page)
+                page.mouse.move(0, 0)
+                settle(page)
+                shown |= controls(page)
+                save(shot(page), name)
         CONTROLS.write_text(json.dumps(sorted(shown), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -114,12 +122,13 @@ def exported(file: str, **state: Any) -> None:
 
 
 @contextlib.contextmanager
-def opened(browser: Browser, file: str, theme: str, density: int, width: int = 1080) -> Iterator[Page]:
+def opened(browser: Browser, file: str, theme: str, density: int, width: int = 1080, **more: Any) -> Iterator[Page]:
     """The page, rendered."""
     page = browser.new_page(
         viewport={"width": width, "height": 760},
         device_scale_factor=density,
         color_scheme=theme,  # type: ignore[arg-type]
+        **more,
     )
     page.goto(Path(file).absolute().as_uri())
     page.locator(".smdw canvas").first.wait_for()
@@ -135,12 +144,54 @@ def second_finding(page: Page) -> None:
     settle(page)
 
 
+def show_inspector(page: Page) -> None:
+    """The pictures of a weight at the step of the finding."""
+    row = page.locator(".smdw-map-row:not(.smdw-map-module)").get_by_text("weight", exact=True)
+    row.first.click()
+    if not page.get_by_role("button", name="Close inspector").is_visible():
+        page.get_by_role("button", name="Open inspector").click()
+    page.get_by_text("Histogram", exact=True).first.wait_for()
+    page.locator(".smdw-panel-heatmap canvas").first.wait_for()
+
+
+def show_compare(page: Page) -> None:
+    """The same weight, beside its values twenty steps later."""
+    show_inspector(page)
+    page.locator(".smdw-explorer").focus()
+    page.keyboard.press("c")
+    box = page.locator(".smdw-step-box")
+    box.fill(str(SLIP + 20))
+    box.press("Enter")
+    page.get_by_role("button", name="A|B").click()
+    page.get_by_text("Values: A above, B below").wait_for()
+
+
+def show_query(page: Page) -> None:
+    """The four tensors that change most."""
+    box = page.get_by_role("combobox", name="Query")
+    box.fill("| top 4 by change")
+    box.press("Enter")
+    page.locator(".smdw-map-row").nth(3).wait_for()
+
+
+def scenes() -> list[tuple[str, int, dict[str, Any], Callable[[Page], None]]]:
+    """Return name, width, page options and preparation of further pictures."""
+    return [
+        ("inspector", 1080, {}, show_inspector),
+        ("compare", 1080, {}, show_compare),
+        ("query", 1080, {}, show_query),
+        ("narrow", 640, {}, settle),
+        ("forced", 1080, {"forced_colors": "active"}, settle),
+    ]
+
+
 def controls(page: Page) -> set[str]:
     """Return the words on the controls that the page shows, but not those of its run."""
     words: list[str] = page.evaluate("""() => [...document.querySelectorAll(".smdw button, .smdw input, .smdw select")]
         .filter(control => control.offsetParent && !control.matches(".smdw-link, [aria-label$=' menu']"))
         .map(control => control.placeholder || control.getAttribute("aria-label") || control.innerText.split("\\n")[0])""")
-    return {word.strip() for word in words if len(word.strip()) > 1}
+    # The choice of B names a step of the run.
+    return {word.strip() for word in words if len(word.strip()) > 1 and not word.startswith("B = ")}
 
 
 def settle(page: Page) -> None:
