@@ -387,6 +387,34 @@ def test_memory_stays_below_the_bound_and_the_reason_is_said(tmp_path):
             incident.replay.run()
 
 
+@pytest.mark.parametrize(("tick", "every"), [(0.0, 8), (1.0, 64)], ids=["free", "slow"])
+def test_keyframes_are_rarer_while_recording_takes_long(tick, every, tmp_path, monkeypatch):
+    """The clock moves only while something is recorded."""
+    from smdwidgets.replay.torch import recording
+
+    class Clock:
+        now = 0.0
+
+        @classmethod
+        def perf_counter(cls):
+            cls.now += tick
+            return cls.now
+
+    monkeypatch.setattr(recording, "time", Clock)
+    model = nn.Linear(4, 1)
+    opt = torch.optim.Adam(model.parameters(), 1e-3)
+    hook = smd.record(model, tmp_path / "run", replay=True)
+    recorder = hook._replaying.recorder
+    for (x,) in DataLoader(TensorDataset(torch.randn(80, 4)), 1):
+        opt.zero_grad()
+        model(x).sum().backward()
+        opt.step()
+        states = [one.state for one in recorder._frames]
+        assert all(one.nbytes == sum(each.nbytes for each in one.tensors.values()) > 0 for one in states)
+    hook.close()
+    assert recorder.every == every
+
+
 @pytest.mark.parametrize(("option", "rows", "batch"), [("ids", True, False), (False, False, False), (True, True, True)])
 def test_option_says_what_is_kept(tmp_path, option, rows, batch):
     _, incident = recorded(replay_loops.mlp_adam, tmp_path / "run", replay=option)

@@ -31,7 +31,8 @@ __all__ = ["Delivery", "Frame", "Mode", "ReplayRecorder", "Snapshot", "StepRecor
 
 Mode = Literal["full", "ids"]
 
-#: Steps between two keyframes: at least, and at most. It is doubled while keyframes take more than a share of the time.
+#: Steps between two keyframes: at least, and at most.
+#: It is doubled while recording takes more than a share of the time.
 EVERY, LONGEST = 8, 64
 SHARE: Final = 0.01
 #: Steps whose batches and rows are kept if no keyframe is.
@@ -186,7 +187,8 @@ class ReplayRecorder:
         self._since_frame = 0
         self._framed_at = time.perf_counter()
         self._too_large = ""
-        self._spent = 0.0
+        #: What recording has taken since the last keyframe, and `seconds` when it was taken.
+        self._spent = self._seconds_before = 0.0
 
     # --------------------------------------------------------------------------------------------------------- events
 
@@ -315,7 +317,8 @@ class ReplayRecorder:
             frame.state.light["rng"] = {**frame.state.light["rng"], "top": self._rng_end}
         self._pending = frame
         now = time.perf_counter()
-        self._spent = now - began
+        self._spent = self.seconds - self._seconds_before + now - began
+        self._seconds_before = self.seconds + now - began
         share = self._spent / max(now - self._framed_at, 1e-9)
         if self._since_frame >= self.every and share > SHARE:
             self.every = min(LONGEST, 2 * self.every)

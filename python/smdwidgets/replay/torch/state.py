@@ -133,16 +133,13 @@ class State:
         tensors: by name.
         light: everything else: nested containers of plain values and of small tensors.
         objects: the objects of the loop, whose content ``light`` has.
+        nbytes: bytes of the tensors; the memory is asked for often.
     """
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     light: dict[str, Any] = field(default_factory=dict)
     objects: dict[str, Keep] = field(default_factory=dict)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors."""
-        return sum(nbytes_of(one) for one in self.tensors.values())
+    nbytes: int = 0
 
 
 class World:
@@ -353,6 +350,7 @@ class World:
                 else:
                     copied = one.detach().clone()
                 state.tensors[name] = copied
+                state.nbytes += nbytes_of(copied)
             state.light = self.take_light()
             state.objects = dict(self.objects)
         return state
