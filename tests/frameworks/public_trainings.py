@@ -173,7 +173,7 @@ def forward_forward():
             return self.forward(positive).detach(), self.forward(negative).detach()
 
     layers = [Layer(196, 32), Layer(32, 32)]
-    positive, negative = IMAGES[:128].flatten(1), IMAGES[:128].flatten(1).clone()
+    positive, negative = IMAGES[:128].flatten(1).clone(), IMAGES[:128].flatten(1).clone()
     positive[:, :10] = F.one_hot(DIGITS[:128], 10) * positive.max()
     negative[:, :10] = F.one_hot((DIGITS[:128] + 3) % 10, 10) * positive.max()
     for layer in layers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-__all__ = ["BATCH_NORMS", "CONVOLUTIONS", "DROPOUTS", "NORMS"]
+__all__ = ["BATCH_NORMS", "CONVOLUTIONS", "DROPOUTS", "NORMS", "weight_of"]
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -18,3 +18,16 @@ NORMS = (
     nn.GroupNorm,
     *([nn.RMSNorm] if hasattr(nn, "RMSNorm") else []),
 )
+
+
+def weight_of(module: nn.Module) -> nn.Parameter | None:
+    """Return the weight of a module if it is one of its parameters.
+
+    The attribute may be computed at each access, as with a parametrization of `spectral_norm`, which also changes its
+    buffers in training mode.
+
+    >>> weight_of(nn.Linear(3, 2)).shape
+    torch.Size([2, 3])
+    >>> weight_of(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2)))
+    """
+    return dict(module.named_parameters(recurse=False)).get("weight")

@@ -24,7 +24,7 @@ from smdwidgets.checks.torch.graph import (
     softmax_axis,
     weighted_likelihood,
 )
-from smdwidgets.checks.torch.layers import CONVOLUTIONS, NORMS
+from smdwidgets.checks.torch.layers import CONVOLUTIONS, NORMS, weight_of
 from smdwidgets.checks.torch.values import is_plain, sampled
 from smdwidgets.finding import Level
 
@@ -177,7 +177,9 @@ class LossChecks:
         layers = [
             one
             for one in parts
-            if isinstance(one, (nn.Linear, *CONVOLUTIONS)) and one.weight[0].numel() >= FEWEST_INPUTS
+            if isinstance(one, (nn.Linear, *CONVOLUTIONS))
+            and (weight := weight_of(one)) is not None
+            and weight[0].numel() >= FEWEST_INPUTS
         ][:_MOST_LAYERS]
         plain = all(is_plain(one.weight) and one.weight.is_floating_point() for one in layers)
         if len(layers) < _FEWEST_LAYERS or any(isinstance(one, NORMS) for one in parts) or not plain:
@@ -187,8 +189,8 @@ class LossChecks:
     def _tied_first_loss(self, call: LossCall, classes: int) -> None:
         """A loss far above guessing at the start, and a large tied embedding."""
         parts = [part for model in self._context.models() for part in model.modules()]
-        embeddings = {id(one.weight) for one in parts if isinstance(one, nn.Embedding)}
-        layers = [one for one in parts if isinstance(one, nn.Linear) and id(one.weight) in embeddings]
+        embeddings = {id(weight_of(one)) for one in parts if isinstance(one, nn.Embedding)} - {id(None)}
+        layers = [one for one in parts if isinstance(one, nn.Linear) and id(weight_of(one)) in embeddings]
         if len(layers) == 1 and layers[0].weight.shape[0] == classes and is_plain(layers[0].weight):
             self._judge_first(call, classes, layers, _FIRST_TIED_LOSS)
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.layers import BATCH_NORMS, CONVOLUTIONS, DROPOUTS, NORMS
+from smdwidgets.checks.torch.layers import BATCH_NORMS, CONVOLUTIONS, DROPOUTS, NORMS, weight_of
 from smdwidgets.checks.torch.values import is_plain, sampled
 
 __all__ = ["ModelChecks"]
@@ -136,8 +136,10 @@ class ModelChecks:
             context.log.say("alias_loaded", step, {"model": name}, [name])
 
     def _tied(self, model: nn.Module) -> None:
-        embeddings = [one.weight for one in model.modules() if isinstance(one, nn.Embedding)]
-        outputs = [one.weight for one in model.modules() if isinstance(one, nn.Linear)]
+        embeddings, outputs = (
+            [weight for one in model.modules() if isinstance(one, kind) and (weight := weight_of(one)) is not None]
+            for kind in (nn.Embedding, nn.Linear)
+        )
         context, step = self._context, self._context.step
         pairs = [
             (one, other)
@@ -165,9 +167,7 @@ class ModelChecks:
         """
         context, step = self._context, self._context.step
         layers = [
-            one
-            for one in model.modules()
-            if isinstance(one, (nn.Linear, *CONVOLUTIONS)) and isinstance(getattr(one, "weight", None), nn.Parameter)
+            one for one in model.modules() if isinstance(one, (nn.Linear, *CONVOLUTIONS)) and weight_of(one) is not None
         ]
         for layer in layers[:_LAYERS]:
             weight = layer.weight

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.layers import BATCH_NORMS, DROPOUTS
+from smdwidgets.checks.torch.layers import BATCH_NORMS, DROPOUTS, weight_of
 from smdwidgets.finding import Level
 
 __all__ = ["ModeChecks"]
@@ -195,8 +195,8 @@ class ModeChecks:
         if not torch.is_grad_enabled():
             return
         for one in parts:
-            weight = getattr(one, "weight", None)
-            if weight is None or not isinstance(one, BATCH_NORMS):
+            weight = weight_of(one) if isinstance(one, BATCH_NORMS) else None
+            if weight is None:
                 continue
             if weight.requires_grad:
                 self._trained_norms[one] = True
