@@ -95,3 +95,50 @@ def test_a_key_of_a_later_call_has_the_call_in_its_alias(tmp_path):
         assert aliases["Head_output.scores"] == "Head_output_0"
         assert aliases["Head_output.scores_1"] == "Head_output_3"
         assert len(set(aliases.values())) == len(aliases) == 6
+
+
+class Detector(nn.Module):
+    """A model that returns its losses, and a number that is none of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 2)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        scores = self.body(x)
+        box, kind = scores[:, 0].pow(2).mean(), scores[:, 1].abs().mean()
+        return {"box": box, "kind": {"focal": kind}, "scale": self.scale.exp(), "scores": scores}
+
+
+def trained(folder, loss_of, micro_batches=1):
+    """Train a detector for three updates; return its trial."""
+    torch.manual_seed(0)
+    model = Detector()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(folder, save_config=SaveConfig(save_interval=1)) as hook:
+        hook.register_module(model)
+        for _ in range(3):
+            optimizer.zero_grad()
+            for _ in range(micro_batches):
+                loss_of(model(torch.randn(4, 3))).backward()
+            optimizer.step()
+    return create_trial(folder)
+
+
+def test_parts_of_a_loss_are_series(tmp_path):
+    trial = trained(tmp_path, lambda out: (out["box"] + 2 * out["kind"]["focal"]) / 4)
+    assert trial.tensor_names(collection="losses") == ["box_output_0", "kind.focal_output_0", "loss_output_0"]
+    values = {name: trial.tensor(f"{name}_output_0").value(2) for name in ("box", "kind.focal", "loss")}
+    assert np.isclose(values["loss"], (values["box"] + 2 * values["kind.focal"]) / 4)
+
+
+def test_parts_of_micro_batches_have_a_mean(tmp_path):
+    trial = trained(tmp_path, lambda out: torch.stack([out["box"], out["kind"]["focal"]]).sum() / 2, micro_batches=2)
+    found = [float(trial.tensor(f"box_output_{which}").value(1)) for which in ("0", "1", "mean")]
+    assert np.isclose(found[2], (found[0] + found[1]) / 2)
+
+
+def test_loss_of_one_term_has_no_parts(tmp_path):
+    trial = trained(tmp_path, lambda out: out["box"] / 4)
+    assert trial.tensor_names(collection="losses") == ["loss_output_0"]

@@ -24,6 +24,11 @@ from smdwidgets.signals import Signals
 #: Characters of a name in a sentence.
 _LONGEST_NAME = 160
 
+#: Words of the name of a whole loss.
+WHOLE_WORDS = frozenset({"loss", "total"})
+#: A whole loss of fewer points, relative to its part, is a summary.
+SHARE_OF_WHOLE = 0.5
+
 
 def quoted(name: str) -> str:
     """Return a name between backquotes, escaped and truncated."""
@@ -195,6 +200,11 @@ class TensorColumns(Sequence[TensorColumn]):
         return sorted({column.worker for column in self._columns})
 
 
+def _is_whole(series: Series) -> bool:
+    """Whether a loss has no other words in its name than those of a whole."""
+    return WHOLE_WORDS.issuperset(series.stem)
+
+
 @dataclass(frozen=True, eq=False)
 class RunData:
     """Everything that was read of a run.
@@ -253,8 +263,21 @@ class RunData:
         return [series for series in self.of(kind) if series.role.is_held_out]
 
     def training_losses(self) -> list[Series]:
-        """Return the losses that were measured while training."""
-        return [series for series in self.of(Kind.LOSS) if series.role in (Role.TRAINING, Role.NONE)]
+        """Return the losses that were measured while training.
+
+        Next to a whole loss, its parts are left out: a part may rise while the whole falls.
+        """
+        losses = [series for series in self.of(Kind.LOSS) if series.role in (Role.TRAINING, Role.NONE)]
+        points: dict[tuple[str, str], int] = {}
+        for series in losses:
+            if _is_whole(series):
+                of = series.mode, series.worker
+                points[of] = max(points.get(of, 0), len(series))
+        return [
+            series
+            for series in losses
+            if _is_whole(series) or points.get((series.mode, series.worker), 0) < SHARE_OF_WHOLE * len(series)
+        ]
 
     @cached_property
     def training_by_words(self) -> dict[tuple[Kind, tuple[str, ...]], list[Series]]:

@@ -280,7 +280,12 @@ def one_class(data: RunData) -> Iterator[Finding]:
             onset,
             int(tensor.steps[-1]),
             (tensor.name,),
-            {"tensor": tensor.name, "share": float(np.median(late))},
+            {
+                "tensor": tensor.name,
+                "share": float(np.median(late)),
+                "title": f"The model predicts one class for {np.median(late):.0%} of the samples",
+                "subject": quoted(tensor.name),
+            },
             (
                 Evidence(
                     f"one class has {np.median(late):.0%}", tensor.name, curve=curve(tensor, tensor.steps, share, onset)

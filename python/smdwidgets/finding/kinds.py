@@ -367,11 +367,12 @@ _KINDS = (
         "one_class",
         "One class",
         "one predicted class",
-        "One class is the largest output for at least 90 % of the samples in the second half of the run.",
+        "One class is the largest output for at least 90 % of the samples in the second half of the run; or the accuracy of "
+        "evaluations is always the same while their loss changes.",
         "predictions in proportion to the classes of the data",
         "check the balance of the classes, and the gradients of the first layers.",
-        "The model predicts one class for {share:.0%} of the samples",
-        "`{tensor}`",
+        "{title}",
+        "{subject}",
         "It ignores its inputs, or one class dominates the data.",
         explains=frozenset({"not_learning"}),
         symptom=True,
@@ -396,11 +397,12 @@ _KINDS = (
         "a loss that rises",
         "The last fifth of the training loss lies wholly above its best, by more than 6 times its noise, a fifth of its level "
         "and 30 % of what was learned; or wholly above 1.5 times its first values, so that a loss of 1.6 that jumps to 11.8 and "
-        "ends at 10.4 has diverged, although it falls for most of the run. A loss that need not fall, such as a critic's, has "
+        "ends at 10.4 has diverged, although it falls for most of the run; or a tenth of its values are above 1,000 times its "
+        "first ones. A loss that need not fall, such as a critic's, has "
         "diverged if it grows 100-fold while the reward does not improve.",
         "a training loss that ends near its best",
         "go back to a checkpoint before the onset; reduce the learning rate, warm it up, or clip gradients.",
-        "{series} rises since step {first:,} and stays up",
+        "{series} rises since step {first:,} and {how}",
         "{best:.3g} → {end:.3g}",
         "The training diverged; often the learning rate is too high.",
         "{back}educe the learning rate, warm it up, or clip gradients.",

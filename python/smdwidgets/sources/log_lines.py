@@ -244,7 +244,7 @@ TRAINERS: Final = (
         "iter 100: loss 2.1234, time 123.45ms, mfu 12.34%",
         (
             _line("iter ", r"^iter (?P<step>\d+): (?=loss )", Pairs.SPACED),
-            _line("train loss ", r"^step (?P<step>\d+): (?=train loss )", Pairs.SPACED),
+            _line("loss ", r"^step (?P<step>\d+): (?=(?:train|val) loss )", Pairs.SPACED),
         ),
     ),
     Trainer(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from smdwidgets.diagnosis.detectors.checks import checks
 from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
+from smdwidgets.diagnosis.detectors.constant_accuracy import constant_accuracy
 from smdwidgets.diagnosis.detectors.diverged import diverged
 from smdwidgets.diagnosis.detectors.incidents import incidents
 from smdwidgets.diagnosis.detectors.learning_rate import learning_rate
@@ -33,6 +34,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     spike,
     overfit,
     collapsed,
+    constant_accuracy,
     incidents,
     policy,
     signals,

@@ -25,6 +25,9 @@ TURNS = 3
 FIRST, LAST = 0.05, 0.2
 #: The last values relative to the first ones, and their rise in units of their noise.
 RISE, CLEAR = 1.5, 6.0
+#: Values relative to the first ones that no training that works has, and their share of all. A schedule that ends at 0
+#: brings such a loss back.
+FAR_ABOVE, LEAST_FAR_ABOVE = 1e3, 0.1
 #: The last values relative to the first ones from which on the rise is beyond doubt.
 SURE = 3.0
 #: A single first value that is between these shares of the last ones is an artefact of logging: an average over fewer
@@ -41,12 +44,13 @@ class _Rise(NamedTuple):
     best: float
     end: float
     confidence: Confidence
+    how: str = "stays up"
 
 
 def diverged(data: RunData) -> Iterator[Finding]:
     """Yield losses that end wholly above their best, or above their first values."""
     for series in data.training_losses():
-        rise = _after_best(series) or _from_start(series)
+        rise = _after_best(series) or _from_start(series) or _far_above(series)
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
@@ -109,6 +113,27 @@ def _from_start(series: Series) -> _Rise | None:
     return _Rise(int(series.steps[good[-1]]), start, end, "high" if sure else "medium")
 
 
+def _far_above(series: Series) -> _Rise | None:
+    """Return the rise of a loss that was far above its first values for long.
+
+    It may have come back.
+    """
+    values = series.values
+    if len(values) < LEAST_POINTS:
+        return None
+    start = float(np.median(values[:3]))
+    far = values > FAR_ABOVE * start
+    if start <= 0 or far.mean() < LEAST_FAR_ABOVE:
+        return None
+    return _Rise(
+        int(series.steps[max(0, int(far.argmax()) - 1)]),
+        start,
+        float(values.max()),
+        "high",
+        f"was above {FAR_ABOVE:,.0f} times its first values for {far.mean():.0%} of the run",
+    )
+
+
 def _lowest(first: Floats) -> float:
     """Return the lowest of the first values; of many, a level that neighbours share."""
     if len(first) < 6:
@@ -153,6 +178,6 @@ def _finding(series: Series, rise: _Rise) -> Finding:
     # There is nothing to go back to if the loss rises from the first steps on.
     late = rise.onset - series.steps[0] > FIRST * (last - series.steps[0])
     back = f"Go back to a checkpoint before step {rise.onset:,}; r" if late else "R"
-    facts = {"series": series.quoted, "best": rise.best, "end": rise.end, "back": back}
+    facts = {"series": series.quoted, "best": rise.best, "end": rise.end, "back": back, "how": rise.how}
     shown = evidence(series, f"{series.label} {rise.best:.4g} → {rise.end:.4g}", rise.onset, last)
     return Finding.of("diverged", "problem", rise.confidence, rise.onset, last, (series.name,), facts, (shown,))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors.constant_accuracy import share_of
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
@@ -33,6 +34,13 @@ FALLING = -3
 LEVEL = 0.005
 #: Distance of an untrained network's loss from that of guessing, relative to it.
 UNTRAINED = 0.1
+#: Change of a loss of held-out data, relative to its level, that moving weights exceed, and evaluations that show it.
+UNMOVED, LEAST_EVALUATIONS = 0.005, 4
+#: An accuracy relative to the probability of the right class, by the loss, that guessing does not exceed or go below.
+#: A model that has learned is right far more often than it gives that class the whole probability.
+AS_GUESSED = (0.4, 1.6)
+#: Share of the evaluations that must be so.
+MOSTLY = 0.8
 #: Share of the run at its end that counts as its end.
 LATE = 0.15
 #: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run
@@ -57,8 +65,11 @@ def not_learning(data: RunData) -> Iterator[Finding]:
             z = float(mann_kendall(late[None])[0]) if begins_above else trend.z
             yield _of_loss(series, trend, _classes(data), z, guesses=_held_out_guesses(data))
         elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series)) or is_at_mean(data)):
-            held_out = not constant and _held_out_stays(data)
-            yield _of_loss(series, trend, _classes(data), trend.z, held_out, is_at_mean(data))
+            held_out = not constant and (_held_out_stays(data) or _held_out_unmoved(data))
+            guesses = not constant and _accuracy_of_guessing(data, series)
+            yield _of_loss(series, trend, _classes(data), trend.z, held_out, is_at_mean(data), guesses)
+        elif not improves and not constant and _accuracy_of_guessing(data, series):
+            yield _of_loss(series, trend, _classes(data), trend.z, guesses=True)
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
@@ -135,6 +146,36 @@ def _held_out_stays(data: RunData) -> bool:
         and one.start - one.best <= LEAST_HELD_OUT * abs(one.start)
         for one in trends
     )
+
+
+def _held_out_unmoved(data: RunData) -> bool:
+    """Whether a few losses of held-out data are all the same.
+
+    Those of weights that do not move are.
+    """
+    losses = [one for one in data.held_out(Kind.LOSS) if len(one) >= LEAST_EVALUATIONS]
+    return bool(losses) and all(float(np.ptp(one.values)) <= UNMOVED * abs(float(one.values[0])) for one in losses)
+
+
+def _accuracy_of_guessing(data: RunData, series: Series) -> bool:
+    """Whether held-out data are classified only as well as guessing would.
+
+    The loss of guessing is the negative logarithm of its accuracy.
+    """
+    low, high = AS_GUESSED
+    for loss in data.held_out(Kind.LOSS):
+        for accuracy in data.held_out(Kind.METRIC):
+            share = share_of(accuracy)
+            if share is None:
+                continue
+            _, at, of = np.intersect1d(loss.steps, accuracy.steps, return_indices=True)
+            if len(at) < LEAST_EVALUATIONS or accuracy.role is not loss.role:
+                continue
+            guessed = share[of] / np.exp(-loss.values[at])
+            is_level = float(loss.values[at][-1]) >= (1 - LEAST_HELD_OUT) * abs(float(series.values[0]))
+            if is_level and ((low <= guessed) & (guessed <= high)).mean() >= MOSTLY:
+                return True
+    return False
 
 
 def _held_out_guesses(data: RunData) -> bool:

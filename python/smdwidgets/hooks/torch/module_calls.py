@@ -108,7 +108,7 @@ class ModuleCalls:
                 self._after_call(root(), inputs, outputs)
         for observer in self.observers:
             observer.leaves(module, outputs)
-        self._loop.leave(module)
+        self._loop.leave(module, outputs)
         self._passed = self._passed or self._taps.active
 
     def follow_parts(self) -> None:

@@ -30,7 +30,8 @@ from smdwidgets.hooks.core.tensors import SCALAR_PREFIX
 from smdwidgets.hooks.losses import Losses
 from smdwidgets.hooks.torch.capture import GRADIENTS, NamedGradient, TorchCapture
 from smdwidgets.hooks.torch.evaluation import Evaluation
-from smdwidgets.hooks.torch.loss_origin import RootLosses, origin_of
+from smdwidgets.hooks.torch.loss_origin import NamedNumber, RootLosses, origin_of, parts_of
+from smdwidgets.hooks.torch.names import keyed_tensors_in
 from smdwidgets.hooks.torch.optimizers import (
     PREFIX,
     Optimizers,
@@ -173,6 +174,10 @@ class TrainingLoop:
         #: Losses before the step that they belong to: name or None, value, what computed it, its divisor.
         self._pending: list[tuple[str | None, Any, str, float]] = []
         self._unscaled: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        #: Numbers that the model has returned by key, which may be parts of the loss.
+        self._named: list[NamedNumber] = []
+        #: The names of such parts. They are not losses that the script names.
+        self._parts: set[str] = set()
         #: Whether the gradients that are being clipped are sharded, and this worker's part of their norm.
         self._part_of_norm: tuple[bool, object] = (False, None)
         self._pre_hooks = 0
@@ -295,13 +300,24 @@ class TrainingLoop:
         self._passes += 1
         self.ignored_passes += training and not self.recorded
 
-    def leave(self, module: nn.Module) -> None:
+    def leave(self, module: nn.Module, outputs: object = None) -> None:
         """A registered model has returned, or raised."""
         if is_passive() or not self._calls:
             return
         self._calls.pop()
         if not self._calls:
             self.steps.forward_ended()
+            self._named = self._numbers_of(outputs) if self.recorded and torch.is_grad_enabled() else []
+
+    def _numbers_of(self, outputs: object) -> list[NamedNumber]:
+        """Return the numbers in a model's outputs that may be parts of its loss."""
+        if isinstance(outputs, torch.Tensor) or not self._saves_losses:
+            return []
+        return [
+            NamedNumber.of(key, tensor)
+            for key, tensor in keyed_tensors_in(outputs)
+            if key and tensor.grad_fn is not None and tensor.numel() == 1 and key not in self._models.names.values()
+        ]
 
     def catch_up(self, roots: Any, losses: RootLosses) -> None:
         """Begin a step after its first backward pass."""
@@ -404,7 +420,8 @@ class TrainingLoop:
     def _has_losses(self) -> bool:
         """Whether the script names losses of the training, or a module's output is one."""
         known = self._plan.collections.get(CollectionKeys.LOSSES).tensor_names
-        return self._names_losses or any(not name.startswith(SCALAR_PREFIX) for name in known)
+        named = (name for name in known if name.rpartition("_output_")[0] not in self._parts)
+        return self._names_losses or any(not name.startswith(SCALAR_PREFIX) for name in named)
 
     def _observe(self, value: torch.Tensor, origin: str, divisor: float) -> None:
         if self._saves_losses:
@@ -421,6 +438,7 @@ class TrainingLoop:
         """``backward()`` is called."""
         steps = self.steps
         steps.backward_begins()
+        named, self._named = self._named, []
         if steps.training is False and not self.mode_is_set and torch.is_grad_enabled():
             self._backward_in_eval = True
         if self._names_losses and not self._observes:  # a loss that was observed remains a whole curve
@@ -432,10 +450,20 @@ class TrainingLoop:
             if not isinstance(root, torch.Tensor) or root.numel() != 1:
                 continue
             loss, origin, divisor = self._unscaled.get(root) or (root, *origin_of(root))
+            for part in parts_of(root, named):
+                self._save_part(part.name, part.value)
             if steps.is_open:
                 self._observe(loss, origin, divisor)
             elif len(self._pending) < _MOST_PENDING:
                 self._pending.append((None, loss.detach(), origin, divisor))
+
+    def _save_part(self, name: str, value: torch.Tensor) -> None:
+        """Save a part of the loss as a separate series."""
+        self._parts.add(name)
+        if self.steps.is_open:
+            self._save_loss(name, value, 1.0)
+        elif len(self._pending) < _MOST_PENDING:
+            self._pending.append((name, value.detach(), "", 1.0))
 
     def backward_ends(self) -> None:
         """``backward()`` has returned."""
