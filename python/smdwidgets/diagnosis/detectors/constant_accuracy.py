@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._accuracy import evaluations
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.inputs import RunData, Series
 from smdwidgets.finding import Finding
 
 #: Evaluations that show it.
@@ -24,22 +24,12 @@ def constant_accuracy(data: RunData) -> Iterator[Finding]:
 
     The model then gives all samples the same class.
     """
-    for accuracy in data.held_out(Kind.METRIC):
-        share = share_of(accuracy)
-        if share is None or len(accuracy) < LEAST_EVALUATIONS or np.ptp(accuracy.values) > 0 or share[0] >= ALMOST_ALL:
+    for loss, accuracy, share in evaluations(data):
+        if min(len(loss), len(accuracy)) < LEAST_EVALUATIONS or np.ptp(accuracy.values) > 0 or share[0] >= ALMOST_ALL:
             continue
-        for loss in data.held_out(Kind.LOSS):
-            same = loss.role is accuracy.role and len(loss) >= LEAST_EVALUATIONS
-            if same and np.ptp(loss.values) > LEAST_CHANGE * abs(float(loss.values[0])):
-                yield _finding(accuracy, loss, float(share[0]))
-                return
-
-
-def share_of(series: Series) -> Floats | None:
-    """Return an accuracy as shares of 1; None if the series is none."""
-    if not {"acc", "accuracy"}.intersection(series.stem) or not len(series):
-        return None
-    return series.values / 100 if series.values.max() > 1 else series.values
+        if np.ptp(loss.values) > LEAST_CHANGE * abs(float(loss.values[0])):
+            yield _finding(accuracy, loss, float(share[0]))
+            return
 
 
 def _finding(accuracy: Series, loss: Series, share: float) -> Finding:

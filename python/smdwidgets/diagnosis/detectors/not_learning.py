@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from smdwidgets.diagnosis.detectors._accuracy import evaluations
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.detectors.constant_accuracy import share_of
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
@@ -163,18 +163,14 @@ def _accuracy_of_guessing(data: RunData, series: Series) -> bool:
     The loss of guessing is the negative logarithm of its accuracy.
     """
     low, high = AS_GUESSED
-    for loss in data.held_out(Kind.LOSS):
-        for accuracy in data.held_out(Kind.METRIC):
-            share = share_of(accuracy)
-            if share is None:
-                continue
-            _, at, of = np.intersect1d(loss.steps, accuracy.steps, return_indices=True)
-            if len(at) < LEAST_EVALUATIONS or accuracy.role is not loss.role:
-                continue
-            guessed = share[of] / np.exp(-loss.values[at])
-            is_level = float(loss.values[at][-1]) >= (1 - LEAST_HELD_OUT) * abs(float(series.values[0]))
-            if is_level and ((low <= guessed) & (guessed <= high)).mean() >= MOSTLY:
-                return True
+    for loss, accuracy, share in evaluations(data):
+        _, at, of = np.intersect1d(loss.steps, accuracy.steps, return_indices=True)
+        if len(at) < LEAST_EVALUATIONS:
+            continue
+        guessed = share[of] / np.exp(-loss.values[at])
+        is_level = float(loss.values[at][-1]) >= (1 - LEAST_HELD_OUT) * abs(float(series.values[0]))
+        if is_level and ((low <= guessed) & (guessed <= high)).mean() >= MOSTLY:
+            return True
     return False
 
 

@@ -65,7 +65,7 @@ def origin_of(loss: torch.Tensor) -> tuple[str, float]:
             if not number:
                 return name, divisor
             divisor = float(f"{divisor * number if name == 'DivBackward0' else divisor / number:.6g}")
-        node = next((each for each, _ in node.next_functions if each is not None), None)
+        node = next(iter(_terms_of(node)), None)
     return "", divisor
 
 
@@ -99,7 +99,7 @@ def parts_of(loss: torch.Tensor, named: Sequence[NamedNumber]) -> Iterator[Named
     for _ in range(_MOST_OPERATIONS):  # the whole loss may be named, too
         if node is None or node.name() not in _RESCALING | _CONVERSIONS:
             break
-        node = next((each for each, _ in node.next_functions if each is not None), None)
+        node = next(iter(_terms_of(node)), None)
     if node is None or node.name() not in _SUMS:
         return
     origins = {one.origin for one in named}

@@ -316,7 +316,7 @@ class TrainingLoop:
         return [
             NamedNumber.of(key, tensor)
             for key, tensor in keyed_tensors_in(outputs)
-            if key and tensor.grad_fn is not None and tensor.numel() == 1 and key not in self._models.names.values()
+            if key and tensor.grad_fn is not None and tensor.numel() == 1
         ]
 
     def catch_up(self, roots: Any, losses: RootLosses) -> None:
@@ -459,7 +459,10 @@ class TrainingLoop:
 
     def _save_part(self, name: str, value: torch.Tensor) -> None:
         """Save a part of the loss as a separate series."""
-        self._parts.add(name)
+        if name not in self._parts:
+            if name in self._models.names.values():  # whose output has this name
+                return
+            self._parts.add(name)
         if self.steps.is_open:
             self._save_loss(name, value, 1.0)
         elif len(self._pending) < _MOST_PENDING:

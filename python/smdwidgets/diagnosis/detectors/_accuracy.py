@@ -1,0 +1,35 @@
+"""Accuracies of evaluations, beside their losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+
+__all__ = ["Evaluations", "evaluations"]
+
+
+class Evaluations(NamedTuple):
+    """A loss and an accuracy of the same held-out data.
+
+    Attributes:
+        loss: the loss.
+        accuracy: the accuracy, in the unit of the run.
+        share: the values of the accuracy as shares of 1.
+    """
+
+    loss: Series
+    accuracy: Series
+    share: Floats
+
+
+def evaluations(data: RunData) -> Iterator[Evaluations]:
+    """Yield the accuracies of held-out data with each loss of these data."""
+    losses = data.held_out(Kind.LOSS)
+    for accuracy in data.held_out(Kind.METRIC):
+        if not {"acc", "accuracy"}.intersection(accuracy.stem) or not len(accuracy):
+            continue
+        share = accuracy.values / 100 if accuracy.values.max() > 1 else accuracy.values
+        yield from (Evaluations(loss, accuracy, share) for loss in losses if loss.role is accuracy.role)
