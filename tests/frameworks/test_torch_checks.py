@@ -6,6 +6,7 @@ The examples of docs/checks.md, healthy trainings, equal results, failures.
 from __future__ import annotations
 
 import copy
+import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -370,8 +371,98 @@ def copied_weights(watch):
                 one.copy_(copy_)
 
 
+def evaluated_without_dropout(watch):
+    """A dropout of 0 makes no difference between the modes."""
+    model = network(4, nn.Dropout(0.0))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(40):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X), Y).backward()
+        optimizer.step()
+        if step % 4 == 3:
+            with torch.no_grad():
+                F.cross_entropy(model(X[:64]), Y[:64])
+
+
+def distilled(watch):
+    """The optimizer has a teacher, too, which was trained before."""
+    teacher, student = network(), network()
+    optimizer = torch.optim.Adam(teacher.parameters())
+    for _ in range(80):
+        optimizer.zero_grad()
+        F.cross_entropy(teacher(X), Y).backward()
+        optimizer.step()
+    both = nn.ModuleList([teacher, student])
+    watch(both)
+    optimizer = torch.optim.Adam(both.parameters())
+    for rows in X.split(16):
+        with torch.no_grad():
+            targets = teacher(rows).softmax(1)
+        optimizer.zero_grad()
+        F.kl_div(student(rows).log_softmax(1), targets, reduction="batchmean").backward()
+        optimizer.step()
+
+
+def regularized_by_two_passes(watch):
+    """Divergences of two passes of one model, with gradients through both sides."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 4))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(12):
+        one, other = model(X), model(X)
+        apart = F.kl_div(one.log_softmax(1), other.softmax(1), reduction="batchmean")
+        optimizer.zero_grad()
+        (F.cross_entropy(one, Y) + apart).backward()
+        optimizer.step()
+
+
+def tokens_after_a_prefix(watch):
+    """The output of a prefix is left out, and the targets are the next tokens."""
+    model = nn.Sequential(nn.Embedding(30, 8), nn.Linear(8, 30))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(12):
+        tokens = torch.randint(2, 30, (8, 20))
+        optimizer.zero_grad()
+        logits = model(torch.cat([torch.ones(8, 1, dtype=torch.long), tokens[:, :-1]], 1))
+        F.cross_entropy(logits[:, 1:].flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+
+
+def error_rate_that_falls_then_rises(watch):
+    """A share that is minimized, as it should be, and a rate that falls in time."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+    for rate in (70, 40, 20, 15, 16, 17, 18, 18, 19, 20, 21, 22):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X), Y).backward()
+        optimizer.step()
+        schedule.step(rate / 100)
+
+
+def loss_that_rises_on_a_plateau(watch):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+    for epoch in range(12):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X), Y).backward()
+        optimizer.step()
+        schedule.step(0.4 + 0.03 * epoch + 0.01 * math.sin(epoch))
+
+
 HEALTHY = (
     sampled_by_gradients,
+    error_rate_that_falls_then_rises,
+    loss_that_rises_on_a_plateau,
+    evaluated_without_dropout,
+    distilled,
+    regularized_by_two_passes,
+    tokens_after_a_prefix,
     copied_weights,
     adversarial,
     perturbed,
@@ -929,7 +1020,122 @@ def model_of_which_a_copy_is_trained(watch, broken):
         optimizer.step()
 
 
+def teacher_that_follows_its_student(watch, broken):
+    teacher, student = network(), network()
+
+    def loss():
+        targets = teacher(X) if broken else teacher(X).detach()
+        return 4 * F.kl_div((student(X) / 2).log_softmax(1), (targets / 2).softmax(1), reduction="batchmean")
+
+    updated(watch, nn.ModuleList([teacher, student]) if broken else student, loss)
+
+
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(30, 8), nn.Linear(8, 30)
+
+    def forward(self, tokens):
+        return self.head(self.embedding(tokens)), tokens.float().mean()
+
+
+def outputs_that_begin_at_the_second_token(watch, broken):
+    model = Tokens()
+
+    def loss():
+        tokens = torch.randint(2, 30, (8, 20))
+        prefixed = torch.cat([torch.ones(8, 1, dtype=torch.long), tokens], 1)
+        logits, _ = model(prefixed if broken else prefixed[:, :-1])
+        return F.cross_entropy(logits[:, 1:].flatten(0, 1) if broken else logits.flatten(0, 1), tokens.flatten())
+
+    updated(watch, model, loss)
+
+
+def tokens_masked_in_the_targets_too(watch, broken):
+    model = Tokens()
+
+    def loss():
+        tokens = torch.randint(2, 30, (32, 20))
+        targets = tokens if broken else tokens.clone()
+        masked = torch.rand(tokens.shape) < 0.2
+        tokens[masked] = 0
+        return F.cross_entropy(model(tokens)[0].flatten(0, 1), targets.masked_fill(~masked, -100).flatten())
+
+    updated(watch, model, loss)
+
+
+def schedule_at_each_part_of_a_batch(watch, broken):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+    for number, rows in enumerate(X.repeat(2, 1).split(8)):
+        (F.cross_entropy(model(rows), Y[:8]) / 4).backward()
+        if number % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+        if broken or number % 4 == 3:
+            schedule.step()
+
+
+def accuracy_that_is_minimized(watch, broken):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    mode = "min" if broken else "max"
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode, patience=1)
+    for epoch in range(12):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X), Y).backward()
+        optimizer.step()
+        schedule.step(0.31 + 0.05 * epoch)  # of 100 samples
+
+
+def optimizer_that_decays_by_itself(watch, broken):
+    class Own(torch.optim.Optimizer):
+        def __init__(self, parameters, lr):
+            super().__init__(parameters, {"lr": lr})
+
+        @torch.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                for one in group["params"]:
+                    one.mul_(1 - (0.05 if broken else 0.05 * group["lr"]))
+                    one.add_(one.grad, alpha=-group["lr"])
+
+    model = network()
+    watch(model)
+    optimizer = Own(model.parameters(), 0.01)
+    for _ in range(12):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X), Y).backward()
+        optimizer.step()
+
+
+def pictures_that_are_normalized_for_training_only(watch, broken):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    pictures = (0.5 + 0.1 * torch.randn(64, 1, 8, 8)).clamp(0, 1)
+    for _ in range(4):
+        model.train()
+        for rows in pictures.split(16):
+            optimizer.zero_grad()
+            F.cross_entropy(model((rows - 0.5) / 0.1), Y[:16]).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            model(pictures if broken else (pictures - 0.5) / 0.1)
+
+
 PAIRS = {
+    schedule_at_each_part_of_a_batch: "schedule_per_batch",
+    accuracy_that_is_minimized: "metric_direction",
+    optimizer_that_decays_by_itself: "strong_decay",
+    pictures_that_are_normalized_for_training_only: "eval_inputs_differ",
+    teacher_that_follows_its_student: "no_stop_gradient",
+    outputs_that_begin_at_the_second_token: "labels_unshifted",
+    tokens_masked_in_the_targets_too: "labels_unshifted",
     accuracy_without_eval: "eval_in_train_mode",
     validation_without_eval_and_no_grad: "eval_in_train_mode",
     accuracy_of_one_tensor: "eval_in_train_mode",
@@ -980,6 +1186,67 @@ def test_a_fault_fires_and_its_twin_does_not(training, broken, tmp_path):
     assert not records.off
     fired = {one.id for one in records if one.level != "note"}
     assert fired == {PAIRS[training]} if broken else not fired
+
+
+def test_targets_that_were_masked_are_said_to_be_copied_before(tmp_path):
+    torch.manual_seed(0)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        tokens_masked_in_the_targets_too(hook.register_module, True)
+    [one] = create_trial(tmp_path / "run").checks()
+    assert "before the tokens are masked" in one.try_
+
+
+def test_pictures_that_are_their_mean_are_noted(tmp_path):
+    torch.manual_seed(0)
+    pictures = torch.rand(64, 1, 10, 10)
+    mean = nn.Parameter(torch.full((1, 1, 10, 10), 0.4))
+    model = nn.ParameterList([mean])
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        hook.register_module(model)
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        for _ in range(260):
+            optimizer.zero_grad()
+            F.binary_cross_entropy(mean.expand(64, -1, -1, -1).clamp(0.01, 0.99), pictures).backward()
+            optimizer.step()
+    assert "no_better_than_mean" in {one.id for one in create_trial(tmp_path / "run").checks()}
+
+
+def test_settings_of_the_training_are_recorded(tmp_path):
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16, momentum=0.2), nn.Dropout(0.3), nn.Linear(16, 4))
+    groups = [
+        {"params": model[0].parameters(), "weight_decay": 0.01},
+        {"params": [*model[1].parameters(), *model[3].parameters()], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=0.002, betas=(0.9, 0.95))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        hook.register_module(model)
+        for x, y in DataLoader(TensorDataset(X, Y), 32, shuffle=True):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+    settings = create_trial(tmp_path / "run").hparams()
+    wanted = {
+        "AdamW.lr": 0.002,
+        "AdamW.betas": "0.9, 0.95",
+        "AdamW.0.weight_decay": 0.01,
+        "AdamW.1.weight_decay": 0.0,
+        "BatchNorm1d.momentum": 0.2,
+        "Dropout.p": 0.3,
+        "autocast": "bfloat16",
+        "data.batch_size": 32,
+        "data.order": "RandomSampler",
+        "data.rows": 256,
+        "loss": "cross_entropy",
+        "loss.classes": 4,
+        "parameters": 244,
+        "parameters.type": "float32",
+    }
+    assert wanted.items() <= settings.items()
+    assert not {"AdamW.foreach", "AdamW.params"} & settings.keys()
 
 
 def test_an_optimizer_inside_another_updates_its_parameters_in_one_step():
@@ -1205,6 +1472,7 @@ for step in range(200):
 
 WORKER = """
 import copy
+import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
 import torch, torch.distributed as dist, torch.nn.functional as F

@@ -114,6 +114,7 @@ class BoostingChecks:
         better = scalars.describe(metric).better
         if better and maximizes != (better == "higher"):
             facts = {"does": "maximizes" if maximizes else "minimizes", "metric": metric}
+            facts = {"what": f"Early stopping {facts['does']} `{metric}`", **facts}
             self.log.say("metric_direction", self._rounds, facts, [metric])
 
     def round(self, leaves: Callable[[], Sequence[int]]) -> None:

@@ -153,6 +153,10 @@ class CheckLog:
             self._words += 1
             self._append(json.dumps({"word": word, "first": step}).encode() + b"\n")
 
+    def settings(self, values: Mapping[str, str | bool | int | float]) -> None:
+        """Write the settings of the training; later ones replace them."""
+        self._append(json.dumps({"settings": dict(values)}).encode() + b"\n")
+
     def digest(self, step: int, tensors: Mapping[str, Any]) -> None:
         """Write digests of weights, which readers compare between workers."""
         self._append(json.dumps({"digest": step, "tensors": dict(tensors)}).encode() + b"\n")

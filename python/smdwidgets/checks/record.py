@@ -3,7 +3,8 @@
 It is append-only, one JSON object per line.
 
 A line is a check that fired (when first seen, and again at the end with its last step and count), a check that cannot
-run and why, the order of events of a step, or a digest of weights that readers compare between workers.
+run and why, the order of events of a step, the settings of the training, or a digest of weights that readers compare
+between workers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ LARGEST_CHECKS: Final = 16 << 20
 """Bytes of a file that are read at most."""
 
 _LARGEST_STEP = 2**63
+_MOST_SETTINGS = 1000
 _IDS = frozenset(one.id for one in CHECKS)
 _ROWS = {one.id: one for one in CHECKS}
 
@@ -118,6 +120,7 @@ class CheckRecords:
         fired: checks that fired, by step; one record per check and worker.
         off: why checks could not run, by identifier.
         words: by worker, the order of events of a step and the step from which on it was so.
+        settings: settings of the training, such as those of its optimizers, by name. The first worker's count.
         workers: workers that wrote a file.
         updates: number of updates that were checked.
         problems: unreadable lines, as (file, message).
@@ -126,6 +129,7 @@ class CheckRecords:
     fired: list[CheckRecord] = field(default_factory=list)
     off: dict[str, str] = field(default_factory=dict)
     words: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    settings: dict[str, str | bool | int | float] = field(default_factory=dict)
     workers: tuple[str, ...] = ()
     updates: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
@@ -139,6 +143,7 @@ class CheckRecords:
         records = cls(workers=tuple(sorted(files)))
         fired: dict[tuple[str, str], CheckRecord] = {}
         digests: dict[str, dict[int, Mapping[str, Any]]] = {}
+        settings: dict[str, dict[str, str | bool | int | float]] = {}
         for worker, content in sorted(files.items()):
             lines = content.split(b"\n")[:-1]
             for number, line in enumerate(lines, 1):
@@ -154,6 +159,8 @@ class CheckRecords:
                         records.words.setdefault(worker, []).append(
                             (int(fields["first"]), visible(fields["word"], 1000))
                         )
+                    elif "settings" in fields:
+                        settings[worker] = _settings(fields["settings"])
                     elif "digest" in fields:
                         digests.setdefault(worker, {})[int(fields["digest"])] = dict(fields["tensors"])
                     else:
@@ -164,6 +171,7 @@ class CheckRecords:
                     if len(records.problems) < 100:
                         key = f"{CHECKS_PREFIX}/{worker}.jsonl"
                         records.problems.append((key, f"invalid line {number}: {visible(error, 200)}"))
+        records.settings = next(iter(settings.values()), {})
         records.fired = sorted([*fired.values(), *_apart(digests)], key=lambda one: (one.first, one.id, one.worker))
         return records
 
@@ -178,6 +186,15 @@ class CheckRecords:
 
     def __repr__(self) -> str:
         return "\n".join(map(str, self.fired)) or ("no check fired" if self.workers else "no checks were recorded")
+
+
+def _settings(content: Mapping[str, Any]) -> dict[str, str | bool | int | float]:
+    """Return the settings of a line: numbers, flags and texts."""
+    return {
+        visible(name, 200): visible(value, 200) if isinstance(value, str) else value
+        for name, value in [*dict(content).items()][:_MOST_SETTINGS]
+        if isinstance(value, str | bool | int | float)
+    }
 
 
 def _later(earlier: CheckRecord, later: CheckRecord) -> CheckRecord:

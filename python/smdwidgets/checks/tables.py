@@ -280,7 +280,8 @@ class TableChecks:
             beyond = (other[:, varied] < low) | (other[:, varied] > high)
             if np.mean(beyond.mean(0) > _OUTSIDE) >= _FEATURES:
                 sizes = [float(np.nanmean(np.abs(one[:, varied]))) for one in (other, mine)]
-                self._log.say("eval_inputs_differ", 0, {"size": sizes[0], "usual": sizes[1]})
+                facts = {"value": f"a mean size of {sizes[0]:.3g}", "usual": f"{sizes[1]:.3g}"}
+                self._log.say("eval_inputs_differ", 0, facts)
 
 
 def _is_of_training(name: str) -> bool:

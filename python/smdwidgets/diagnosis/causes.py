@@ -204,6 +204,8 @@ def _judged(cause: Finding, symptoms: Sequence[Finding], observed: Observations)
     if kind.needs_symptom and not sure and not supports and not any(observed[name].holds for name in row.alone):
         points = min(points, _MEDIUM)  # what it explains may be no symptom
     confidence: Confidence = "high" if points >= _HIGH else "medium" if points >= _MEDIUM else "low"
+    if len(against) > 1 and not supports and not sure:
+        confidence = "low"
     if confidence == "high" and row.sure_with and not any(observed[name].holds for name in row.sure_with):
         confidence = "medium"
     if confidence == "high" and any(observed[name].holds is None for name in row.needs):

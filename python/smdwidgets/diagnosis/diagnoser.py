@@ -107,7 +107,15 @@ class Diagnoser:
         checks = self._checks()
         fired = [one for one in checks if self._until is None or one.first <= self._until]
         return RunData(
-            series, tensors, self._incidents(), has_ended, fired, checks.off, checks.updates, self._signals()
+            series,
+            tensors,
+            self._incidents(),
+            has_ended,
+            fired,
+            checks.off,
+            checks.updates,
+            self._signals(),
+            checks.settings,
         )
 
     def _update(self, progress: Progress | None) -> Diagnosis:

@@ -265,7 +265,10 @@ def one_class(data: RunData) -> Iterator[Finding]:
     is_regression = any(one.id == "no_better_than_mean" for one in data.checks)
     if is_regression or (data.of(Kind.UNDIRECTED) and not data.training_losses()):
         return
+    number = data.settings.get("loss.classes")
     for tensor in training(data, "output", having="majority"):
+        if number is not None and np.nanmax(tensor["classes"], initial=0) != number:
+            continue  # such as embeddings, of which similarities are the classes
         share = tensor["majority"]
         late = share[len(share) // 2 :]
         late = late[np.isfinite(late)]
@@ -309,7 +312,13 @@ def labels_unrelated(data: RunData) -> Iterator[Finding]:
 
 
 def classes_of(data: RunData) -> int:
-    """Return the number of classes of the last saved output; 0 if it is unknown."""
+    """Return the number of classes of the loss function, else of the output.
+
+    It is 0 if it is unknown.
+    """
+    recorded = data.settings.get("loss.classes")
+    if isinstance(recorded, int) and recorded > 1:
+        return recorded
     known = [one["classes"] for one in training(data, "output", having="classes")]
     return int(np.nanmax(known[-1], initial=0)) if known else 0
 

@@ -19,6 +19,7 @@ from smdwidgets.diagnosis.tensor_layers import (
     median,
     median_of,
     model_of,
+    training,
     training_loss,
 )
 from smdwidgets.diagnosis.tensor_updates import HIGH_AND_DYING, HIGH_AT_START
@@ -32,6 +33,8 @@ EXPLODING = 100
 LASTING = 0.2
 #: RMS of the gradient of the first layer relative to the last.
 VANISHING = 1e-2
+#: Positions of a kernel or picture that a layer joins, at least.
+FEWEST_POSITIONS = 4
 #: Times that limit, above which the first gradients do not vanish.
 ACQUIRED = 3
 #: Share of the saves that count as the first ones.
@@ -49,7 +52,8 @@ def vanishing(data: RunData) -> Iterator[Finding]:
     for layer in every:
         models.setdefault(model_of(layer), []).append(layer)
     # Where the optimizer makes up for it, gradients vanish at first only.
-    found = [one for share in (1.0, EARLY) for some in models.values() if (one := _vanishing(some, share)) is not None]
+    chains = [chain for some in models.values() for chain in _chains(some, data)]
+    found = [one for share in (1.0, EARLY) for chain in chains if (one := _vanishing(chain, share)) is not None]
     if found:
         yield found[0]
 
@@ -82,6 +86,32 @@ def _vanishing(every: list[Layer], share: float) -> Finding | None:
             for layer, one in (kept[0], kept[-1])
         ),
     )
+
+
+def _chains(every: list[Layer], data: RunData) -> Iterator[list[Layer]]:
+    """Yield layers that follow one another.
+
+    Parts that stand side by side, such as an actor and a critic, are apart. The inputs of a layer are the outputs of
+    the layer before it, as far as the numbers of biases tell.
+    """
+    outputs = {one.name.rpartition(".")[0]: int(one["count"][0]) for one in training(data, "bias") if len(one)}
+    chain: list[Layer] = []
+    for layer in every:
+        part = layer.name.rpartition(".")[0]
+        if chain and part in outputs:
+            before = chain[-1].name.rpartition(".")[0]
+            inputs = int(layer.weight["count"][0]) // max(1, outputs[part])
+            others = before.rpartition(".")[0] != part.rpartition(".")[0] and before in outputs
+            if others and not _feeds(outputs[before], inputs):
+                yield chain
+                chain = []
+        chain.append(layer)
+    yield chain
+
+
+def _feeds(outputs: int, inputs: int) -> bool:
+    """Whether the next layer can have so many inputs, also of several positions."""
+    return inputs == outputs or (outputs > 1 and inputs % outputs == 0 and inputs // outputs >= FEWEST_POSITIONS)
 
 
 def _rms(layer: Layer, share: float) -> float:

@@ -148,7 +148,7 @@ CHECKS: tuple[Kind, ...] = (
         "every trainable parameter is in an optimizer, or has `requires_grad=False`",
         "pass all parameters to the optimizer, or call `requires_grad_(False)` on those that are not to be trained.",
         "{count} trainable parameters get gradients but no optimizer has them, such as `{tensor}`",
-        frozenset({"frozen", "not_learning", "stands_out"}),
+        frozenset({"frozen", "not_learning", "stands_out", "optimizer_without_gradients"}),
     ),
     _check(
         "mostly_frozen",
@@ -202,11 +202,10 @@ CHECKS: tuple[Kind, ...] = (
         "warning",
         "a weight decay that removes what is learned",
         "The learning rate times the weight decay, which SGD and AdamW subtract from the weights at each update, is more than 1 %, at 8 "
-        "updates.",
+        "updates. Or 6 of the first updates of any optimizer shrink all tensors by nearly the same share of more than 2 %.",
         "less than 0.1 % of the weights at each update",
         "reduce the weight decay.",
-        "Each update of {optimizer} removes {share} of the weights (rate {rate:.3g} times weight decay {decay:.3g}): half of them "
-        "within {half} updates",
+        "Each update of {optimizer} removes {share} of the weights ({why}): half of them within {half} updates",
         _NOT_TRAINED | {"decay_too_strong"},
     ),
     _check(
@@ -521,10 +520,11 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "a similarity that equal outputs maximize",
         "The loss consists only of similarities of outputs that the same weights compute, with gradients through both sides. Nothing "
-        "keeps outputs of different rows apart, so that a constant output is the best one.",
-        "`detach()` on one side, as in SimSiam and BYOL, or a term that keeps rows apart",
+        "keeps outputs of different rows apart, so that a constant output is the best one. Or `kl_div` has gradients through its "
+        "targets, which other weights of the optimizer compute: a teacher that is trained to agree with its student.",
+        "`detach()` on one side, as in SimSiam and BYOL, or a term that keeps rows apart; targets without gradients",
         "detach the target side, such as `z.detach()`; or add negative pairs or a variance term.",
-        "The loss only makes outputs similar, with gradients through both sides: a constant output minimizes it",
+        "{what}",
         _NOT_TRAINED | {"collapsed"},
     ),
     _check(
@@ -785,8 +785,9 @@ CHECKS: tuple[Kind, ...] = (
         "labels_unshifted",
         "problem",
         "next tokens that are the inputs",
-        "The targets equal the inputs at the same positions, so that the model learns to copy.",
-        "targets that are the inputs shifted by one",
+        "The targets equal the inputs at the same positions, so that the model learns to copy: they were not shifted, the decoder "
+        "gets the tokens that it predicts, or tokens were masked in the tensor of the targets, too.",
+        "targets that are the inputs shifted by one, or the tokens before they are masked",
         "shift the targets by one, or use the loss of the model, which shifts.",
         "The targets equal the inputs at the same positions",
         _WEAKER,
@@ -981,11 +982,12 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "a schedule per epoch that steps at each batch",
         "A schedule steps after each update, and after one epoch the learning rate is at most 5 % of what it was. "
-        "Below a millionth, this is a problem, else a warning.",
-        "a schedule that steps once per epoch, or is planned in updates",
-        "call `scheduler.step()` once per epoch, or plan it in updates.",
-        "{schedule} steps {count} times in an epoch, which leaves {share} of the learning rate",
-        frozenset({"rate_zero", "rate_too_low", "not_learning"}),
+        "Below a millionth, this is a problem, else a warning. Or it steps several times between two updates, as at each part of "
+        "a batch whose gradients are added up.",
+        "a schedule that steps once per epoch, or once per update and is planned in updates",
+        "call `scheduler.step()` once per epoch, or once after `optimizer.step()` and plan it in updates.",
+        "{what}",
+        frozenset({"rate_zero", "rate_too_low", "not_learning", "schedule_first", "schedule_over"}),
     ),
     _check(
         "schedule_first",
@@ -1020,6 +1022,17 @@ CHECKS: tuple[Kind, ...] = (
         "Every batch is the same{why}",
         _WEAKER | frozenset({"gradients_add_up"}),
         frameworks=(TORCH, KERAS),
+    ),
+    _check(
+        "few_weights",
+        "problem",
+        "a sampler with fewer weights than rows",
+        "A `WeightedRandomSampler` has fewer weights than the data set has rows. It draws only the first rows, as many as it has "
+        "weights: the weights of classes were given in place of those of samples.",
+        "one weight for each row of the data set",
+        "give each sample the weight of its class, such as `class_weights[labels]`.",
+        "The sampler has {weights:,} weights for {rows:,} rows: only the first {weights:,} are ever drawn",
+        frozenset({"same_batch", "one_class", "overfit", "not_learning", "labels_unrelated", "classes_not_trained"}),
     ),
     _check(
         "twin_batches",
@@ -1140,11 +1153,12 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "inputs of another size in the evaluation",
         "In passes without gradients in evaluation mode, the inputs are more than 6 times as large, or as small, as those of "
-        "the training, which are steady, twice. Of tables, at least half of the features have more than 80 % of their validation "
+        "the training, which are steady, twice; or their deviation is more than 3 times as large, or as small, and their mean "
+        "differs, too. Of tables, at least half of the features have more than 80 % of their validation "
         "values outside of the training's range.",
         "the same preprocessing for training and evaluation",
         "scale and normalize the inputs of the evaluation as those of the training.",
-        "The inputs of the evaluation have a mean size of {size:.3g}, those of the training {usual:.3g}",
+        "The inputs of the evaluation have {value}, those of the training {usual}",
         frozenset({"overfit", "labels_unrelated", "diverged", "spike", "stands_out"}),
         frameworks=(TORCH, *_TABLES),
     ),
@@ -1227,14 +1241,16 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "metric_direction",
         "problem",
-        "early stopping in the wrong direction",
-        "Early stopping minimizes a metric of which larger values are better, or maximizes one of which smaller are. It keeps "
-        "the worst round.",
-        "early stopping that maximizes accuracy, and minimizes losses",
-        "pass `maximize=True` to XGBoost's `EarlyStopping` or estimator, or return True as the last value of LightGBM's metric.",
-        "Early stopping {does} `{metric}`",
-        _NOT_TRAINED,
-        frameworks=_BOOSTING,
+        "a metric that is followed in the wrong direction",
+        "Early stopping minimizes a metric of which larger values are better, or maximizes one of which smaller are: it keeps "
+        "the worst round. Or `ReduceLROnPlateau` minimizes an accuracy, which rises, and so reduces the learning rate although "
+        "the training improves.",
+        "what follows a metric maximizes accuracies, and minimizes losses",
+        "pass `maximize=True` to XGBoost's `EarlyStopping` or estimator, return True as the last value of LightGBM's metric, or "
+        'pass `mode="max"` to `ReduceLROnPlateau`.',
+        "{what}",
+        _NOT_TRAINED | {"rate_too_low", "rate_zero"},
+        frameworks=(TORCH, *_BOOSTING),
     ),
     _check(
         "no_splits",

@@ -103,7 +103,7 @@ def _summary(trial: Trial, found: FoundRun) -> Summary:
         "duration": ended - began if math.isfinite(began) else None,
         "end": end.how if end is not None and trial.reader.run.says_ended() else None,
         "tags": tags,
-        "hparams": trial.hparams() or _hparams_beside(trial, found),
+        "hparams": {**trial.hparams(), **_hparams_beside(trial, found)},
         "identity": dict(trial.identity()) if isinstance(trial, SourceTrial) else {},
         "damaged": len(trial.problems()),
     }

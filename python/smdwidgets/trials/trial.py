@@ -238,9 +238,17 @@ class Trial:
     def hparams(self) -> dict[str, Any]:
         """Return the hyperparameters that were logged for the run.
 
-        Runs in smdebug's format have none.
+        For a run of a hook, they are the settings that its checks have recorded. A hook of PyTorch records those of
+        optimizers, layers and data loaders, such as ``AdamW.weight_decay``.
+
+        >>> import smdwidgets, tempfile
+        >>> from smdwidgets.numpy import Hook
+        >>> with Hook(folder := tempfile.mkdtemp()) as hook:
+        ...     hook.save_scalar("loss", 0.5)
+        >>> smdwidgets.create_trial(folder).hparams()
+        {}
         """
-        return {}
+        return dict(self.checks().settings)
 
     def incidents(self) -> Incidents:
         """Return when and why the flight recorder wrote its steps, by step.

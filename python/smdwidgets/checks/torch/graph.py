@@ -30,6 +30,7 @@ __all__ = [
     "users_of",
     "walk",
     "weighted_likelihood",
+    "weights_of_targets",
 ]
 
 #: Nodes and depth at which loss functions are looked for, and nodes of a whole graph.
@@ -477,6 +478,26 @@ def attracts_only(root: Any) -> bool:
         if _leaf_nodes(sides[0]).isdisjoint(_leaf_nodes(sides[1])):
             return False
     return bool(terms)
+
+
+def weights_of_targets(root: Any) -> list[torch.Tensor]:
+    """Return the weights of the targets of `kl_div` if they get gradients.
+
+    Other weights compute its input.
+    """
+    terms = adds_up(root)
+    # It is t * log(t) - t * input, where only targets with gradients give the first product a node.
+    if not any(sign > 0 and _is(term, ("Xlogy",)) for sign, term in terms):
+        return []
+    for sign, term in terms:
+        sides = [one for one, _ in term.next_functions if one is not None] if sign < 0 and _is(term, ("Mul",)) else []
+        logarithms = [one for one in sides if (before := _shaped(one)) is not None and _is(before, ("LogSoftmax",))]
+        if len(sides) == 2 and len(logarithms) == 1:
+            target = next(one for one in sides if one is not logarithms[0])
+            nodes = _leaf_nodes(target)
+            if nodes.isdisjoint(_leaf_nodes(logarithms[0])):
+                return [node.variable for node in nodes]
+    return []
 
 
 def _normalized(node: Any) -> Any:

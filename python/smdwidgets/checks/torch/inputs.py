@@ -23,6 +23,8 @@ _SAME = 1e-5
 _SAMPLED, _KNOWN, _EVALUATIONS = 512, 6, 32
 #: Ratio of the sizes of inputs, of an evaluation and between passes of the training.
 _OTHER, _STEADY = 6.0, 2.0
+#: Ratio of their deviations, if their means differ by this share of the larger deviation, too.
+_SPREAD, _MOVED = 3.0, 0.3
 
 
 class InputChecks:
@@ -36,7 +38,9 @@ class InputChecks:
         self._context = context
         self._input: torch.Tensor | None = None
         self._column = -1
+        #: Mean sizes, means and deviations of inputs of the training.
         self._sizes: deque[float] = deque(maxlen=32)
+        self._moments: deque[tuple[float, float]] = deque(maxlen=32)
         self._ndim = 0
         self._evaluations = 0
 
@@ -67,6 +71,7 @@ class InputChecks:
         size = float(np.abs(values).mean())
         if np.isfinite(size):
             self._sizes.append(size)
+            self._moments.append((float(values.mean()), float(values.std())))
 
     def _evaluated(self, values: Any, step: int) -> None:
         size = float(np.abs(values).mean())
@@ -74,10 +79,30 @@ class InputChecks:
             return
         usual = float(np.median(self._sizes))
         ratio = max(size / usual, usual / size)
-        if max(self._sizes) < _STEADY * min(self._sizes) and ratio > _OTHER:
-            self._context.log.say("eval_inputs_differ", step, {"size": size, "usual": usual}, need=2)
+        facts = {"value": f"a mean size of {size:.3g}", "usual": f"{usual:.3g}"}
+        differ = ratio > _OTHER
+        if not differ:
+            differ = self._are_others(float(values.mean()), float(values.std()))
+            mean, deviation = np.median(np.array(self._moments), axis=0)
+            facts = {
+                "value": f"a mean of {values.mean():.2g} and a deviation of {values.std():.2g}",
+                "usual": f"{mean:.2g} and {deviation:.2g}",
+            }
+        if max(self._sizes) < _STEADY * min(self._sizes) and differ:
+            self._context.log.say("eval_inputs_differ", step, facts, need=2)
         else:
             self._context.log.unseen("eval_inputs_differ")
+
+    def _are_others(self, mean: float, deviation: float) -> bool:
+        """Whether these are the moments of other inputs, as before normalization."""
+        means, deviations = np.array(self._moments).T
+        usual = float(np.median(deviations))
+        if deviation <= 0 or deviations.min() <= 0 or deviations.max() >= _STEADY * deviations.min():
+            return False
+        away = abs(mean - float(np.median(means)))
+        is_steady = np.ptp(means) < away / 2
+        ratio = max(deviation / usual, usual / deviation)
+        return bool(is_steady and ratio > _SPREAD and away > _MOVED * max(usual, deviation))
 
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,20 @@ class LoaderChecks:
         if len(tensors) > 1 and is_plain(tensors[-1]) and tensors[-1].device.type == "cpu":
             self._sorted(tensors[-1], position)
 
+    def _weights(self, iterator: Any) -> None:
+        """Look whether a sampler with weights leaves rows out."""
+        sampler: Any = getattr(getattr(iterator, "_index_sampler", None), "sampler", None)
+        if type(sampler) is not torch.utils.data.WeightedRandomSampler:
+            return
+        with suppress(TypeError):  # a stream has no length
+            weights, rows = len(sampler.weights), len(iterator._dataset)  # noqa: SLF001
+            if 0 < weights < rows:
+                self._context.log.say("few_weights", self._context.step, {"weights": weights, "rows": rows})
+
     def _begin(self, iterator: Any, position: int) -> None:
         """Number the epochs. Persistent workers have one iterator for all."""
+        if position == 0:
+            self._weights(iterator)
         if iterator not in self._epochs or getattr(iterator, "_num_yielded", position + 1) == 1:
             self._epochs[iterator] = self._latest = self._latest + 1
         self.epoch = self._epochs[iterator]

@@ -23,6 +23,7 @@ from smdwidgets.checks.torch.graph import (
     reshaped_from,
     softmax_axis,
     weighted_likelihood,
+    weights_of_targets,
 )
 from smdwidgets.checks.torch.layers import CONVOLUTIONS, NORMS, weight_of
 from smdwidgets.checks.torch.values import is_plain, sampled
@@ -36,6 +37,8 @@ _PROBABILITIES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_l
 _RANGES = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
 #: Rows and elements that are read.
 _ROWS, _COLUMNS, _TARGETS = 64, 32, 4096
+#: Fewest probabilities of a row that are a picture.
+_PICTURE = 64
 _MOST_CLASSES = 64
 #: Steps at which all rows of the output are equal.
 _CONSTANT = 6
@@ -123,7 +126,9 @@ class LossChecks:
             self._count_classes(target, classes, call.ignored)
         if call.kind in _REGRESSION or call.kind in _PROBABILITIES:
             self._targets(call, activation if call.kind in _REGRESSION else "sigmoid")
-        if call.kind in _REGRESSION and prediction.shape == target.shape:
+        # Probabilities of many numbers, as of an autoencoder of pictures, are a regression, too.
+        is_picture = call.kind == "binary_cross_entropy" and prediction.ndim > 1 and prediction[0].numel() >= _PICTURE
+        if (call.kind in _REGRESSION or is_picture) and prediction.shape == target.shape:
             self._level(call)
         if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1):
             self._output(prediction)
@@ -230,7 +235,16 @@ class LossChecks:
             what = "A divergence of distributions (x - exp(x), or log(x) - x) has the wrong sign"
             context.log.say("loss_negated", step, {"what": what}, ["loss"], need=2)
         if attracts_only(root):
-            context.log.say("no_stop_gradient", step, subject=["loss"], need=2)
+            what = (
+                "The loss only makes outputs similar, with gradients through both sides: a constant output minimizes it"
+            )
+            context.log.say("no_stop_gradient", step, {"what": what}, ["loss"], need=2)
+        elif teachers := weights_of_targets(root):
+            held = {id(one) for each in context.optimizers() for group in each.param_groups for one in group["params"]}
+            if held.isdisjoint(map(id, teachers)):
+                return
+            what = "A divergence has gradients through its targets, which other weights compute: the teacher follows the student"
+            context.log.say("no_stop_gradient", step, {"what": what}, ["loss"], need=2)
         weights = weighted_likelihood(root)
         if weights is None or not is_plain(weights) or not weights.is_floating_point():
             return
@@ -361,7 +375,8 @@ class LossChecks:
             self._compare(outputs.reshape(len(outputs), -1), targets.reshape(len(targets), -1), step)
 
         # Neighbours of one row may be alike, as in pictures, but rows are compared with rows.
-        rows = [one[:_ROWS].reshape(min(_ROWS, one.shape[0]), -1)[:, :_COLUMNS] for one in (prediction, target)]
+        every = max(1, prediction[0].numel() // _COLUMNS)
+        rows = [one[:_ROWS].reshape(min(_ROWS, one.shape[0]), -1)[:, ::every] for one in (prediction, target)]
         context.values.read(judge, *rows)
 
     def _compare(self, outputs: Any, targets: Any, step: int) -> None:

@@ -97,11 +97,13 @@ class ModeChecks:
         self.classifies = False
 
     def _parts(self, model: nn.Module) -> list[nn.Module]:
-        """Return the parts of a model that differ between the modes."""
+        """Return the parts of a model that differ between the modes.
+
+        Dropout of 0 does not.
+        """
         if model not in self._sensitive:
             self._sensitive[model] = [one for one in model.modules() if isinstance(one, (*BATCH_NORMS, *DROPOUTS))]
-        parts: list[nn.Module] = self._sensitive[model]
-        return parts
+        return [one for one in self._sensitive[model] if not isinstance(one, DROPOUTS) or one.p]
 
     def enters(self, model: nn.Module, is_compiled: bool) -> None:
         """A model is called."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +121,8 @@ class OrderChecks:
         #: Batches of the loader at the last backward pass, and its iterator.
         self._batch: tuple[int, int] = (0, 0)
         self._schedules = Schedules(context)
+        #: How often each schedule has stepped between the first backward pass and the first update.
+        self._too_early: Counter[str] = Counter()
 
     def known(self, optimizer: Optimizer) -> _Known:
         """Return what is known of an optimizer.
@@ -321,7 +324,8 @@ class OrderChecks:
             if isinstance(rate, int | float) and isinstance(decay, int | float) and rate * decay > _DECAY:
                 share = min(1.0, rate * decay)
                 half = max(1, round(math.log(0.5) / math.log1p(-share))) if share < 1 else 1
-                facts = {"optimizer": name, "rate": rate, "decay": decay, "share": f"{share:.1%}", "half": half}
+                why = f"rate {rate:.3g} times weight decay {decay:.3g}"
+                facts = {"optimizer": name, "share": f"{share:.1%}", "why": why, "half": half}
                 self._context.log.say("strong_decay", self._context.step, facts, [name], need=_DECAYS)
 
     def _is_unscaled(self, optimizer: Optimizer) -> bool:
@@ -358,6 +362,10 @@ class OrderChecks:
         closure = closure and self._in_closure  # a trainer may give one that does nothing
         self._in_update = False
         self._stepped.add(optimizer)
+        for name, count in self._too_early.items():
+            if count == 1:  # one that steps more often does so at each part of a batch
+                self._context.log.say("schedule_first", self._context.step, {"schedule": name}, [name])
+        self._too_early.clear()
         one.updates += 1
         one.longest = max(one.longest, one.backwards)
         one.backwards = one.discarded = one.lost_batches = 0
@@ -433,19 +441,19 @@ class OrderChecks:
 
     # -------------------------------------------------------------------------------------------------------- schedule
 
-    def schedule_steps(self, schedule: Any) -> None:
-        """A learning rate schedule is about to step."""
+    def schedule_steps(self, schedule: Any, metric: Any = None) -> None:
+        """A learning rate schedule is about to step, by a metric or without one."""
         optimizer = getattr(schedule, "optimizer", None)
         name, context = type(schedule).__name__, self._context
         if not isinstance(optimizer, Optimizer) or getattr(schedule, "_step_count", 1) < 1:
             return  # its first step, in its own constructor
         self.event("L")
-        self._schedules.steps(schedule)
+        old = self._known.get(id(optimizer))
+        self._schedules.steps(schedule, 0 if old is None else old.updates, metric)
         is_new = not self._stepped and not context.updates and not optimizer.state
         has_gradients = any(each.grad is not None for group in optimizer.param_groups for each in group["params"])
         if is_new and self._backward_seen and has_gradients:
-            context.log.say("schedule_first", context.step, {"schedule": name}, [name])
-        old = self._known.get(id(optimizer))
+            self._too_early[name] += 1
         is_replaced = old is not None and old.optimizer() is optimizer and self._is_replaced(old)
         never = self._stepped and not any(_is_wrapped(optimizer, one) for one in self._stepped)
         if context.updates >= 8 and (never or is_replaced):

@@ -1,10 +1,14 @@
-"""Checks of schedules that were planned per epoch and step per batch."""
+"""Checks of schedules.
+
+They step too often, or follow a metric in the wrong direction.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.checks.torch.context import Context
@@ -18,6 +22,11 @@ _STEPS = 8
 _SMALL, _NOTHING = 0.05, 1e-6
 #: A step schedule falls at least this often in one epoch, and an exponential one is at least this steep.
 _FALLS, _STEEP = 4, 0.985
+#: Updates between which a schedule has stepped several times, and steps at which it is judged at first.
+_OFTEN, _FIRST_STEPS = 3, 64
+#: Values of a metric that are looked at, the largest number of samples of which it may be a share, how exactly, and its
+#: rise.
+_VALUES, _MOST_SAMPLES, _EXACT, _RISE = 6, 20_000, 2e-3, 0.03
 
 
 @dataclass
@@ -30,6 +39,24 @@ class _Steps:
     updates: int = -1
 
 
+@dataclass
+class _Between:
+    """The steps of a schedule since the last update of its optimizer."""
+
+    updates: int = -1
+    count: int = 0
+    often: int = 0
+    of_step: int = 0
+
+
+@dataclass
+class _Followed:
+    """The metric that a schedule follows, and the first learning rate."""
+
+    rate: float
+    values: list[float] = field(default_factory=list)
+
+
 class Schedules:
     """Foresees what a schedule makes of the learning rate within one epoch.
 
@@ -40,9 +67,21 @@ class Schedules:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._between: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._followed: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
-    def steps(self, schedule: Any) -> None:
-        """A schedule is about to step."""
+    def steps(self, schedule: Any, updates: int, metric: Any) -> None:
+        """A schedule is about to step.
+
+        Args:
+            schedule: the schedule.
+            updates: number of updates of its optimizer.
+            metric: the metric that it was given, if any.
+        """
+        if metric is not None and isinstance(getattr(schedule, "mode", None), str):
+            self._follows(schedule, metric)
+        elif self._is_often(schedule, updates):
+            return
         context = self._context
         steps: _Steps = self._known.setdefault(schedule, _Steps())
         if not context.loader or context.batches is None:
@@ -59,8 +98,57 @@ class Schedules:
         if share is not None and share <= _SMALL:
             name = type(schedule).__name__
             level: Level | None = "warning" if share > _NOTHING else None
-            facts = {"schedule": name, "count": number, "share": f"{share:.0e}"}
+            facts = {"what": f"{name} steps {number} times in an epoch, which leaves {share:.0e} of the learning rate"}
             context.log.say("schedule_per_batch", context.step, facts, [name], level=level)
+
+    def _is_often(self, schedule: Any, updates: int) -> bool:
+        """Whether a schedule steps several times between two updates.
+
+        It may step at each part of a batch whose gradients are added up.
+        """
+        one: _Between = self._between.setdefault(schedule, _Between())
+        if updates != one.updates:
+            # Steps before the first update bring a schedule to where an earlier training ended.
+            one.often += one.updates > 0 and one.count > 1
+            one.of_step = one.count if one.count > 1 else one.of_step
+            one.updates, one.count = updates, 0
+        one.count += 1
+        if one.often < _OFTEN or one.often < updates // 2:
+            return False
+        name = type(schedule).__name__
+        facts = {"what": f"{name} steps {one.of_step} times between two updates"}
+        self._context.log.say("schedule_per_batch", self._context.step, facts, [name], level="warning")
+        return True
+
+    def _follows(self, schedule: Any, metric: Any) -> None:
+        """Look whether a schedule minimizes an accuracy: a share of samples, which rises."""
+        optimizer = schedule.optimizer
+        rate = float(optimizer.param_groups[0]["lr"])
+        one: _Followed = self._followed.setdefault(schedule, _Followed(rate))
+        is_number = isinstance(metric, int | float | np.number)
+        if not is_number and not (getattr(metric, "numel", int)() == 1 and metric.device.type == "cpu"):
+            return
+        one.values.append(float(metric))
+        if schedule.mode != "min" or len(one.values) < _VALUES or len(one.values) > 1000 or rate >= one.rate:
+            return
+        values = np.array(one.values)
+        values = values / 100 if values.max() > 1 else values
+        if values[-1] > values[0] + _RISE and values.min() >= 0 and values.max() <= 1 and _are_shares(values):
+            name = type(schedule).__name__
+            facts = {
+                "what": f"{name} minimizes a share of samples, which rises from {values[0]:.3g} to {values[-1]:.3g}",
+                "metric": name,
+            }
+            self._context.log.say("metric_direction", self._context.step, facts, [name])
+
+
+def _are_shares(values: Any) -> bool:
+    """Whether numbers are shares of one number of samples, which losses are not."""
+    different = np.unique(values)[:16]
+    if len(different) < _VALUES - 1:
+        return False
+    counts = np.outer(np.arange(10, _MOST_SAMPLES), different)
+    return bool((np.abs(counts - np.round(counts)) < _EXACT).all(axis=1).any())
 
 
 def _after(schedule: Any, number: int) -> float | None:

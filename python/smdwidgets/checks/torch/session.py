@@ -29,6 +29,7 @@ from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.recurrence import RecurrenceChecks
 from smdwidgets.checks.torch.replicas import ReplicaDigests
 from smdwidgets.checks.torch.rows import RowChecks
+from smdwidgets.checks.torch.settings import SettingsChecks
 from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
 from smdwidgets.checks.torch.values import is_plain
@@ -85,6 +86,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "step_without_gradient",
         "optimizer_without_gradients",
         "strong_decay",
+        "metric_direction",
         "rate_ignored",
         "optimizer_recreated",
         "clips_nothing",
@@ -107,8 +109,9 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "norm_momentum",
         "strong_dropout",
     ),
-    "loaders": ("same_batch", "equal_rows", "twin_batches", "labels_sorted", "worker_twins"),
+    "loaders": ("few_weights", "same_batch", "equal_rows", "twin_batches", "labels_sorted", "worker_twins"),
     "replicas": ("replicas_differ",),
+    "settings": (),
 }
 #: Updates at which the whole graph is walked, besides the first ones, and backward passes of an update.
 _FIRST_WALKS, _LATER_WALKS, _WALKS_AN_UPDATE = 4, (16, 256), 4
@@ -158,6 +161,7 @@ class TorchChecks:
         self._loaders = LoaderChecks(context)
         self._replicas = ReplicaDigests(context)
         self._recurrence = RecurrenceChecks(context)
+        self._settings = SettingsChecks(context)
         #: Loss functions that the last backward pass began with, and whether any since the update depended on a model.
         self._roots: list[graph.LossCall] = []
         self._depends: bool | None = None
@@ -205,6 +209,7 @@ class TorchChecks:
         self._hooks_before = self._tensor_hooks
         compiled = self._is_compiled(model)
         gradients = torch.is_grad_enabled()
+        self._run("settings", self._settings.enters, model, gradients)
         self._run("modes", self._with(gradients, self._modes.enters), model, compiled)
         self._run("models", self._with(gradients, self._models.enters), model, inputs, named, compiled)
         if compiled:
@@ -294,6 +299,7 @@ class TorchChecks:
         self._run("graph", lambda: calls.extend(graph.loss_calls(root, output)))
         for call in calls:
             self._run("losses", self._losses.look, call)
+            self._run("settings", self._settings.look, call)
             self._run("tokens", self._tokens.look, call)
             self._run("rows", self._recurrence.look, call)
             self._run("rows", self._rows_of.look, call)
@@ -379,6 +385,7 @@ class TorchChecks:
         self._run("updates", self._updates.after, optimizer)
         self._run("membership", self._membership.after_update, optimizer)
         self._run("replicas", self._replicas.after_update, optimizer)
+        self._run("settings", self._settings.after_update, optimizer)
         self._end_update(optimizer, closure)
 
     def _end_update(self, optimizer: Optimizer, closure: bool) -> None:
@@ -411,9 +418,9 @@ class TorchChecks:
         if isinstance(optimizer, Optimizer) and self._context.updates == self._updates_before:
             self._end_update(optimizer, closure=False)
 
-    def schedule_steps(self, schedule: Any) -> None:
-        """A learning rate schedule is about to step."""
-        self._run("order", self._order.schedule_steps, schedule)
+    def schedule_steps(self, schedule: Any, metric: Any = None) -> None:
+        """A learning rate schedule is about to step, by a metric or without one."""
+        self._run("order", self._order.schedule_steps, schedule, metric)
 
     # ------------------------------------------------------------------------------------------------------------ data
 
@@ -422,6 +429,7 @@ class TorchChecks:
         if not self._elsewhere:
             gradients = torch.is_grad_enabled()
             self._run("loaders", self._with(gradients, self._loaders.batch), iterator, batch, states)
+            self._run("settings", self._with(gradients, self._settings.batch), iterator)
             epoch = self._loaders.epoch
             if epoch != self._epoch:
                 self._epoch = epoch

@@ -21,6 +21,9 @@ __all__ = ["TokenChecks"]
 _ROWS, _POSITIONS = 16, 2048
 #: Shares of targets that equal a shifted input, and of neighbours that are equal in ordinary text at most.
 _EQUAL, _REPEATED = 0.98, 0.6
+#: Share of targets that count, below which tokens are masked, and what to change if these are the targets, too.
+_MASKED = 0.6
+_BEFORE_MASKING = "take the targets before the tokens are masked, such as `labels = tokens.clone()`."
 #: A run of this many equal tokens at the end of a row is padding.
 _RUN = 3
 _FEWEST_CLASSES = 9
@@ -52,6 +55,8 @@ class TokenChecks:
         #: Whether a decoder has got the targets shifted by one, so that the first tokens may be the targets.
         self._decodes = False
         self._embedded: torch.Tensor | None = None
+        #: The logits of the last pass, by row and position.
+        self._logits: torch.Tensor | None = None
         self._shape: tuple[int, ...] = ()
         self._watched: Any = None
         self._probed = False
@@ -103,6 +108,9 @@ class TokenChecks:
             self._watched = None
         if not (isinstance(output, torch.Tensor) and output.ndim == 3):
             self._others = []  # a model that computes its loss gets the targets
+        logits = _first_tensor(output) if self._tokens is not None else None
+        is_of_tokens = logits is not None and logits.requires_grad and logits.shape[:2] == self._shape
+        self._logits = logits if is_of_tokens and logits is not None and logits.ndim == 3 and is_plain(logits) else None
         embedded, self._embedded = self._embedded, None
         if embedded is None or self._probed:
             return
@@ -156,7 +164,7 @@ class TokenChecks:
 
     def forget(self) -> None:
         """Drop the tokens of the last pass."""
-        self._tokens = self._mask = None
+        self._tokens = self._mask = self._logits = None
         self._others = []
 
     # --------------------------------------------------------------------------------------------------------- targets
@@ -188,7 +196,24 @@ class TokenChecks:
             if whole:
                 self._padding(tokens, targets, mask, ignored, step)
 
+        if length == positions - 1 and self._is_second(call.input, rows, length):
+            # The first output is left out, so that the others are at the positions of their tokens.
+            self._context.values.read(
+                lambda tokens, targets: self._same(tokens, targets, ignored, step), tokens[:_ROWS, 1:], tensors[1]
+            )
+            return
         self._context.values.read(judge, *tensors, *([] if mask is None else [mask[:_ROWS, :_POSITIONS]]))
+
+    def _is_second(self, input: torch.Tensor, rows: int, length: int) -> bool:
+        """Whether a loss gets the output from its second position on."""
+        logits = self._logits
+        if logits is None or input.ndim != 2 or logits.shape[2] != input.shape[1] or logits.device != input.device:
+            return False
+        if input.shape[0] != rows * length or logits.device.type != "cpu":
+            return False
+        first = input[0].detach().log_softmax(-1)
+        own = [logits[0, at].detach().log_softmax(-1) for at in (0, 1)]
+        return not torch.allclose(first, own[0], atol=1e-4) and torch.allclose(first, own[1], atol=1e-4)
 
     def _look_at_labels(self, call: LossCall, tokens: torch.Tensor) -> None:
         """Look whether labels of tokens, such as tags, count at padding."""
@@ -248,7 +273,9 @@ class TokenChecks:
             say("rows_mixed", step)
         if shift == 0:
             if not self._decodes:
-                say("labels_unshifted", step, need=2)
+                # Most targets do not count where tokens are masked.
+                advice = _BEFORE_MASKING if counted.mean() < _MASKED else ""
+                say("labels_unshifted", step, need=2, advice=advice)
         elif shift == 2:
             say("labels_shifted_twice", step, need=2)
         elif self._sees_future:

@@ -21,7 +21,11 @@ _TENSORS, _ELEMENTS = 128, 64
 _SMALL, _SMALL_HALF = 1e-6, 2**-7
 #: Updates without a gradient, and updates without a change, after which a tensor is named.
 _WITHOUT = 8
+#: A share by which an update shrinks all tensors, updates in succession that do so, and elements that show it.
+_SHRINKS, _SHRINKING, _SHRUNK_ELEMENTS = 0.02, 6, 32
 _HALVES = (torch.bfloat16, torch.float16)
+#: Changes in place of a parameter, after which an earlier training has updated it.
+_TRAINED = 64
 
 
 class UpdateChecks:
@@ -40,6 +44,8 @@ class UpdateChecks:
         self._without: Counter[int] = Counter()
         self._unmoved: Counter[int] = Counter()
         self._looked: Counter[int] = Counter()
+        #: Ids of the parameters that were trained before this training.
+        self._trained: set[int] = set()
         #: A function with steps that the loss was computed with, and updates of an optimizer whose gradients are all 0.
         self.steps_of = ""
         self._zeros: Counter[int] = Counter()
@@ -127,6 +133,7 @@ class UpdateChecks:
                 context.log.say("no_update", step, {"optimizer": name}, need=3)
                 return
             context.log.unseen("no_update")
+            self._shrinks(name, [*zip(usable, sizes, strict=True)], weights, updated, step)
             halved = counts & half
             if halved.sum() >= 4 and not has_copy:
                 lost = float(1 - moved[halved].mean())
@@ -139,6 +146,27 @@ class UpdateChecks:
         if len(self._looked) == 1:  # the only optimizer
             self._last = (id(optimizer), context.updates + 1), weights, updated
         context.values.read(judge, weights, gradients, updated)
+
+    def _shrinks(self, optimizer: str, parts: list[tuple[Any, int]], weights: Any, updated: Any, step: int) -> None:
+        """Look whether an update shrinks all tensors by one share.
+
+        A decay does so that no rate multiplies.
+        """
+        shares, begin = [], 0
+        for parameter, size in parts:
+            part = slice(begin, begin + size)
+            begin += size
+            before = weights[part].astype(np.float64)
+            if parameter.ndim > 1 and size >= _SHRUNK_ELEMENTS and (before**2).sum() > 0:
+                shares.append(1 - float((updated[part] * before).sum() / (before**2).sum()))
+        usual = float(np.median(shares)) if len(shares) > 1 else 0.0
+        log = self._context.log
+        if _SHRINKS < usual < 1 and all(usual / 2 < one < usual * 2 for one in shares):
+            half = max(1, round(float(np.log(0.5) / np.log1p(-usual))))
+            facts = {"optimizer": optimizer, "share": f"{usual:.1%}", "why": "measured", "half": half}
+            log.say("strong_decay", step, facts, [optimizer], need=_SHRINKING)
+        elif not log.has_fired("strong_decay"):
+            log.unseen("strong_decay")
 
     def _name_unmoved(
         self, optimizer: str, names: list[str], ids: list[int], sizes: list[int], sure: Any, moved: Any, step: int
@@ -163,6 +191,8 @@ class UpdateChecks:
             return
         context = self._context
         self._looked[id(optimizer)] += 1
+        if self._looked[id(optimizer)] == 1:
+            self._trained |= {id(one) for one in parameters if is_plain(one) and one._version > _TRAINED}  # noqa: SLF001
         for one in parameters:
             # The script may drop the gradient of a parameter that the loss depends on, to freeze a layer for a while.
             if one.grad is not None or (context.is_leaf(one) and not context.hides_leaves):
@@ -179,8 +209,10 @@ class UpdateChecks:
                 "tensor": names[0],
                 "why": "",
             }
-            # The last bias of a model whose loss takes derivatives of the output has none.
-            level: Level | None = "note" if all(one.ndim < 2 for one in missing) else None
+            # The last bias of a model whose loss takes derivatives of the output has none. A model that was trained
+            # before is a teacher, or a base that stays as it is.
+            meant = all(one.ndim < 2 or id(one) in self._trained for one in missing)
+            level: Level | None = "note" if meant else None
             context.log.say("no_gradient", context.step, facts, names, level=level)
 
 

@@ -34,7 +34,7 @@ Listener = Mapping[str, Callable[..., object]]
 * ``scaled(result, loss)``: a GradScaler has multiplied a loss;
 * ``scaler_begins(optimizer)`` and ``scaler_ends(optimizer)``: a GradScaler steps an optimizer, or skips it;
 * ``scales(scaler)``: a GradScaler is about to scale a loss;
-* ``schedule_steps(schedule)``: a learning rate schedule is about to step;
+* ``schedule_steps(schedule, metric)``: a learning rate schedule is about to step, by a metric if it follows one;
 * ``batch(iterator, batch, states)``: a data loader has given a batch, with digests of the random states of its workers;
 * ``delivered(iterator, batch, rows)``: a data loader has given a batch, which has these rows of the data set;
 * ``exhausted(iterator)``: a data loader has no more batches;
@@ -279,7 +279,7 @@ def _scaler_step(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _schedule(original: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _tell("schedule_steps", self)
+        _tell("schedule_steps", self, args[0] if args else kwargs.get("metrics"))
         return original(self, *args, **kwargs)
 
     return step

@@ -183,7 +183,7 @@ class Replaying:
         if not self._stepped and isinstance(optimizer, Optimizer):
             self._call(ReplayRecorder.updated, optimizer)
 
-    def _uses(self, schedule: Any) -> None:
+    def _uses(self, schedule: Any, metric: Any = None) -> None:
         self._call(ReplayRecorder.schedule_steps, schedule)
 
     _stepped = True
