@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, str]] = {
     "show": "Show the statistics and a histogram of one tensor at one step.",
     "verify": "Verify every record of a run, its index files and its collections.",
     "diagnose": "Find out what is wrong with a run: since when, why, and what to try.",
+    "baseline": "Keep summaries of good runs in a file, to compare others with them.",
     "replay": "Look into the recorded steps around an incident, or execute them again.",
     "explain": "Explain a kind of finding: meaning, healthy range, what to try.",
     "check": "Judge a run in a terminal or as a CI gate: by its diagnosis, or by rules.",

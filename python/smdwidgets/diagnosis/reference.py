@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import Kind, RunData
 from smdwidgets.diagnosis.tensor_layers import layers, training
 from smdwidgets.diagnosis.trends import local_noise
-from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.finding import Confidence, Evidence, Finding, plain_number
+from smdwidgets.exceptions import RunIOError, SMDebugValueError
+from smdwidgets.finding import Confidence, Evidence, Finding, Level, plain_number
 
-__all__ = ["Summary", "differences", "is_baseline", "read_summaries", "summarized", "write_summary"]
+__all__ = ["Summary", "differences", "is_baseline", "read_summaries", "summarized", "write_summaries"]
 
 #: Blocks of a quantity, and its fewest values.
 BLOCKS, FEWEST = 24, 6
@@ -34,7 +34,7 @@ SHOWN = 8
 #: Relative spread of healthy runs of other seeds, by group: with one good run, and least spread with several.
 _SPREAD = {
     "learning rate": (0.01, 0.01),
-    "input": (0.08, 0.04),
+    "input": (0.08, 0.01),
     "activation": (0.25, 0.08),
     "loss": (0.12, 0.05),
     "metric": (0.12, 0.05),
@@ -42,6 +42,8 @@ _SPREAD = {
     "update": (0.25, 0.08),
     "norm": (0.05, 0.02),
 }
+#: Groups of which a run has one quantity for each layer.
+_OF_LAYERS = frozenset({"activation", "gradient", "update", "norm"})
 #: Order of groups in which a difference spreads within a step.
 _ORDER = ("configuration", *_SPREAD)
 _GROUPS = {
@@ -168,47 +170,66 @@ class _Difference(NamedTuple):
     value: float
     usual: float
     times: float
+    from_start: bool
 
 
 def differences(run: Summary, good: Sequence[Summary]) -> Iterator[Finding]:
-    """Yield one finding with what differs from the good runs."""
-    changed = [
-        (name, run.settings.get(name), good[0].settings.get(name))
-        for name in sorted({*run.settings, *good[0].settings})
-        if all(one.settings.get(name) != run.settings.get(name) for one in good)
-        and len({str(one.settings.get(name)) for one in good}) == 1
-    ]
+    """Yield one finding with what differs from the good runs.
+
+    Settings come before all quantities, which follow from them. Settings alone are a note.
+    """
+    changed = _changed(run, good)
     found = [one for name, quantity in run.quantities.items() if (one := _compared(name, quantity, good)) is not None]
-    found.sort(key=lambda one: (one.step, _ORDER.index(one.group), one.place, -one.times))
-    if not found:
-        return
-    # What differs from the same block on follows from the first in the order in which a difference spreads.
-    first = found[0]
+    if len(found) == 1 and found[0].group in _OF_LAYERS and found[0].times < 2 * FAR:
+        found = []  # of so many quantities, one leaves the range of a few runs by chance
+    found.sort(key=_order_of_difference)
     runs = f"{len(good)} good runs" if len(good) > 1 else f"`{good[0].name}`"
-    facts = {
-        "what": capitalized(first.name),
-        "since": f" since step {first.step:,}",
-        "value": f"{first.value:.4g}",
-        "usual": f"{first.usual:.4g}",
-        "spread": first.times,
-        "runs": runs,
-        "follow": _settings(changed) or f"{_others(found)}",
-    }
-    evidence = [
+    confidence: Confidence = "medium"
+    if changed:
+        names = [f"`{name}`" for name, _, _ in changed]
+        facts = {
+            "what": f"{names[0]} differs",
+            "since": "",
+            "value": str(changed[0][1]),
+            "usual": str(changed[0][2]),
+            "spread": f" in {runs}",
+        }
+        if len(names) == 2:
+            facts["what"] = f"{names[0]} and {names[1]} differ"
+            facts["value"], facts["usual"] = (" and ".join(str(one[at]) for one in changed) for at in (1, 2))
+        elif len(names) > 2:
+            facts["what"] = f"{names[0]} and {len(names) - 1:,} other settings differ"
+        facts["follow"] = _follow(found, found)
+    elif found:
+        first = found[0]
+        facts = {
+            "what": f"{capitalized(first.name)} differs",
+            "since": f" since step {first.step:,}",
+            "value": f"{first.value:.4g}",
+            "usual": f"{first.usual:.4g}",
+            "spread": f", {first.times:.3g} times the spread of {runs}",
+            "follow": _follow(found[1:], found),
+        }
+        if len(good) > 2 and first.times > 2 * FAR:
+            confidence = "high"
+    else:
+        return
+    evidence = [Evidence(f"{name}: {value} instead of {usual}") for name, value, usual in changed[:SHOWN]] + [
         Evidence(
             f"{one.name}: {one.value:.4g} instead of {one.usual:.4g} from step {one.step:,} on", "", one.step, one.value
         )
         for one in found[:SHOWN]
     ]
-    confidence: Confidence = "high" if len(good) > 2 and first.times > 2 * FAR else "medium"
-    last = max(one.last for one in found)
-    subject = first.name.partition("`")[2].partition("`")[0]
+    subject = changed[0][0] if changed else found[0].name.partition("`")[2].partition("`")[0]
+    first_step = min((one.step for one in found), default=None)
+    last_step = max((one.last for one in found), default=None)
+    level: Level = "problem" if found else "note"
     yield Finding.of(
         "differs_from_reference",
-        "problem",
+        level,
         confidence,
-        first.step,
-        last,
+        first_step,
+        last_step,
         (subject,),
         facts,
         evidence,
@@ -216,18 +237,48 @@ def differences(run: Summary, good: Sequence[Summary]) -> Iterator[Finding]:
     )
 
 
-def _settings(changed: Sequence[tuple[str, Any, Any]]) -> str:
-    if not changed:
-        return ""
-    shown = ", ".join(f"`{name}` {usual!r} → {value!r}" for name, value, usual in changed[:4])
-    return f"The configuration differs: {shown}."
+def _changed(run: Summary, good: Sequence[Summary]) -> list[tuple[str, Any, Any]]:
+    """Return the settings that differ, with the value that the good runs agree on.
+
+    Settings that only one side recorded count only if both recorded any: the other side may be of an earlier version.
+    Seeds do not count.
+    """
+    if not run.settings or not all(one.settings for one in good):
+        return []
+    return [
+        (name, run.settings.get(name, "none"), good[0].settings.get(name, "none"))
+        for name in sorted({*run.settings, *good[0].settings}, key=_order_of_setting)
+        if "seed" not in name.lower()
+        and all(one.settings.get(name) != run.settings.get(name) for one in good)
+        and len({str(one.settings.get(name)) for one in good}) == 1
+    ]
 
 
-def _others(found: Sequence[_Difference]) -> str:
-    groups = dict.fromkeys(one.group for one in found[1:])
+def _order_of_difference(one: _Difference) -> tuple[Any, ...]:
+    """Return when a difference begins, and its place in the order in which it spreads.
+
+    Quantities are saved at different steps, so that those that differ from their first values on begin together.
+    Weights that do so are other initial ones.
+    """
+    rank = 0.5 if one.from_start and one.group == "norm" else _ORDER.index(one.group)
+    return (0 if one.from_start else one.step, rank, one.place, -one.times)
+
+
+def _order_of_setting(name: str) -> tuple[bool, str]:
+    """Return the order of a setting: precision, layers and optimizers, then the data."""
+    return name.startswith("data."), name
+
+
+def _follow(others: Sequence[_Difference], found: Sequence[_Difference]) -> str:
+    """Return a sentence about what differs, too."""
+    if not found:
+        return "No quantity differs by more than the spread."
+    groups = dict.fromkeys(one.group for one in others)
     if not groups:
         return "Nothing else differs."
-    return f"Then differ: {', '.join(groups)} ({len(found) - 1:,} quantities)."
+    since = f" from step {others[0].step:,} on" if len(others) == len(found) else ""
+    count = f"{len(others):,} quantities" if len(others) > 1 else "1 quantity"
+    return f"Then differ{since}: {', '.join(groups)} ({count})."
 
 
 def _compared(name: str, quantity: Quantity, good: Sequence[Summary]) -> _Difference | None:
@@ -260,8 +311,8 @@ def _compared(name: str, quantity: Quantity, good: Sequence[Summary]) -> _Differ
     begin = next((at for at in range(len(far) - IN_A_ROW + 1) if far[at : at + IN_A_ROW].all()), None)
     if begin is None:
         return None
-    # A difference that is there and gone again is that of a seed.
-    if far[begin:].mean() < 0.5 and far.mean() < 0.25:
+    # A difference that is there and gone again is that of a seed, which learning rates do not depend on.
+    if quantity.group != "learning rate" and far[begin:].mean() < 0.5 and far.mean() < 0.25:
         return None
     at = begin + int(np.argmax(times[begin:]))
     last = int(steps[np.flatnonzero(far)[-1]])
@@ -274,6 +325,7 @@ def _compared(name: str, quantity: Quantity, good: Sequence[Summary]) -> _Differ
         float(values[at]),
         float(usual[at]),
         float(times[at]),
+        bool(begin == 0),
     )
 
 
@@ -284,11 +336,14 @@ def _smooth(values: Floats) -> Floats:
     return mean
 
 
-def write_summary(path: Path, name: str, summary: Summary) -> None:
-    """Add a summary to a file of baselines, or replace one of this name."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    known[name] = summary.to_json()
-    path.write_text(json.dumps(known) + "\n", encoding="utf-8")
+def write_summaries(path: Path, summaries: Iterable[Summary]) -> None:
+    """Write a file of baselines; one that exists is replaced at once."""
+    part = path.with_name(f".{path.name}.tmp")
+    try:
+        part.write_text(json.dumps({one.name: one.to_json() for one in summaries}) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise RunIOError(error.errno, f"cannot write the baselines: {error.strerror}", str(path)) from error
 
 
 def is_baseline(path: Path) -> bool:

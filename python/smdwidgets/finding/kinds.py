@@ -495,12 +495,13 @@ _KINDS = (
         "differs_from_reference",
         "Differs from reference",
         "a difference from the reference runs",
-        "A quantity leaves the range of the reference runs, given by `--against`: at equal progress, by more than their spread "
-        "allows. The first quantity that differs is named; what differs later follows from it, or has the same cause.",
+        "A setting, such as that of an optimizer, is another one than in the reference runs, given by `--against`. Or a quantity "
+        "leaves their range: at equal progress, by more than their spread allows. What differs first is named; what differs later "
+        "follows from it, or has the same cause. Settings alone are a note.",
         "a quantity within the spread of the reference runs at equal progress",
         "compare the configuration and the data of both runs, starting from the first quantity that differs.",
-        "{what} differs from the reference{since}",
-        "{value} instead of {usual}, {spread:.3g} times the spread of {runs}",
+        "{what} from the reference{since}",
+        "{value} instead of {usual}{spread}",
         "{follow}",
     ),
     Kind(

@@ -1,6 +1,7 @@
 """Evidence for and against causes decides which is named, and how surely."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,13 +11,20 @@ from python.diagnosis import curves
 from smdwidgets import CapturePlan
 from smdwidgets._text import capitalized
 from smdwidgets.checks.file import CheckFile
-from smdwidgets.checks.record import CheckRecord
+from smdwidgets.checks.record import CheckRecord, CheckRecords
 from smdwidgets.cli import main
 from smdwidgets.diagnosis import diagnose, summary_of
 from smdwidgets.diagnosis.cause_table import CAUSES, READS
 from smdwidgets.diagnosis.causes import explained
 from smdwidgets.diagnosis.observations import OBSERVATIONS
-from smdwidgets.diagnosis.reference import is_baseline, read_summaries, write_summary
+from smdwidgets.diagnosis.reference import (
+    Quantity,
+    Summary,
+    differences,
+    is_baseline,
+    read_summaries,
+    write_summaries,
+)
 from smdwidgets.finding import KINDS, Finding
 from smdwidgets.numpy import Hook
 
@@ -452,18 +460,139 @@ def test_settings_that_differ_are_named(tmp_path):
     result = diagnose(tmp_path / "other" / "trainer_state.json", against=tmp_path / "good" / "trainer_state.json")
     [one] = result.findings
     assert one.kind == "differs_from_reference"
-    assert "`eval_steps` 1 → 5" in one.text
+    assert one.title == "`eval_steps` differs from the reference"
+    assert "(5 instead of 1 in `trainer_state.json`)" in one.text
+
+
+def recorded(folder, seed, end=0.3, settings=None):
+    with Hook(folder) as hook:
+        for value in curves.falling(300, 0.05, end=end, seed=seed):
+            hook.save_scalar("loss", float(value))
+            hook.step()
+    if settings is not None:
+        (folder / "checks").mkdir()
+        (folder / "checks" / "worker_0.jsonl").write_text(json.dumps({"settings": settings}) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_settings_that_a_hook_recorded_come_before_what_follows_from_them(tmp_path):
+    usual = {"AdamW.lr": 0.001, "AdamW.weight_decay": 0.01, "data.rows": 100, "seed": 1}
+    good = [recorded(tmp_path / f"good{seed}", seed, settings={**usual, "seed": seed}) for seed in range(3)]
+    assert not diagnose(recorded(tmp_path / "same", 5, settings=usual), against=good).findings
+    decayed = recorded(tmp_path / "decayed", 6, 0.9, {**usual, "AdamW.weight_decay": 0.3})
+    [one] = diagnose(decayed, against=good).findings
+    assert one.title == "`AdamW.weight_decay` differs from the reference"
+    assert "0.3 instead of 0.01 in 3 good runs" in one.text
+    assert "Then differ from step" in one.text
+    both = recorded(tmp_path / "both", 7, 0.9, {**usual, "AdamW.weight_decay": 0.3, "data.rows": 50})
+    [one] = diagnose(both, against=good).findings
+    assert one.title == "`AdamW.weight_decay` and `data.rows` differ from the reference"
+    # Another setting without any consequence is no problem.
+    result = diagnose(recorded(tmp_path / "harmless", 8, settings={**usual, "data.rows": 50}), against=good)
+    assert not result.findings
+    assert [one.text for one in result.notes] == [
+        "`data.rows` differs from the reference (50 instead of 100 in 3 good runs). No quantity differs by more than the spread."
+    ]
+    # A run of an earlier version recorded none.
+    assert not diagnose(recorded(tmp_path / "earlier", 9), against=good).findings
+    with smdwidgets.create_trial(decayed) as trial:
+        assert trial.hparams() == {**usual, "AdamW.weight_decay": 0.3}
+
+
+@pytest.mark.parametrize("settings", ['{"a": [1], "b": null, "c": {"d": 1}, "e": 2}', "[1]", '"text"', "5"])
+def test_settings_of_a_damaged_file_are_left_out(settings):
+    records = CheckRecords.parse({"worker_0": f'{{"settings": {settings}}}\n'.encode()})
+    assert records.settings == ({"e": 2} if settings.startswith("{") else {})
+    assert len(records.problems) == (not settings.startswith("{"))
+
+
+def quantities(seed, **changed):
+    """Return the summary of a run with quantities of several groups, at different steps."""
+    draw = np.random.default_rng(seed)
+    usual = {
+        "rate": ("learning rate", 0.01 * np.ones(24), 0),
+        "activation": ("activation", 1.0 * np.ones(24), 1),
+        "norm": ("norm", 3.0 * np.ones(24), 6),
+        "loss": ("loss", np.linspace(2, 1, 24), 4),
+    }
+    made = {}
+    for name, (group, values, offset) in usual.items():
+        noise = 0.0 if name == "rate" else 0.01
+        values = changed.get(name, values) * (1 + noise * draw.normal(size=24))
+        made[f"`{name}`"] = Quantity(group, 0, tuple(10.0 * np.arange(24) + offset), tuple(values.tolist()), noise)
+    return Summary(f"run{seed}", made)
+
+
+@pytest.mark.parametrize(
+    ("changed", "title"),
+    [
+        ({}, None),
+        # A warm-up that is missing: the rate differs in the first blocks only.
+        ({"rate": np.r_[np.full(4, 0.05), np.full(20, 0.01)]}, "`rate` differs from the reference since step 0"),
+        # Other initial weights, though an activation was saved at an earlier step.
+        ({"norm": np.full(24, 9.0), "activation": np.full(24, 3.0)}, "`norm` differs from the reference since step 6"),
+        ({"loss": np.linspace(2, 1.6, 24), "activation": np.r_[np.ones(20), np.full(4, 3.0)]}, "`loss` differs"),
+        # One of many quantities, by chance.
+        ({"activation": np.full(24, 1.6)}, None),
+    ],
+    ids=["the same", "no warm-up", "initial weights", "loss first", "chance"],
+)
+def test_what_differs_first_is_named(changed, title):
+    good = [quantities(seed) for seed in range(3)]
+    found = list(differences(quantities(7, **changed), good))
+    assert [one.title.startswith(title) for one in found] == ([True] if title else [])
 
 
 def test_a_summary_survives_a_file(tmp_path):
     path = tmp_path / "good.json"
-    write_summary(path, "a", summary_of(noisy(0), "a"))
-    write_summary(path, "b", summary_of(noisy(1), "b"))
+    write_summaries(path, [summary_of(noisy(0), "a"), summary_of(noisy(1), "b")])
     assert is_baseline(path)
     assert [one.name for one in read_summaries(path)] == ["a", "b"]
     assert not diagnose(noisy(2), against=path).findings
     assert diagnose(noisy(2, end=1.0), against=path).findings
     assert path.stat().st_size < 10_000
+
+
+def test_the_command_keeps_summaries_of_good_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for seed in range(2):
+        recorded(tmp_path / f"good{seed}", seed, settings={"SGD.lr": 0.1})
+        assert main(["baseline", "add", f"main{seed}", str(tmp_path / f"good{seed}")]) == 0
+    assert "baselines.json: 2 baselines" in capsys.readouterr().out
+    assert main(["baseline", "list"]) == 0
+    assert "main1" in capsys.readouterr().out
+    # The summaries serve after the runs are gone.
+    for seed in range(2):
+        shutil.rmtree(tmp_path / f"good{seed}")
+    recorded(tmp_path / "same", 5, settings={"SGD.lr": 0.1})
+    recorded(tmp_path / "other", 6, 1.2, {"SGD.lr": 0.5})
+    assert main(["diagnose", "same", "--against", "baselines.json"]) == 0
+    assert main(["diagnose", "other", "--against", "baselines.json"]) == 1
+    assert "`SGD.lr` differs from the reference" in capsys.readouterr().out
+    assert main(["baseline", "remove", "main0"]) == 0
+    assert [one.name for one in read_summaries(tmp_path / "baselines.json")] == ["main1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["remove", "gone"], "baselines.json has no baseline 'gone'; it has main"),
+        (["add", "b", "missing"], "missing"),
+        (["list", "--file", "none.json"], "none.json"),
+        (["list", "--file", "broken.json"], "broken.json is no file of baselines"),
+        (["add", "b", "run", "--file", "broken.json"], "broken.json is no file of baselines"),
+        (["add", "b", "run", "--file", "no/such/folder.json"], "cannot write the baselines"),
+    ],
+)
+def test_errors_of_baselines_are_said_in_words_and_change_nothing(tmp_path, capsys, monkeypatch, words, says):
+    monkeypatch.chdir(tmp_path)
+    recorded(tmp_path / "run", 0)
+    (tmp_path / "broken.json").write_text('{"a": {"quantities": 5}}', encoding="utf-8")
+    assert main(["baseline", "add", "main", "run"]) == 0
+    before = (tmp_path / "baselines.json").read_bytes()
+    assert main(["baseline", *words]) == 2
+    assert says in capsys.readouterr().err
+    assert (tmp_path / "baselines.json").read_bytes() == before
 
 
 def test_the_command_compares_with_good_runs(tmp_path, capsys):
