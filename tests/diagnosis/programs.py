@@ -5,8 +5,9 @@ diagnosis on them. A program is a base of a task and one change; its twin is the
 differ from the base where the fault needs other surroundings. Names begin with the part: `t` for tuning of limits, `r`
 and `u` for reporting; `r` was looked at once before `u` was written.
 
-`architectures.txt` has whole programs of other architectures and habits, in the parts `a` to `d`, and
-`keras_programs.txt` those of Keras, in the part `k`.
+`architectures.txt` has whole programs of other architectures and habits, in the parts `a` to `d`,
+`keras_programs.txt` those of Keras, in the part `k`, and `reported.txt` those with faults that people report, in the
+part `e`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-WHOLE = (Path(__file__).with_name("architectures.txt"), Path(__file__).with_name("keras_programs.txt"))
+WHOLE = tuple(Path(__file__).with_name(f"{name}.txt") for name in ("architectures", "keras_programs", "reported"))
 
 HEAD = """import math
 import os
