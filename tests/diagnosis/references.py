@@ -1,4 +1,6 @@
-"""Measure what a comparison with good runs notices: twelve subtle changes of two trainings, on several seeds.
+"""Measure what a comparison with good runs notices.
+
+Twelve subtle changes of two trainings are recorded on several seeds.
 
 Usage: `python tests/diagnosis/references.py FOLDER [--python PYTHON] [--jobs NUMBER] [--seeds NUMBER] [--first SEED]
 [--only WORD]`.
@@ -260,16 +262,16 @@ def main() -> None:
     noticed = right = alarms = total = 0
     for name, change in changes.items():
         for seed in seeds:
-            found = _difference(folder / f"{name.replace(' ', '_')}_{seed}", good[change.base])
-            first = found is not None and re.search(change.first, found.title) is not None
-            noticed, right, total = noticed + (found is not None), right + first, total + 1
-            print(f"{'right' if first else 'other' if found else 'silent':6} {name} {seed}: {_said(found)}")
+            finding = _difference(folder / f"{name.replace(' ', '_')}_{seed}", good[change.base])
+            first = finding is not None and re.search(change.first, finding.title) is not None
+            noticed, right, total = noticed + (finding is not None), right + first, total + 1
+            print(f"{'right' if first else 'other' if finding else 'silent':6} {name} {seed}: {_said(finding)}")
     for name, base in bases.items():
         for seed in seeds:
-            found = _difference(folder / f"{name}_good_{seed}", good[base])
-            alarms += found is not None
-            if found:
-                print(f"alarm  {name} {seed}: {_said(found)}")
+            finding = _difference(folder / f"{name}_good_{seed}", good[base])
+            alarms += finding is not None
+            if finding:
+                print(f"alarm  {name} {seed}: {_said(finding)}")
     print(f"noticed {noticed} of {total}, first quantity right {right}, good against good {alarms} of {2 * args.seeds}")
 
 
@@ -283,8 +285,8 @@ def _difference(folder: Path, good):
     return next((one for one in (*result, *result.notes) if one.kind == "differs_from_reference"), None)
 
 
-def _said(found) -> str:
-    return "nothing" if found is None else f"{found.title}; {found.text}"
+def _said(finding) -> str:
+    return "nothing" if finding is None else f"{finding.title}; {finding.text}"
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ def differences(run: Summary, good: Sequence[Summary]) -> Iterator[Finding]:
     changed = _changed(run, good)
     found = [one for name, quantity in run.quantities.items() if (one := _compared(name, quantity, good)) is not None]
     if len(found) == 1 and found[0].group in _OF_LAYERS and found[0].times < 2 * FAR:
-        found = []  # of so many quantities, one leaves the range of a few runs by chance
+        found.clear()  # of so many quantities, one leaves the range of a few runs by chance
     found.sort(key=_order_of_difference)
     runs = f"{len(good)} good runs" if len(good) > 1 else f"`{good[0].name}`"
     confidence: Confidence = "medium"

@@ -507,7 +507,7 @@ def test_settings_of_a_damaged_file_are_left_out(settings):
 
 
 def quantities(seed, **changed):
-    """Return the summary of a run with quantities of several groups, at different steps."""
+    """Return the summary of a run with quantities of several groups."""
     draw = np.random.default_rng(seed)
     usual = {
         "rate": ("learning rate", 0.01 * np.ones(24), 0),
@@ -539,8 +539,8 @@ def quantities(seed, **changed):
 )
 def test_what_differs_first_is_named(changed, title):
     good = [quantities(seed) for seed in range(3)]
-    found = list(differences(quantities(7, **changed), good))
-    assert [one.title.startswith(title) for one in found] == ([True] if title else [])
+    findings = list(differences(quantities(7, **changed), good))
+    assert [one.title.startswith(title) for one in findings] == ([True] if title else [])
 
 
 def test_a_summary_survives_a_file(tmp_path):

@@ -90,17 +90,17 @@ class SettingsChecks:
             self._labels[optimizer] = f"{name}_{number}" if number else name
         if self._context.updates not in _LOOKED:
             return
-        found = {**self._loader, **_of_layers(self._context.models())}
-        found |= {"autocast": self._autocast} if self._autocast else {}
-        found |= {"loss": ", ".join(self._losses)} if self._losses else {}
-        found |= {"loss.ignored": self._ignored} if self._ignored is not None else {}
-        found |= {"loss.classes": max(self._classes)} if len(self._classes) == 1 else {}
+        settings = {**self._loader, **_of_layers(self._context.models())}
+        settings |= {"autocast": self._autocast} if self._autocast else {}
+        settings |= {"loss": ", ".join(self._losses)} if self._losses else {}
+        settings |= {"loss.ignored": self._ignored} if self._ignored is not None else {}
+        settings |= {"loss.classes": max(self._classes)} if len(self._classes) == 1 else {}
         for each, label in self._labels.items():
-            found |= _of_optimizer(each, label)
-        found = {name: value for name, value in found.items() if value is not None}
-        if found != self._written:
-            self._written = found
-            self._context.log.settings(found)
+            settings |= _of_optimizer(each, label)
+        settings = {name: value for name, value in settings.items() if value is not None}
+        if settings != self._written:
+            self._written = settings
+            self._context.log.settings(settings)
 
 
 def _of_optimizer(optimizer: Optimizer, label: str) -> dict[str, Any]:
@@ -114,19 +114,19 @@ def _of_optimizer(optimizer: Optimizer, label: str) -> dict[str, Any]:
         | ({"lr": _plain(group["initial_lr"])} if "initial_lr" in group else {})
         for group in optimizer.param_groups
     ]
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name in dict.fromkeys(name for group in groups for name in group):
         values = [group.get(name) for group in groups]
         if all(value == values[0] for value in values):
-            found[f"{label}.{name}"] = values[0]
+            options[f"{label}.{name}"] = values[0]
         else:
-            found |= {f"{label}.{number}.{name}": value for number, value in enumerate(values[:_MOST_VALUES])}
-    return found
+            options |= {f"{label}.{number}.{name}": value for number, value in enumerate(values[:_MOST_VALUES])}
+    return options
 
 
 def _of_layers(models: Iterable[nn.Module]) -> dict[str, Any]:
     """Return attributes of PyTorch's layers by class, and the types of all parameters."""
-    found: dict[str, dict[Any, None]] = {}
+    by_layer: dict[str, dict[Any, None]] = {}
     types: dict[str, None] = {}
     elements = 0
     for layer in _layers(models):
@@ -137,8 +137,8 @@ def _of_layers(models: Iterable[nn.Module]) -> dict[str, Any]:
             for name in _OF_LAYERS:
                 value = _plain(layer.__dict__.get(name))
                 if value is not None:
-                    found.setdefault(f"{type(layer).__name__}.{name}", {})[value] = None
-    settings = {name: _joined(sorted(values, key=repr)) for name, values in found.items()}
+                    by_layer.setdefault(f"{type(layer).__name__}.{name}", {})[value] = None
+    settings = {name: _joined(sorted(values, key=repr)) for name, values in by_layer.items()}
     return {"parameters": elements, "parameters.type": _joined(sorted(types)), **settings} if types else settings
 
 
