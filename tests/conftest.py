@@ -34,8 +34,9 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_I
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep computed statistics out of the user's cache directory."""
-    if (module := sys.modules.get("smdwidgets.trials.statistics.cache")) is not None:
-        monkeypatch.setattr(module, "user_cache", lambda name: tmp_path_factory.getbasetemp() / "statistics-cache")
+    for each in ("cache", "kept_pyramids"):
+        if (module := sys.modules.get(f"smdwidgets.trials.statistics.{each}")) is not None:
+            monkeypatch.setattr(module, "user_cache", lambda name: tmp_path_factory.getbasetemp() / f"{name}-cache")
 
 
 @pytest.fixture(scope="session")

@@ -225,7 +225,7 @@ export function openMap(
     redraw,
     paint: (picture) => pictures.push(picture),
   };
-  const map = new RunMap(context);
+  const map = new RunMap(context, redraw);
   el.append(map.el);
   session.state.onChange(redraw, signal);
   session.store.onChange(redraw, signal);

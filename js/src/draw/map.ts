@@ -36,12 +36,12 @@ export interface MapPicture {
 /** What each statistic is called. */
 export const STAT_NAMES: Record<MapStat, string> = {
   growth: "size relative to start",
-  surprise: "surprise",
-  size: "size (RMS)",
+  surprise: "unusual size",
+  size: "size",
   l2: "L2 norm",
   update: "update ratio",
   zeros: "zeros",
-  not_finite: "not finite",
+  not_finite: "NaN and infinity",
 };
 
 const SCALES: Record<MapStat, MapScale> = {

@@ -32,7 +32,8 @@ export class StepAxis {
 export const MINIMAP = 64;
 
 /** Pixels at the left of the axis, for names, by the width of the widget. */
-export const gutterWidth = (width: number): number => (width >= 1000 ? 236 : width >= 700 ? 160 : 96);
+export const gutterWidth = (width: number): number =>
+  width >= 1000 ? 236 : width >= 700 ? 160 : width >= 500 ? 120 : 96;
 
 /** Both ends of an axis that shows all steps, ascending, each with the same room on both sides. */
 export function fullRange(steps: ArrayLike<number>): [number, number] {

@@ -772,6 +772,8 @@ export interface PlanHead extends TensorRef {
   shape: number[];
   bytes: number;
   collections: string[];
+  /** other names of the tensor; absent without any */
+  aliases?: string[];
   /** workers that have it */
   workers: string[];
   form: Form;

@@ -471,6 +471,12 @@ def first_not_finite(data: RunData) -> Iterator[Finding]:
         return  # the loss came first, which its own detector tells
     count = int(not_finite(tensor)[at])
     total = int(np.nan_to_num(tensor["count"][at])) or count
+    same = len({one[3].name for one in found if one[0] == step}) - 1
+    tie = (
+        f"; {same:,} more {'tensor is' if same == 1 else 'tensors are'} not finite from the same step on"
+        if same
+        else ""
+    )
     finding = Finding.of(
         "input_not_finite" if tensor.role == "input" else "not_finite",
         "problem",
@@ -485,7 +491,7 @@ def first_not_finite(data: RunData) -> Iterator[Finding]:
             "when": f"since step {step:,}",
             "count": count,
             "total": total,
-            "share": f"{count:,} of {total:,} values",
+            "share": f"{count:,} of {total:,} values{tie}",
         },
         (
             Evidence(f"first in `{tensor.name}`", tensor.name),

@@ -222,7 +222,7 @@ _KINDS = (
         "at its first level speaks against it: too large a rate makes a loss rise or swing.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "reduce the learning rate by a factor of 3 to 10, or warm it up.",
-        "Updates are too large {when}",
+        "Updates of `{tensor}` are too large {when}",
         "one step changes `{tensor}` by {update:.2g} of its norm; healthy: 0.0007 to 0.03",
         "Probably the learning rate is too high.",
         explains=_UNSTABLE - {"exploding"} | {"vanishing", "rate_too_low", "rate_zero"},

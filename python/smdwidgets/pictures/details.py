@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.logged import is_image
+from smdwidgets.pictures.overview import shown_name
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.plane import ImageWanted, as_plane, plane_of, row_and_column
 from smdwidgets.pictures.view import TensorView
@@ -34,6 +35,7 @@ def plan(view: TensorView, about: dict[str, Any]) -> bytes:
         for name, collection in view.trial.collections().items()
         if name not in {"all", "default"} and view.name in collection.tensor_names
     ]
+    aliases = [alias for alias, name in view.trial.aliases().items() if name == view.name]
     size = np.dtype(dtype).itemsize if dtype not in {"", "str", "bfloat16"} else 2
     return pack(
         {
@@ -43,6 +45,7 @@ def plan(view: TensorView, about: dict[str, Any]) -> bytes:
             "shape": list(shape),
             "bytes": int(np.prod(shape, dtype=np.float64)) * size if dtype else 0,
             "collections": collections,
+            **({"aliases": [shown_name(alias) for alias in aliases]} if aliases else {}),
             "workers": view.workers(),
             "form": _form(view, dtype, shape),
             "reduced": dtype == "",

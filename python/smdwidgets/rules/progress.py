@@ -54,7 +54,7 @@ class Progress:
 
     Args:
         label: what is done.
-        stream: where it is written; default: standard error.
+        stream: where it is written; default: standard error, in a notebook standard output.
         amount: writes a number of what is done.
 
     >>> with Progress("VanishingGradient") as progress:
@@ -64,8 +64,9 @@ class Progress:
     def __init__(self, label: str, stream: TextIO | None = None, amount: Callable[[int], str] = str) -> None:
         self.label = label
         self._amount = amount
-        self._stream = stream if stream is not None else sys.stderr
-        self._shows = bool(getattr(self._stream, "isatty", lambda: False)()) or "ipykernel" in sys.modules
+        in_notebook = "ipykernel" in sys.modules  # which shows standard error as a fault, and what was cleared as a gap
+        self._stream = stream if stream is not None else sys.stdout if in_notebook else sys.stderr
+        self._shows = bool(getattr(self._stream, "isatty", lambda: False)()) or in_notebook
         self._blocks = _blocks(getattr(self._stream, "encoding", None))
         self._begun = time.monotonic()
         self._last = 0.0

@@ -100,6 +100,8 @@ class Survey:
         self._blocks: list[Block] = []
         self._speed = 0.0
         self._sampled = False
+        #: Whether what is stored was read.
+        self.collected = False
 
     # --------------------------------------------------------------------------------------------------------- reading
 
@@ -138,7 +140,7 @@ class Survey:
     def _collect(self) -> None:
         """Read what is stored, and plan to read the rest."""
         self._signals.add_to(self.table)
-        for worker, pyramid in self._feed.pyramids():
+        for worker, pyramid in self._feed.pyramids(self._building):
             self.table.add_stored(worker, pyramid)
         # Before the index, so that a step whose statistics are stored is not read from its values.
         for table, before in self._feed.stored():
@@ -153,6 +155,11 @@ class Survey:
             self._add(table)
         self._blocks += blocks
         self.table.keep_whole(self._losses)
+        self.collected = True
+
+    def _building(self, done: int, total: int) -> None:
+        self._check()
+        self.reading = Reading("reading", done, total)
 
     def _update(self, changed: Callable[[], object], largest: int | None) -> None:
         self._collect()

@@ -369,14 +369,17 @@ class SurveyTable:
     def _merged(self, parts: list[Records]) -> Records:
         is_new = np.concatenate([np.full(len(part["row"]), at > 0) for at, part in enumerate(parts)])
         joined = _joined(parts)
-        order = np.lexsort((joined["step"], joined["row"]))
-        row, step = joined["row"][order], joined["step"][order]
-        # Of equal keys, the last one counts.
-        last = np.append((row[1:] != row[:-1]) | (step[1:] != step[:-1]), True) if len(row) else np.zeros(0, bool)
-        order = order[last]
-        records = {name: column[order] for name, column in joined.items()}
-        _set_surprise(records, is_new[order])
-        self._starts.add(_chosen(records, is_new[order]) if len(parts) > 1 else records)
+        row, step = joined["row"], joined["step"]
+        if ((row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (step[1:] > step[:-1]))).all():
+            records = joined  # a run that was read at once
+        else:
+            order = np.lexsort((step, row))
+            row, step = row[order], step[order]
+            # Of equal keys, the last one counts.
+            order = order[np.append((row[1:] != row[:-1]) | (step[1:] != step[:-1]), True)]
+            records, is_new = {name: column[order] for name, column in joined.items()}, is_new[order]
+        _set_surprise(records, is_new)
+        self._starts.add(records if is_new.all() else _chosen(records, is_new))
         return records
 
     def rows_of(self, name: str, worker: str) -> list[int]:
@@ -455,7 +458,8 @@ class SurveyTable:
             self._merge()
             columns = [(self._records["row"], self._records["size"])]
             columns += [cells.values("size") for cells in self._all_cells()]
-            rows, sizes = (np.concatenate(parts)[:: self._every(columns)] for parts in zip(*columns, strict=True))
+            every = self._every(columns)
+            rows, sizes = (np.concatenate([one[::every] for one in parts]) for parts in zip(*columns, strict=True))
             return limit_of(self._starts.growths(rows, sizes))
 
     @staticmethod
@@ -548,21 +552,25 @@ def _chosen(records: Records, rows: NDArray[np.bool_]) -> Records:
 
 def _set_surprise(records: Records, is_new: NDArray[np.bool_]) -> None:
     """Compute the surprise of new records, and of those whose earlier values are new."""
-    order = np.lexsort((records["step"], records["mode"], records["row"]))
-    row, mode = records["row"][order], records["mode"][order]
+    row, mode = records["row"], records["mode"]
     if not len(row):
         return
+    # They are sorted by row and step; most runs have one mode.
+    order: NDArray[Any] | slice = slice(None)
+    if ((mode[1:] != mode[:-1]) & (row[1:] == row[:-1])).any():
+        order = np.lexsort((records["step"], mode, row))
+        row, mode = row[order], mode[order]
     begins = np.flatnonzero(np.append(True, (row[1:] != row[:-1]) | (mode[1:] != mode[:-1])))
     first = np.repeat(begins, np.diff(np.append(begins, len(row)))).astype(np.int64)
     # A record is to be computed if it or one of the 32 before it in its series is new.
     fresh = is_new[order]
     newest = np.maximum.accumulate(np.where(fresh, np.arange(len(fresh)), -1))
     stale = np.flatnonzero((newest >= first) & (np.arange(len(fresh)) - newest <= SIZE_WINDOW) & (newest >= 0))
-    sizes = records["size"][order]
+    sizes = records["size"][order].copy()
     unknown = np.isnan(sizes)
     sizes[unknown] = records["l2"][order][unknown]
     found, usual = surprise(sizes, first, stale)
-    changed = order[stale]
+    changed = stale if isinstance(order, slice) else order[stale]
     records["surprise"][changed] = found
     records["usual"][changed] = usual
     several = records["elements"][changed] != 1
@@ -577,5 +585,7 @@ def _empty() -> Records:
 
 
 def _joined(parts: Iterable[Records]) -> Records:
-    parts = list(parts)
+    parts = [part for part in parts if len(part["row"])] or [_empty()]
+    if len(parts) == 1:
+        return dict(parts[0])
     return {name: np.concatenate([part[name] for part in parts]) for name in _DTYPES}

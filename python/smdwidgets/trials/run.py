@@ -118,6 +118,13 @@ class CachedStatistics(Protocol):
     def add(self, table: Table, until: int) -> None: ...
 
 
+class PyramidKeeper(Protocol):
+    """Pyramids outside of the run; see `KeptPyramids`."""
+
+    def get(self, file: Any, worker: str) -> _core.Pyramid | None: ...
+    def make(self, file: Any, worker: str, progress: Callable[[int, int], object]) -> _core.Pyramid | None: ...
+
+
 class Course(NamedTuple):
     """When the values of a tensor were written, and the values if they are scalars."""
 
@@ -307,6 +314,10 @@ class Run(ABC):
 
         None if statistics of this run are not cached.
         """
+        return None
+
+    def kept_pyramids(self) -> PyramidKeeper | None:
+        """Return the pyramids that are kept outside of the run; None if none are."""
         return None
 
     @abstractmethod

@@ -118,7 +118,7 @@ class LiveReplay:
     def offer(self, finding: Finding, incidents: Sequence[Incident]) -> dict[str, Any] | None:
         """Return the rows of a finding's batch, and why there is no replay.
 
-        None if no incident recorded the step.
+        None if no incident recorded the step, or neither rows nor steps to execute.
 
         Args:
             finding: the finding.
@@ -129,6 +129,8 @@ class LiveReplay:
         if incident is None or incident.step > LARGEST_STEP:
             return None
         names = incident.row_names
+        if not names and incident.recorded is None:
+            return None
         return {
             "step": incident.step,
             "rows": names[:_ROWS],

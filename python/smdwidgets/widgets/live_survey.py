@@ -27,6 +27,7 @@ from smdwidgets.trials import Trial
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.run import Progress
 from smdwidgets.widgets.open_runs import opened
+from smdwidgets.widgets.poller import poller
 from smdwidgets.widgets.rule_controller import RuleController
 from smdwidgets.widgets.survey_packets import (
     MOST_BINS,
@@ -149,12 +150,18 @@ class LiveSurvey:
                 run.seen = state or run.seen  # a run that could not be read is tried again
                 run.next_picture = 0.0
                 self._updating = False
+            poller.wake()
 
     @property
     def is_current(self) -> bool:
         """Whether all that the runs consist of was read."""
         with self._lock:
             return not self._updating and all(run.seen == _state(run.trial) for run in self._runs.values())
+
+    @property
+    def has_collected(self) -> bool:
+        """Whether what is stored of all runs was read, so that their maps are drawn."""
+        return all(run.seen is not None or run.survey.collected for run in self._runs.values())
 
     def complete(self) -> None:
         """Read what is not too large, for an exported page.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -32,6 +31,11 @@ class WidgetPoller:
         self._widgets: weakref.WeakSet[Pollable] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._woken = threading.Event()
+
+    def wake(self) -> None:
+        """Poll now, because there is something new."""
+        self._woken.set()
 
     def add(self, widget: Pollable) -> None:
         """Poll an object until its ``poll`` returns False."""
@@ -43,7 +47,8 @@ class WidgetPoller:
 
     def _run(self) -> None:
         while True:
-            time.sleep(INTERVAL)
+            self._woken.wait(INTERVAL)
+            self._woken.clear()
             with self._lock:
                 widgets = list(self._widgets)
                 if not widgets:

@@ -131,6 +131,8 @@ class RequestHandler:
 
         A kernel without subshells handles no message while a cell runs.
         """
+        if self.survey is not None:
+            self.survey.check()
         if not self._greeted:
             self._first_requests = first_requests
             self._page_due = time.monotonic() + WAIT_FOR_PAGE
@@ -285,7 +287,7 @@ class RequestHandler:
         with self._in_order:
             posted = self._post(self._updates(refreshed))
         with self.rules.in_order():
-            posted |= self._post([*self.rules.updates(), *(self.diagnosis.updates() if self.diagnosis else [])])
+            posted |= self._post(self.rules.updates())
         if self.survey is not None:
             with self._in_order:
                 with self._lock:
@@ -293,8 +295,13 @@ class RequestHandler:
                 posted |= self._post(self.survey.updates(sent))
                 posted |= self._post(self.survey.judgements(sent))
             self.survey.check()
-        posted |= self._post(self.replay.updates() if self.replay is not None else [])
         if self.diagnosis is not None:
+            # Its findings are joined with those of the survey, which a page has by now.
+            with self.rules.in_order():
+                posted |= self._post(self.diagnosis.updates())
+        posted |= self._post(self.replay.updates() if self.replay is not None else [])
+        # The first picture comes first.
+        if self.diagnosis is not None and (self.survey is None or self.survey.has_collected):
             self.diagnosis.check()
         now = time.monotonic()
         live = self._is_live()

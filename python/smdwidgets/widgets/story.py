@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from smdwidgets._atomic import replacing
 from smdwidgets._text import did_you_mean, listed, markup, natural, shown, visible
@@ -80,8 +80,14 @@ class Story:
     def _repr_html_(self) -> str:
         return "".join(map(_figure, self.parts))
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """Return the story as one HTML page, and write it if a path is given.
+    @overload
+    def to_html(self, path: None = None) -> str: ...
+
+    @overload
+    def to_html(self, path: str | Path) -> Path: ...
+
+    def to_html(self, path: str | Path | None = None) -> str | Path:
+        """Return the story as one HTML page, or write it to a path and return the path.
 
         The page contains the pictures, and makes no network requests.
         """
@@ -93,12 +99,16 @@ class Story:
             f"<title>{markup(self.run, 200)}: story</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
             f"{self._repr_html_()}\n</body>\n</html>\n"
         )
-        if path is not None:
-            _write(Path(path), page)
-        return page
+        return page if path is None else _write(Path(path), page)
 
-    def to_markdown(self, path: str | Path | None = None) -> str:
-        """Return the story as Markdown, and write it if a path is given.
+    @overload
+    def to_markdown(self, path: None = None) -> str: ...
+
+    @overload
+    def to_markdown(self, path: str | Path) -> Path: ...
+
+    def to_markdown(self, path: str | Path | None = None) -> str | Path:
+        """Return the story as Markdown, or write it to a path and return the path.
 
         With a path, each picture is an SVG file in the same folder, which GitHub and GitLab show. Without one, the
         pictures are in the text as data URLs, which notebooks show, but GitHub does not.
@@ -115,9 +125,7 @@ class Story:
             lines = [*caption, f"![{_markdown(part.name)}]({address})", f"```python\n{part.python}\n```"]
             texts.append("\n\n".join(line for line in lines if line))
         text = "\n\n".join(texts) + "\n"
-        if path is not None:
-            _write(Path(path), text)
-        return text
+        return text if path is None else _write(Path(path), text)
 
 
 def make_story(widget: RunView, names: Iterable[str]) -> Story:
@@ -225,6 +233,7 @@ def _base64(text: str) -> str:
     return base64.b64encode(text.encode("utf-8")).decode("ascii")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str) -> Path:
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
+    return path

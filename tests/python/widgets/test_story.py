@@ -54,7 +54,10 @@ def test_parts_open_what_they_show(widget):
 
 
 def test_html_contains_its_pictures(widget, tmp_path):
-    page = widget.story(["bookmark 1", "current view"]).to_html(tmp_path / "story.html")
+    story = widget.story(["bookmark 1", "current view"])
+    # The last line of a cell shows what it returns: a path, and not a page of many kilobytes.
+    assert story.to_html(str(tmp_path / "story.html")) == tmp_path / "story.html"
+    page = story.to_html()
     assert (tmp_path / "story.html").read_text(encoding="utf-8") == page
     assert page.count("<img ") == page.count("data:image/svg+xml;base64,") == 2
     assert "&lt;b&gt;[here](x)" in page
@@ -63,8 +66,8 @@ def test_html_contains_its_pictures(widget, tmp_path):
 
 def test_markdown_has_pictures_beside_it(widget, tmp_path):
     story = widget.story(["finding 1", "bookmark 1"])
-    text = story.to_markdown(tmp_path / "my story.md")
-    assert (tmp_path / "my story.md").read_text(encoding="utf-8") == text
+    assert story.to_markdown(tmp_path / "my story.md") == tmp_path / "my story.md"
+    text = (tmp_path / "my story.md").read_text(encoding="utf-8")
     assert re.findall(r"!\[[^]]*\]\((.*)\)", text) == ["my%20story-1.svg", "my%20story-2.svg"]
     assert (tmp_path / "my story-2.svg").read_text(encoding="utf-8") == story.parts[1].svg
     assert r"\<b\>\[here\](x)\</b\> \*" in text

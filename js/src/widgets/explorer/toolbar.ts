@@ -1,6 +1,6 @@
 /** What the Run Map shows: query, presentation, colour, order, folding, and the legend. */
 
-import { legendOf } from "../../draw/map";
+import { legendOf, STAT_NAMES } from "../../draw/map";
 import { h, Select, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { modulesOf } from "../../lib/map-rows";
 import type { MapOrder, MapStat, Traits } from "../../protocol/types";
@@ -12,15 +12,7 @@ import type { Context } from "../common/part";
 import { Popover } from "../common/popover";
 import { QueryBox } from "../common/query-box";
 
-const STATS: readonly (readonly [MapStat, string])[] = [
-  ["growth", "Colour: size relative to start"],
-  ["surprise", "Colour: surprise"],
-  ["size", "Colour: size (RMS)"],
-  ["l2", "Colour: L2 norm"],
-  ["update", "Colour: update ratio"],
-  ["zeros", "Colour: zeros"],
-  ["not_finite", "Colour: not finite"],
-];
+const STATS = Object.entries(STAT_NAMES).map(([stat, name]) => [stat, `Colour: ${name}`] as const);
 const ORDERS: readonly (readonly [MapOrder, string])[] = [
   ["model", "Order: model"],
   ["suspicious", "Order: most suspicious"],
@@ -35,10 +27,10 @@ const SHOWN: readonly (readonly [ViewName, string])[] = [
   ["table", "Show: table"],
 ];
 const FOLDS = [
-  ["finding", "Fold: all but the finding"],
-  ["module", "Fold: modules"],
-  ["none", "Fold: nothing"],
-  ["fit", "Fold: fit all rows"],
+  ["finding", "Open: the finding"],
+  ["module", "Open: none"],
+  ["none", "Open: all"],
+  ["fit", "Open: fit all rows"],
 ] as const;
 type Fold = (typeof FOLDS)[number][0] | "some";
 
@@ -68,7 +60,7 @@ export class Toolbar {
     this.#shown = new Select("Show", (value) => this.#set((scene) => withView(scene.query, value as ViewName)), signal);
     this.#stat = new Select("Colour", (value) => this.#set((scene) => withStat(scene.query, value as MapStat)), signal);
     this.#order = new Select("Order", (value) => state.set({ map_order: value as MapOrder }), signal);
-    this.#fold = new Select("Fold", (value) => this.#setFold(value as Fold), signal);
+    this.#fold = new Select("Open modules", (value) => this.#setFold(value as Fold), signal);
     this.#log = new Select("Scale of the curve", (value) => state.set({ log_y: value === "log" }), signal);
     const button = textButton("View", () => {}, signal);
     button.classList.add("smdw-menu-button");
@@ -135,7 +127,7 @@ export class Toolbar {
         : traits.unfolded.length === 0
           ? "module"
           : "some";
-    this.#fold.update(fold === "some" ? [...FOLDS, ["some", "Fold: some"]] : FOLDS, fold);
+    this.#fold.update(fold === "some" ? [...FOLDS, ["some", "Open: some"]] : FOLDS, fold);
     this.#log.update(
       [
         ["linear", "Curve: linear"],

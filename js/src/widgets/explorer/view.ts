@@ -60,6 +60,8 @@ export class Explorer implements Part {
   #shown = "";
   #height = 0;
   #gutter = 0;
+  /** the next frame, in which what the pointer is over is shown */
+  #hoverFrame = 0;
 
   constructor(private readonly context: Context) {
     const { signal, session, keys } = context;
@@ -74,9 +76,9 @@ export class Explorer implements Part {
     );
     this.#diagnosis = new DiagnosisBar(context);
     this.#toolbar = new Toolbar(context);
-    this.#map = new RunMap(context);
+    this.#map = new RunMap(context, () => this.#pointed());
     this.#multiples = new Deferred(context, async () => new (await import("../multiples/grid")).Multiples(context));
-    this.#timeline = new Timeline(context, this.#control);
+    this.#timeline = new Timeline(context, this.#control, () => this.#pointed());
     const lanes = () => import("../timeline/tensor-lanes");
     this.#size = new Deferred(context, async () => new (await lanes()).SizeLane(context));
     this.#strip = new Deferred(context, async () => new (await lanes()).StripLane(context));
@@ -194,7 +196,7 @@ export class Explorer implements Part {
     if (traits.selection.kind === "steps") this.#brush.use((brush) => brush.update(scene));
     else this.#brush.part?.update(scene);
     this.#header.update(scene);
-    this.#hover.show(this.#map.hoverText || this.#timeline.hoverText());
+    this.#showHover();
     setText(this.#openKey, inspect ? "Esc" : "Enter");
     setText(this.#openName, inspect ? "Close inspector" : "Open inspector");
     setAttributes(this.#open, {
@@ -206,6 +208,19 @@ export class Explorer implements Part {
     setVisible(this.#message, message !== "");
     setVisible(this.#timeline.el, steps > 0);
     this.el.classList.toggle("smdw-pending", session.connection.disconnected);
+  }
+
+  /** Shows what the pointer is over in the next frame, and draws nothing else. */
+  #pointed() {
+    this.#hoverFrame ||= requestAnimationFrame(() => {
+      this.#hoverFrame = 0;
+      this.#map.hover();
+      this.#showHover();
+    });
+  }
+
+  #showHover() {
+    this.#hover.show(this.#map.hoverText || this.#timeline.hoverText());
   }
 
   /** Why there is no map. */

@@ -95,6 +95,7 @@ export class TensorHeader implements Part {
           this.#line && isScalar(main) && frame ? `value ${num(statistic(frame, "value"))}` : "",
           this.#line || elements === undefined || elements <= 1 ? "" : `${count(elements)} values`,
           !this.#line && plan.bytes && plan.form !== "text" ? bytes(plan.bytes) : "",
+          plan.aliases ? `also ${plan.aliases.join(", ")}` : "",
           this.#line ? "" : plan.collections.join(", "),
           plan.form === "complex" ? "shown as magnitudes" : "",
           plan.reduced ? "reductions only" : "",

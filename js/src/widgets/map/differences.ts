@@ -60,11 +60,7 @@ export class Differences {
     const stat = traits.map_stat;
     this.#title.replaceChildren(
       h("strong", {}, `What differs in steps ${count(from)}\u2013${count(to)}`),
-      h(
-        "span",
-        { class: "smdw-quiet" },
-        stat === "surprise" ? "size, in spreads from its usual value" : STAT_NAMES[stat],
-      ),
+      h("span", { class: "smdw-quiet" }, STAT_NAMES[stat]),
     );
     const all = survey ? differences(survey, list.model.order, from, to) : [];
     const found = all.filter(({ score }) => score >= LEAST).slice(0, MOST);
@@ -127,7 +123,7 @@ export function changeText(stat: MapStat, { inside, outside, firedInside, firedO
   const ratio = inside / outside;
   const values =
     stat === "surprise"
-      ? `${spreads(outside)} \u2192 ${spreads(inside)}`
+      ? `${spreads(outside)} \u2192 ${spreads(inside)} spreads`
       : stat === "growth"
         ? `${factorText(Math.log10(outside))} \u2192 ${factorText(Math.log10(inside))}`
         : isLog(stat)

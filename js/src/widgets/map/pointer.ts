@@ -18,6 +18,8 @@ interface Point {
 }
 
 interface Actions {
+  /** The pointer is elsewhere. */
+  moved(): void;
   /** A cell was clicked; `second`: to be compared. */
   cell(row: MapRow, step: number, second: boolean): void;
   /** The name of a row was clicked. */
@@ -57,7 +59,7 @@ export class MapPointer {
       "pointerleave",
       () => {
         this.at = undefined;
-        context.redraw();
+        actions.moved();
       },
       { signal },
     );
@@ -92,7 +94,7 @@ export class MapPointer {
       this.#dragged ||= Math.abs(now.x - start.x) > DRAG;
       if (this.#dragged) this.actions.brush(start.step, axis.step(Math.max(axis.left, Math.min(axis.right, now.x))));
     }
-    this.context.redraw();
+    this.actions.moved();
   }
 
   #up(event: PointerEvent) {

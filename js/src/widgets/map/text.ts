@@ -97,19 +97,24 @@ export function rowText({ row, name }: CellPosition): string {
   return row.tensors.length === 1 ? name : `${row.id} \u00b7 worst of ${plural(row.tensors.length, "tensor")}: ${name}`;
 }
 
+/** Characters at the end of a name that are never cut. */
+const NAME_END = 4;
+
 /**
- * A name whose start is cut where there is little room. The letter of the row says that it is a weight, so that this
- * word is left out first.
+ * A name that is cut where there is little room: first its start, then the middle of its last part, of which both ends
+ * tell tensors apart. The letter of the row says that it is a weight, so that this word is left out first.
  */
 export function nameElement(name: string): HTMLElement {
   const suffix = /[._/]weight$/.exec(name)?.[0] ?? "";
   const rest = name.slice(0, name.length - suffix.length);
   const cut = Math.max(0, rest.search(/[^/.]+$/));
+  const end = Math.max(cut, rest.length - NAME_END);
   return h(
     "span",
     { class: "smdw-map-name" },
     h("span", {}, rest.slice(0, cut)),
-    h("span", {}, rest.slice(cut)),
+    h("span", {}, rest.slice(cut, end)),
+    h("span", {}, rest.slice(end)),
     h("span", { class: "smdw-map-suffix" }, suffix),
   );
 }

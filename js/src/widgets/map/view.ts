@@ -1,4 +1,5 @@
 /** The Run Map: one row per module or tensor over all steps, coloured by one statistic. */
+import type { Survey } from "../../data/survey";
 import { defined } from "../../lib/defined";
 import { h, setText, setVisible } from "../../lib/dom";
 import { truncate } from "../../lib/format";
@@ -43,10 +44,15 @@ export class RunMap implements Part {
   readonly #differences: Deferred<Differences>;
   readonly #coarse = matchMedia("(pointer: coarse)");
   #scene: Scene | undefined;
+  #survey: Survey | undefined;
   #tableShown = false;
   #rowsHeight = "";
 
-  constructor(private readonly context: Context) {
+  /** `pointed`: called when the pointer is elsewhere over the map; what follows it is drawn by `hover`. */
+  constructor(
+    private readonly context: Context,
+    pointed: () => void,
+  ) {
     const { signal, session, keys } = context;
     const { store } = session;
     this.results = new QueryResults(session);
@@ -67,6 +73,7 @@ export class RunMap implements Part {
         else if (row.letter !== "" && row.tensors.length === 1) this.#select(defined(row.tensors[0]));
       },
       brush: (from, to) => this.#brush(from, to),
+      moved: pointed,
     });
     this.#hover = new MapHover(session, this.#list, this.#scroll, this.#positions);
     const scroll = this.#scroll;
@@ -111,12 +118,18 @@ export class RunMap implements Part {
     return this.#hover.text;
   }
 
+  /** Marks the cell under the pointer, which needs nothing else to be drawn. */
+  hover(): void {
+    if (this.#scene) this.#hover.update(this.#scene, this.#survey, this.#pointer.at);
+  }
+
   update(scene: Scene): void {
     this.#scene = scene;
     this.#tableShown = viewOf(scene.query) === "table";
     const { traits, stepAxis: axis } = scene;
     const { store } = this.context.session;
     const survey = store.surveys.find(traits.run, traits.worker, traits.mode, traits.map_stat);
+    this.#survey = survey;
     const { rows: before } = this.#list;
     this.#list.update(scene, survey, this.#scroll.height, this.#coarse.matches ? COARSE_ROW : ROW);
     this.#scroll.update(scene, before);
@@ -139,7 +152,7 @@ export class RunMap implements Part {
     const ratio = Math.min(3, globalThis.devicePixelRatio || 1);
     this.#names.update(traits, this.#cursor.row);
     this.#cells.update(scene, { survey, domain, steps: this.#positions.steps, ratio });
-    this.#hover.update(scene, survey, this.#pointer.at);
+    this.hover();
     this.#cursor.update(scene, survey);
     const { rows, summary } = this.#list;
     const total = Math.max(1, this.#scroll.total);

@@ -18,7 +18,7 @@ import type { MapStat, SeriesLine } from "../../protocol/types";
 import type { Scene } from "../../session/scene";
 import { CurveSource, valueNear } from "../common/curve-source";
 import type { Context } from "../common/part";
-import { spreads } from "../map/text";
+import { nameElement, spreads } from "../map/text";
 
 /** Size in pixels, and that of the axis at the left. */
 export const CELL = { width: 176, height: 72 };
@@ -72,7 +72,7 @@ export class MultipleCell {
       this.#label = label;
       // The letter says that it is a weight.
       const short = content.label.replace(/[._/]weight$/, "");
-      this.#name.replaceChildren(h("span", { class: "smdw-map-mark" }, content.letter), cutName(short));
+      this.#name.replaceChildren(h("span", { class: "smdw-map-mark" }, content.letter), nameElement(short));
     }
     const curve = histogram ? undefined : this.#curveIn(scene, content);
     const text = histogram ? this.#histogramText(scene, content) : curve ? valueText(curve, scene, content) : "";
@@ -163,12 +163,6 @@ function written(stat: MapStat, { line }: CellContent, value: number): string {
   if (stat === "surprise") return spreads(value);
   if (stat === "growth") return value ? factorText(Math.log10(value)) : "0";
   return isLog(stat) ? num(value, 3) : percent(value);
-}
-
-/** A name that is cut before its last part where there is little room. */
-function cutName(name: string): HTMLElement {
-  const cut = Math.max(0, name.search(/[^/. ]+$/));
-  return h("span", { class: "smdw-map-name" }, h("span", {}, name.slice(0, cut)), h("span", {}, name.slice(cut)));
 }
 
 /** What the curves show, for the heading of all cells. */

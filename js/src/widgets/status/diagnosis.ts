@@ -226,12 +226,14 @@ export class DiagnosisBar implements Part {
 /** Findings and notes, with their numbers; before them a summary, if there is no finding. */
 function itemsOf(diagnosis: DiagnosisHead | undefined, survey: FindingsHead | undefined): Item[] {
   const { findings = [], notes = [], withdrawn = [] } = diagnosis ?? {};
-  const of = (n: number) => (findings.length > 1 || notes.length ? ` of ${count(n)}` : "");
+  // One list has one numbering; notes without a finding follow the summary.
+  const total = findings.length + notes.length;
+  const position = (i: number) => (total > 1 ? `${i + 1} of ${count(total)}` : "");
   const items = [
-    ...findings.map((finding, i) =>
-      ofFinding(finding, withdrawn, of(findings.length) && `${i + 1}${of(findings.length)}`),
+    ...findings.map((finding, i) => ofFinding(finding, withdrawn, position(i))),
+    ...notes.map((note, i) =>
+      ofFinding(note, [], findings.length ? position(findings.length + i) : `Note ${i + 1} of ${count(notes.length)}`),
     ),
-    ...notes.map((note, i) => ofFinding(note, [], `Note ${i + 1}${of(notes.length)}`)),
   ];
   return findings.length
     ? items

@@ -66,6 +66,8 @@ export class Timeline implements Part {
   constructor(
     private readonly context: Context,
     private readonly control: StepControl,
+    /** called when the pointer is elsewhere over the lanes */
+    private readonly pointed: () => void,
   ) {
     const { session, signal } = context;
     this.#source = new CurveSource(session);
@@ -303,7 +305,7 @@ export class Timeline implements Part {
 
   #point(at: { x: number; y: number } | undefined) {
     this.#hover = at;
-    this.context.redraw();
+    this.pointed();
   }
 
   /** On lanes, a click sets the step and a drag selects steps; on the overview, a drag moves the part in view. */

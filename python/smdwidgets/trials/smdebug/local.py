@@ -30,6 +30,7 @@ from smdwidgets.trials.smdebug.manifest import WORTHWHILE, as_trust
 from smdwidgets.trials.smdebug.run import SmdebugRun
 from smdwidgets.trials.smdebug.thinned import ThinnedSteps
 from smdwidgets.trials.statistics.cache import StatisticsCache
+from smdwidgets.trials.statistics.kept_pyramids import KeptPyramids
 from smdwidgets.trials.tensorboard.layout import is_event_file
 from smdwidgets.trials.trial import Trial
 
@@ -80,6 +81,7 @@ class LocalRun(SmdebugRun):
         self._thinned = ThinnedSteps(self.storage)
         self._workers = -1
         self._caches: dict[str, StatisticsCache] = {}
+        self._pyramids: KeptPyramids | None = None
 
     def replaced_at(self) -> float | None:
         return self._first_files.replaced_at()
@@ -151,6 +153,11 @@ class LocalRun(SmdebugRun):
         if scope not in self._caches:
             self._caches[scope] = StatisticsCache(self.path, scope)
         return self._caches[scope]
+
+    def kept_pyramids(self) -> KeptPyramids:
+        if self._pyramids is None:
+            self._pyramids = KeptPyramids(self.path)
+        return self._pyramids
 
     def getter(self) -> Getter:
         return functools.partial(self.files.get, self.catalog)

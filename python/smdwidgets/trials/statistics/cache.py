@@ -116,7 +116,7 @@ class StatisticsCache:
     def _writer(self, worker: str) -> _core.StatisticsWriter:
         if worker not in self._writers:
             if not self._writers:
-                _trim(self._directory.parent, LIMIT)
+                trim(self._directory.parent, LIMIT)
                 if sum(1 for _ in self._directory.rglob("*")) > _MOST_FILES:
                     self.drop()
             self._writers[worker] = _core.StatisticsWriter(self._directory, worker, seconds=3600)
@@ -146,7 +146,7 @@ def _stamp(path: str, step: int, worker: str) -> int | None:
     return int.from_bytes(digest.digest(), "big")
 
 
-def _trim(root: Path, limit: int) -> None:
+def trim(root: Path, limit: int) -> None:
     """Remove the least recently used entries of a cache above a size."""
     with contextlib.suppress(OSError):
         entries = sorted((entry.stat().st_mtime, entry) for entry in root.iterdir() if entry.is_dir())

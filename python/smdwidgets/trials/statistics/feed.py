@@ -19,6 +19,7 @@ from smdwidgets.executors import Executor
 from smdwidgets.trials import plans, sweeps
 from smdwidgets.trials.reader import RunReader
 from smdwidgets.trials.run import RecordedStatistics, Selection, SweepOptions
+from smdwidgets.trials.statistics.kept_pyramids import FEWEST_ROWS
 from smdwidgets.trials.statistics.table import _combined, _missing, _only, _sharded, _with_run_names
 from smdwidgets.trials.tables import Table, selected
 
@@ -101,24 +102,41 @@ class StatisticsFeed:
         rows = 0 if file is None else file.size()[1] - sum(pyramid.rows[0] for _, pyramid in self._pyramids(file))
         return rows + (0 if kept is None else kept.records())
 
-    def _pyramids(self, file: RecordedStatistics) -> Iterator[tuple[str, _core.Pyramid]]:
-        # The statistics of whole tensors are combined from those of shards, which needs rows.
-        if not getattr(self._reader.run.index, "has_shards", False):
-            for worker in file.workers():
-                if (pyramid := file.pyramid(worker)) is not None:
-                    yield worker, pyramid
+    def _pyramids(
+        self, file: RecordedStatistics, build: Callable[[int, int], object] | None = None
+    ) -> Iterator[tuple[str, _core.Pyramid]]:
+        """Yield workers with their pyramids.
 
-    def pyramids(self) -> Iterator[tuple[str, _core.Pyramid]]:
+        With `build`, missing ones are built; it is called as the `progress` of `pyramids` is.
+        """
+        run = self._reader.run
+        # The statistics of whole tensors are combined from those of shards, which needs rows.
+        if getattr(run.index, "has_shards", False):
+            return
+        kept = run.kept_pyramids()
+        # A run that grows is compared row by row, because what follows a pyramid has no earlier sizes.
+        builds = build is not None and self._reader.loaded_all_steps and file.size()[1] >= FEWEST_ROWS
+        for worker in file.workers():
+            pyramid = file.pyramid(worker)
+            if pyramid is None and kept is not None:
+                pyramid = kept.make(file, worker, build) if build and builds else kept.get(file, worker)
+            if pyramid is not None:
+                yield worker, pyramid
+
+    def pyramids(self, progress: Callable[[int, int], object]) -> Iterator[tuple[str, _core.Pyramid]]:
         """Yield the workers whose statistics have a pyramid, unless they were read before.
 
-        `stored` then yields what follows.
+        Large statistics of a run that has ended get one. `stored` then yields what follows.
+
+        Args:
+            progress: called with the number of rows done and their total; what it raises ends the work.
         """
         run = self._reader.run
         run.load()
         file = run.statistics_file()
         if file is None:
             return
-        for worker, pyramid in self._pyramids(file):
+        for worker, pyramid in self._pyramids(file, progress):
             if worker not in self._in_file:
                 self._in_file[worker] = pyramid.ends[1]
                 yield worker, pyramid

@@ -82,7 +82,14 @@ class StatisticsFile:
                 logger.warning("%s of %s is not used", pyramid_key(worker), self._storage.url, exc_info=True)
                 return None
         pyramid = self._pyramids[worker]
-        return pyramid if pyramid.belongs_to(self._reader, worker) else None
+        return pyramid if self.covers(pyramid, worker) else None
+
+    def covers(self, pyramid: _core.Pyramid, worker: str) -> bool:
+        """Return whether a pyramid was made of these statistics.
+
+        They may have later steps.
+        """
+        return pyramid.belongs_to(self._reader, worker)
 
     def has_current_pyramid(self, worker: str) -> bool:
         """Return whether a worker's pyramid has all of its statistics."""
