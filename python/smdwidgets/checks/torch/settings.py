@@ -1,4 +1,4 @@
-"""The settings of a training: of its optimizers, layers, data loader and precision.
+"""The settings of a training: of optimizers, layers, data loader and precision.
 
 They are recorded once, so that runs can be compared by what was set, not only by what followed from it.
 """
@@ -50,7 +50,10 @@ class SettingsChecks:
         self._labels: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
 
     def batch(self, iterator: Any) -> None:
-        """A data loader has given a batch; the first one with gradients enabled is that of the training."""
+        """A data loader has given a batch.
+
+        The first one with gradients enabled is that of the training.
+        """
         if self._loader or not torch.is_grad_enabled():
             return
         sampler = getattr(iterator, "_index_sampler", None)
@@ -104,7 +107,10 @@ class SettingsChecks:
 
 
 def _of_optimizer(optimizer: Optimizer, label: str) -> dict[str, Any]:
-    """Return the options of an optimizer; those that its groups do not share have the number of the group."""
+    """Return the options of an optimizer.
+
+    Those that its groups do not share have the number of the group.
+    """
     groups = [
         {
             name: shown
