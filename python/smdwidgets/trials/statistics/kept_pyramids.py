@@ -54,15 +54,17 @@ class KeptPyramids:
         return self._opened[worker] if file.covers(self._opened[worker], worker) else None
 
     def make(self, file: StatisticsFile, worker: str, progress: Callable[[int, int], object]) -> _core.Pyramid | None:
-        """Build and keep the pyramid of a worker, unless there is one; None if that is not possible.
+        """Build and keep the pyramid of a worker, unless there is one.
+
+        Return None if that is not possible.
 
         Args:
             file: the statistics.
             worker: a worker, by its name in files.
             progress: called with the number of rows read and their total; what it raises ends the work.
         """
-        if (known := self.get(file, worker)) is not None:
-            return known
+        if (kept := self.get(file, worker)) is not None:
+            return kept
         self._opened.pop(worker, None)
         path = self._path(worker)
         try:
