@@ -41,7 +41,7 @@ class KeptPyramids:
         self._opened: dict[str, _core.Pyramid] = {}
 
     def get(self, file: StatisticsFile, worker: str) -> _core.Pyramid | None:
-        """Return the pyramid of a worker, or None if there is none that belongs to its statistics."""
+        """Return the pyramid of a worker, or None if none belongs to its statistics."""
         if worker not in self._opened:
             if not self._path(worker).is_file():
                 return None
