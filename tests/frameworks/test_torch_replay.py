@@ -29,8 +29,10 @@ from frameworks import replay_loops
 from smdwidgets import create_trial, diagnose
 from smdwidgets.exceptions import CannotReplay
 from smdwidgets.hooks.core.process import open_hooks
+from smdwidgets.replay.files import Recording
 from smdwidgets.replay.protocol import StepObserver, sentence
 from smdwidgets.replay.torch.loop import Place
+from smdwidgets.storage import LocalStorage
 
 
 @pytest.fixture(autouse=True)
@@ -247,6 +249,31 @@ def test_incident_of_a_bad_row_names_its_batch(tmp_path):
         assert sentence(results, replay.expected).startswith("bit-equal")
         at = next(one for one in results if one.step == incident.step)
         assert all(loss != loss for loss in at.losses)
+
+
+@pytest.mark.parametrize("begins", [20, 21])
+def test_step_in_progress_while_files_are_written_is_whole_or_left_out(begins, tmp_path):
+    model = replay_loops.mlp()
+    opt = torch.optim.Adam(model.parameters(), 1e-2)
+    hook = smd.record(model, tmp_path / "run", replay=True)
+    written = None
+    for number, (x, y) in enumerate(replay_loops.classes(rows=800)):
+        opt.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        if number == begins:
+            hook.flush()
+            written = hook._replaying.begin(tmp_path / "own", 19, lambda nbytes: True)
+        if number == 60:  # the recorder has given up the step that was in progress
+            assert min(hook._replaying.recorder._steps) > begins
+            written.extend()
+            break
+        loss.backward()
+        opt.step()
+        hook.flush()
+    recording = Recording.open(LocalStorage(str(tmp_path)), "own")
+    assert [one.step for one in recording.recorded] == list(range(recording.keyframe, recording.recorded[-1].step + 1))
+    assert recording.recorded[-1].step >= begins
+    assert all(one.losses and one.digest is not None for one in recording.recorded)
 
 
 def test_a_replay_leaves_nothing_in_the_run_while_the_hook_is_open(tmp_path):

@@ -8,12 +8,13 @@ Everything is copied on the training thread. A snapshot for an incident is taken
 from __future__ import annotations
 
 import collections
+import itertools
 import threading
 import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -85,8 +86,14 @@ class Delivery:
 
 @dataclass(eq=False)
 class StepRecord:
-    """What happened in a step; see `RecordedStep`."""
+    """What happened in a step; see `RecordedStep`.
 
+    Attributes:
+        number: its number, in the order of all steps.
+        is_complete: whether the step has ended. Nothing changes afterwards.
+    """
+
+    number: int
     step: int
     first: int
     end: int = -1
@@ -128,7 +135,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is known when an incident begins; references that nobody changes."""
+    """What is known when an incident begins: references, of which only a step in progress changes."""
 
     frame: Frame | None
     later: tuple[Frame, ...]
@@ -174,6 +181,7 @@ class ReplayRecorder:
         self._numbers = 0
         self._loaders: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._steps: collections.OrderedDict[int, StepRecord] = collections.OrderedDict()
+        self._step_numbers = itertools.count()
         self._frames: list[Frame] = []
         self._spare: State | None = None
         self._batch_bytes = 0
@@ -354,7 +362,7 @@ class ReplayRecorder:
         self._finish()
         if not self._delivered and (self._is_due() or self._pending is not None):
             self._take_frame(None)
-        now = self._now = StepRecord(step, self._start)
+        now = self._now = StepRecord(next(self._step_numbers), step, self._start)
         frame, self._pending = self._pending, None
         self._is_stale = False
         with self._lock:
@@ -519,11 +527,7 @@ class ReplayRecorder:
             for one in later:
                 one.is_pinned = True
             first = frame.step if frame is not None else step - _STEPS_WITHOUT
-            steps = tuple(
-                replace(one, losses=list(one.losses), batches=list(one.batches), forwards=list(one.forwards))
-                for one in self._steps.values()
-                if one.step >= first
-            )
+            steps = tuple(one for one in self._steps.values() if one.step >= first)
             numbers = min((one.first for one in steps), default=0)
             deliveries = tuple(one for one in self._deliveries.values() if one.number >= max(numbers, after))
         why_not = self.cannot or self._too_large

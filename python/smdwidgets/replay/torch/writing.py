@@ -147,15 +147,15 @@ class IncidentRecording:
     def extend(self) -> list[str]:
         """Write what has followed; return the names of the files."""
         later = self._recorder.snapshot(self.step, after=self._next)
-        steps = {one.step: one for one in self.snapshot.steps}
-        if not later.steps:
-            return []
-        steps.update({one.step: one for one in later.steps if one.step >= min(steps, default=0)})
+        steps = list(self.snapshot.steps)
+        for one in later.steps:
+            if one.number == steps[-1].number + 1:  # what follows steps that were given up cannot be reached
+                steps.append(one)
         frames = {one.step: one for one in (*self.snapshot.later, *later.later)}
         self.snapshot = Snapshot(
             self.snapshot.frame,
             tuple(frames[step] for step in sorted(frames)),
-            tuple(steps[step] for step in sorted(steps)),
+            tuple(steps),
             (),
             self.why_not,
             self.snapshot.world,
@@ -210,6 +210,8 @@ class IncidentRecording:
         steps, forwards = [], _Tensors("forward")
         written = self._first, self._next
         for one in snapshot.steps:
+            if one.step > self.step and not self._is_whole(one):
+                break
             if one.first >= written[0]:
                 forwards.prefix = f"{name}-forward/{one.step}"
                 steps.append(self._step(one, forwards))
@@ -240,18 +242,25 @@ class IncidentRecording:
         )
         return [file, RECORDING] if tensors else [RECORDING]
 
+    def _is_whole(self, one: StepRecord) -> bool:
+        """Whether a step has ended, and its batches were kept if it is to be executed again."""
+        read = self._deliveries[max(one.first - self._first, 0) : max(one.end - self._first, 0)]
+        return one.is_complete and (
+            bool(self.why_not) or all(each["kind"] != "batch" or each["rng"] is not None for each in read)
+        )
+
     def _step(self, one: StepRecord, forwards: _Tensors) -> dict[str, Any]:
-        losses = [float(each) for each in one.losses]
+        losses = [float(each) for each in tuple(one.losses)]
         end = self._next if one.end < 0 else min(one.end, self._next)
         return {
             "step": one.step,
             "first": one.first - self._first,
             "end": end - self._first,
-            "batches": [each - self._first for each in one.batches if self._first <= each < self._next],
+            "batches": [each - self._first for each in tuple(one.batches) if self._first <= each < self._next],
             "losses": list(map(json_number, losses)),
             "updates": list(one.updates),
             "digest": one.digest,
-            "forwards": [encode(each, forwards.keep) for each in one.forwards],
+            "forwards": [encode(each, forwards.keep) for each in tuple(one.forwards)],
             "by_order": one.by_order,
         }
 
