@@ -195,9 +195,41 @@ def test_script_that_is_run_again_names_operator_line_and_row(fault, tmp_path):
     assert shown.stdout.splitlines()[0] == explained["text"].splitlines()[0]
 
 
-def test_explanation_needs_the_command(tmp_path):
+def test_changes_and_rows_are_tried_on_the_command_line(tmp_path):
     done = run_script(DIVIDES, tmp_path, "zeros")
     assert done.returncode == 0, done.stderr
-    answer = replay(tmp_path, "--explain")
+    for option in (("--explain",), ("--what-if", "clip=1"), ("--rows",)):
+        answer = replay(tmp_path, *option)
+        assert answer.returncode == 2
+        assert "add the command that trained" in answer.stderr
+    answer = replay(tmp_path, "--what-if", "speed=1")
     assert answer.returncode == 2
-    assert "add the command that trained" in answer.stderr
+    assert "invalid change 'speed=1'" in answer.stderr
+    with create_trial(tmp_path / "run") as trial:
+        row = trial.incidents()[0].row_ids().index(213)
+    changes = ("--what-if", f"drop_rows={row}", "--what-if", "clip=1;lr=0.1x")
+    answer = replay(tmp_path, *changes, "--rows", "--json", "--", "python", "train.py", "zeros")
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert [one["heals"] for one in found["what_if"]] == [True, False]
+    assert [one["change"] for one in found["what_if"]] == [f"without row {row}", "learning rate 0.1x, clip 1"]
+    assert found["ranking"]["claims"] == [f"row {row} is not finite"]
+    assert found["ranking"]["rows"][0]["identity"] == 213
+    assert len(found["ranking"]["rows"]) == 16
+    answer = replay(tmp_path, "--what-if", "all", "--", "python", "train.py", "zeros")
+    assert answer.returncode == 0, answer.stderr
+    assert "clip 1 from step" in answer.stdout
+    assert "stays" in answer.stdout
+    answer = replay(tmp_path, "--what-if", "drop_rows=99", "--", "python", "train.py", "zeros")
+    assert answer.returncode == 0, answer.stderr
+    assert "invalid drop_rows [99]" in answer.stdout
+
+
+def test_names_of_the_loop_that_hold_the_batch_keep_the_recorded_one(tmp_path):
+    # The keyframe is later than the first step, when the names of the loop refer to the batch before.
+    done = run_script(DIVIDES.replace("x[213]", "x[319]").replace(", 16, shuffle=True", ", 8"), tmp_path, "zeros")
+    assert done.returncode == 0, done.stderr
+    with create_trial(tmp_path / "run") as trial:
+        assert trial.incidents()[0].replay.steps[0] > 0
+    again = replay(tmp_path, "--json", "--", "python", "train.py", "zeros")
+    assert again.returncode == 0, again.stdout + again.stderr

@@ -301,7 +301,9 @@ def _replay() -> _Schema:
         }
     )
     executed = _object({**step, "equal": _or_null(_FLAG), "detail": _TEXT})
-    return {"anyOf": [facts, _object({"steps": _list(executed), "text": _TEXT}, {"explanation": _ANY})]}
+    answers = {"explanation": _ANY, "what_if": _list(_ANY), "ranking": _ANY}
+    workers = {"worker": _TEXT, "workers": _ANY}
+    return {"anyOf": [facts, _object({"steps": _list(executed), "text": _TEXT}, {**answers, **workers})]}
 
 
 def _show() -> _Schema:

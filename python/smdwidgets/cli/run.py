@@ -15,7 +15,9 @@ def run(args: argparse.Namespace) -> int:
     steps = (args.steps or "50") if args.checks_only else ""
     if args.steps and not args.checks_only:
         raise SMDebugValueError("--steps requires --checks-only")
-    arguments = Options(args.out, args.what, args.every, args.budget, args.config, args.checks, steps)
+    arguments = Options(
+        args.out, args.what, args.every, args.budget, args.config, args.checks, steps, "yes" if args.replay else ""
+    )
     command = command_line(args.command, args.module)
     options = arguments.or_else(Options.of_environment()).check()
     if options.checks_only:

@@ -33,6 +33,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "config": "SMDWIDGETS_CONFIG",
     "checks": "SMDWIDGETS_CHECKS",
     "checks_only": "SMDWIDGETS_CHECKS_ONLY",
+    "replay": "SMDWIDGETS_REPLAY",
 }
 
 
@@ -49,6 +50,7 @@ class Options:
         checks: which checks run: ``yes`` (the default), ``no``, or comma-separated identifiers; those with a minus sign
             do not run.
         checks_only: number of updates that are checked, if nothing else is recorded.
+        replay: ``yes``: the batches and states of the last steps of PyTorch are kept, to execute them again.
 
     >>> Options(out="runs/mlp", what="weights", every="100").plan().every
     100
@@ -61,6 +63,7 @@ class Options:
     config: str = ""
     checks: str = ""
     checks_only: str = ""
+    replay: str = ""
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -131,6 +134,8 @@ class Options:
 
     def hook(self, kind: type[_H], out: str, **options: Any) -> _H:
         """Create a hook that records into a directory."""
+        if self.replay == "yes" and hasattr(kind.options_class, "replay"):
+            options = {"replay": "auto", **options}
         if self.checks_only:
             return kind(out, checks=self.chosen_checks, checks_only=int(self.checks_only), **options)
         if self._hook_file() is not None:

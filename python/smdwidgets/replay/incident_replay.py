@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from smdwidgets._text import listed
 from smdwidgets.exceptions import CannotReplay
 from smdwidgets.replay.files import Recording
 from smdwidgets.replay.live import find_live
 from smdwidgets.replay.protocol import Execution, StepObserver, StepResult
+from smdwidgets.replay.task import Kind, Task
 from smdwidgets.replay.watched import Watch, Watched
 from smdwidgets.storage.protocol import Storage
 
@@ -33,11 +35,21 @@ class IncidentReplay:
     Args:
         recording: what was recorded.
         folder: the folder of the recording in this process's file system.
+        rank: rank of the worker that recorded it.
+        find_others: finds what the other workers of the training recorded, by rank.
     """
 
-    def __init__(self, recording: Recording, folder: str) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        folder: str,
+        rank: int = 0,
+        find_others: Callable[[], Mapping[int, IncidentReplay]] = dict,
+    ) -> None:
         self.recording = recording
-        self._folder = folder
+        self.rank = rank
+        self._folder, self._find_others = folder, find_others
+        self._others: Mapping[int, IncidentReplay] | None = None
         self._execution: Execution | None = None
 
     def watched(self, watch: Watch) -> Self:
@@ -49,24 +61,58 @@ class IncidentReplay:
 
     def executed_by(self, execution: Execution) -> Self:
         """Return the same steps, which are executed in this way."""
-        one = type(self)(self.recording, self._folder)
+        one = type(self)(self.recording, self._folder, self.rank, self._find_others)
         one._execution = execution  # noqa: SLF001 - of the same class
         return one
 
     @property
+    def workers(self) -> int:
+        """The number of workers, which execute the steps again together."""
+        workers = self.recording.about.get("workers", 1)
+        return workers if type(workers) is int and workers > 0 else 1
+
+    @property
+    def others(self) -> Mapping[int, IncidentReplay]:
+        """What the other workers recorded around the incident, by rank."""
+        if self._others is None:
+            self._others = self._find_others() if self.workers > 1 else {}
+        return self._others
+
+    @property
+    def last(self) -> int:
+        """The last step that all workers recorded."""
+        return min(
+            (one.recording.steps[-1] for one in (self, *self.others.values()) if one.recording.steps), default=-1
+        )
+
+    @property
     def steps(self) -> range:
         """The global steps that can be executed again."""
-        return self.recording.steps
+        steps = self.recording.steps
+        return steps if self.workers == 1 or not steps else range(steps[0], max(self.last + 1, steps[0]))
 
     @property
     def expected(self) -> int:
         """The number of training steps among them; the others are evaluations."""
-        return self.recording.expected
+        return sum(one.step in self.steps for one in self.recording.recorded)
 
     @property
     def why_not(self) -> str:
         """Why the steps cannot be executed again, whatever the process; empty if they can."""
-        return self.recording.why_not
+        if self.recording.why_not or self.workers == 1:
+            return self.recording.why_not
+        missing = [f"worker_{rank}" for rank in range(self.workers) if rank != self.rank and rank not in self.others]
+        if missing:
+            return f"{listed(missing)} recorded no steps around the incident"
+        for rank, one in sorted(self.others.items()):
+            if one.recording.why_not:
+                return f"worker_{rank}: {one.recording.why_not}"
+            if one.recording.keyframe != self.recording.keyframe:
+                return (
+                    f"worker_{self.rank} recorded a state at step {self.recording.keyframe}, and worker_{rank} one at "
+                    f"step {one.recording.keyframe}"
+                )
+        return ""
 
     @property
     def is_live(self) -> bool:
@@ -78,6 +124,8 @@ class IncidentReplay:
         """Why this process cannot execute the steps again; empty if it can."""
         if self.why_not:
             return self.why_not
+        if self.workers > 1:
+            return f"gradients are reduced over {self.workers} workers, which must execute the steps together"
         live = find_live(self._folder)
         if live is None:
             return "this process did not train, or another incident followed"
@@ -121,9 +169,10 @@ class IncidentReplay:
                 raise CannotReplay(self.why_not)
             live = find_live(self._folder)
             if live is None:
-                raise CannotReplay(
-                    f"{self.why_not_here}; run the script again: smdwidgets replay RUN -- python train.py"
+                command = (
+                    "python train.py" if self.workers == 1 else f"torchrun --nproc-per-node {self.workers} train.py"
                 )
+                raise CannotReplay(f"{self.why_not_here}; run the script again: smdwidgets replay RUN -- {command}")
             execution: Execution = live.execution(self.recording)
             self._execution = execution
         return self._execution
@@ -137,6 +186,18 @@ class IncidentReplay:
     def optimizers(self) -> Sequence[torch.optim.Optimizer]:
         """The optimizers that update them."""
         return self.execution.optimizers
+
+    def task(self, run: str, kind: Kind = "run", step: int | None = None, **more: Any) -> Task:
+        """Return what processes that run the training again are to do; see `Task`.
+
+        Args:
+            run: directory of the run.
+            kind: what is executed.
+            step: the step of the question.
+            more: further fields of the task.
+        """
+        folders = {rank: one.recording.folder for rank, one in sorted({self.rank: self, **self.others}.items())}
+        return Task(run, folders, kind=kind, step=step, last=self.last, **more)
 
     def run(self, observers: Sequence[StepObserver] = (), *, last: int | None = None) -> list[StepResult]:
         """Execute the steps again, and put the live state back; see `Execution.run`."""
@@ -202,7 +263,19 @@ class IncidentReplay:
         return f"<replay of steps {steps[0]:,} to {steps[-1]:,}{'' if self.is_live else ', in another process'}>"
 
 
-def open_replay(storage: Storage, folder: str) -> IncidentReplay | None:
-    """Return what was recorded in the folder of an incident; None if nothing was."""
+def open_replay(
+    storage: Storage,
+    folder: str,
+    rank: int = 0,
+    find_others: Callable[[], Mapping[int, IncidentReplay]] = dict,
+) -> IncidentReplay | None:
+    """Return what was recorded in the folder of an incident; None if nothing was.
+
+    Args:
+        storage: the storage of the run.
+        folder: the folder.
+        rank: rank of the worker that recorded it.
+        find_others: finds what other workers recorded; see `IncidentReplay`.
+    """
     recording = Recording.open(storage, folder)
-    return None if recording is None else IncidentReplay(recording, f"{storage.url}/{folder}")
+    return None if recording is None else IncidentReplay(recording, f"{storage.url}/{folder}", rank, find_others)

@@ -14,7 +14,7 @@ from smdwidgets.exceptions import CannotReplay
 from smdwidgets.replay.incident_replay import IncidentReplay
 from smdwidgets.replay.operators import Executed, first_operator
 from smdwidgets.replay.protocol import sentence
-from smdwidgets.replay.subprocesses import run_command
+from smdwidgets.replay.subprocesses import run_again
 from smdwidgets.trials.divergence import Divergence
 from smdwidgets.trials.reader import RunReader
 
@@ -51,7 +51,7 @@ def _executed(run: RunReader, step: int, command: Command) -> Executed:
     name = shown(run.path, 400)
     try:
         if command is not None:
-            executed = run_command(str(run.path), replay.recording, command, step).operators
+            executed = run_again(replay.task(str(run.path), "operators", step), command)[replay.rank].operators
         else:
             execution = replay.execution
             from smdwidgets.replay.fingerprints import Fingerprints

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smdwidgets._text import markup, shown
 from smdwidgets.exceptions import RunIOError
-from smdwidgets.incident import INCIDENTS_PREFIX, LARGEST_RECORD, Incident, combined
-from smdwidgets.replay.incident_replay import open_replay
+from smdwidgets.incident import DENSE_STEPS, INCIDENTS_PREFIX, LARGEST_RECORD, MOST_STEPS, Incident, combined
+from smdwidgets.replay.files import RECORDING
+from smdwidgets.replay.incident_replay import IncidentReplay, open_replay
 from smdwidgets.storage.protocol import Storage, beginning
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IncidentFiles", "Incidents", "read_incidents"]
 
+_WORKER = re.compile(r"worker_(\d{1,9})")
 _RECORD = re.compile(rf"{INCIDENTS_PREFIX}/(?P<worker>[^/]+)/\d+_\d+_\d+\.json")
 
 
@@ -70,7 +72,9 @@ def read_incidents(storage: Storage, keys: Iterable[str] | None = None) -> Incid
         try:
             content = beginning(storage, key, LARGEST_RECORD)
             one = Incident.parse(content, name["worker"])
-            opener = functools.partial(open_replay, storage, key.removesuffix(".json"))
+            folder = key.removesuffix(".json")
+            others = functools.partial(_recordings_of_others, storage, folder, one.step)
+            opener = functools.partial(open_replay, storage, folder, one.rank, others)
             found.append(replace(one, opener=opener if one.recorded is not None else None))
         except FileNotFoundError:
             continue  # the run was deleted meanwhile
@@ -79,3 +83,41 @@ def read_incidents(storage: Storage, keys: Iterable[str] | None = None) -> Incid
         except ValueError as error:
             problems.append((key, f"invalid incident {shown(key)}: {error}"))
     return IncidentFiles(found, problems)
+
+
+def _recordings_of_others(storage: Storage, folder: str, step: int) -> dict[int, IncidentReplay]:
+    """Return what other workers recorded around an incident, by rank.
+
+    A worker that noticed nothing itself has written into a folder with the name of the incident. One that did has its
+    own incident, a few steps before or after.
+    """
+    _, worker, name = folder.split("/")
+    names: dict[str, list[str]] = {}
+    for key in storage.list(f"{INCIDENTS_PREFIX}/"):
+        parts = key.split("/")
+        if len(parts) == 4 and parts[3] == RECORDING and parts[1] != worker:
+            names.setdefault(parts[1], []).append(parts[2])
+    recordings = {}
+    for other, theirs in names.items():
+        chosen = name if name in theirs else _nearest(storage, other, theirs, step)
+        number = _WORKER.fullmatch(other)
+        if chosen is not None and number is not None:
+            rank = int(number[1])
+            replay = open_replay(storage, f"{INCIDENTS_PREFIX}/{other}/{chosen}", rank)
+            if replay is not None:
+                recordings[rank] = replay
+    return recordings
+
+
+def _nearest(storage: Storage, worker: str, names: Iterable[str], step: int) -> str | None:
+    """Return the incident of a worker at the moment of another one's, or None."""
+    near = []
+    for name in names:
+        try:
+            content = beginning(storage, f"{INCIDENTS_PREFIX}/{worker}/{name}.json", LARGEST_RECORD)
+            distance = abs(Incident.parse(content, worker).step - step)
+        except (FileNotFoundError, ValueError):
+            continue
+        if distance <= MOST_STEPS + DENSE_STEPS:
+            near.append((distance, name))
+    return min(near)[1] if near else None

@@ -68,6 +68,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="record nothing; print what the checks of a training find, and stop it after some updates",
     )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="keep batches and states of the last steps of PyTorch, so that smdwidgets replay can execute them again",
+    )
     parser.add_argument("--steps", default="", metavar="N", help="updates of the training to check (default: 50)")
     parser.add_argument(
         "--config",

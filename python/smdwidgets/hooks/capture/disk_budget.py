@@ -203,6 +203,10 @@ class DiskBudget:
         fits = self.incidents_used + nbytes <= self.incidents_share
         return fits and not (self.paused and self.free_bytes < _NO_INCIDENTS * self.reserve)
 
+    def took_incident(self, nbytes: int) -> None:
+        """So many bytes were written beside the steps of an incident."""
+        self.incidents_used += nbytes
+
     @property
     def statistics_interval(self) -> int:
         """Statistics are written at every nth of their steps.

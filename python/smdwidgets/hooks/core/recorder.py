@@ -149,11 +149,12 @@ class Recorder:
             return None
         self.is_witness = True
         resumed = directory.last_steps(options.resume)
-        capture.open(DiskBudget(capture.plan, self.num_workers), lambda line: None)
+        disk = DiskBudget(capture.plan, self.num_workers, functools.partial(free_space, str(directory.path)))
+        capture.open(disk, lambda line: None)
         statistics = StatisticsRecorder(
             directory.path, self.worker, self.queue.staging, lambda name: False, appends=is_number
         )
-        files = Witness(directory.path, self.worker, self.queue.staging, statistics)
+        files = Witness(directory.path, self.worker, self.queue.staging, statistics, disk)
         self.queue.open(files, lambda: None, uploads=False)
         return resumed
 

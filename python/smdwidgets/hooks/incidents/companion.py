@@ -19,12 +19,14 @@ class Written:
         summary: what the record says about it.
         files: names of the files, in order; the last one completes them.
         extend: writes what has followed, and returns the names of the files.
+        nbytes: size of the files.
     """
 
     rows: Sequence[Any]
     summary: Mapping[str, Any]
     files: Sequence[str]
     extend: Callable[[], Sequence[str]]
+    nbytes: int = 0
 
 
 class Companion(Protocol):
@@ -37,8 +39,25 @@ class Companion(Protocol):
     def nbytes(self) -> int:
         """Memory that it takes of the flight recorder's."""
 
+    @property
+    def has_peers(self) -> bool:
+        """Whether companions of other workers write into the folders of the same incidents."""
+
     def judged(self, step: int) -> None:
         """A step was judged."""
+
+    def follow(self, step: int, allows: Callable[[int], bool]) -> int:
+        """Write what an incident of another worker needs; nothing broke here.
+
+        Args:
+            step: the step that was judged.
+            allows: whether so many bytes may be written.
+
+        Returns the number of bytes that were written.
+        """
+
+    def ends(self) -> None:
+        """No step follows: complete what was written for other workers."""
 
     def begin(self, folder: Path, step: int, allows: Callable[[int], bool]) -> Written | None:
         """Write into the folder of an incident.

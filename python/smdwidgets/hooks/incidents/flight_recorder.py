@@ -220,12 +220,14 @@ class FlightRecorder:
             self._begin_or_extend(key[0], cause, jumps)
         incident = self._incident
         if incident is not None:
-            if step in self._ring and key[0] <= incident.dense_until:
+            if incident.saves and step in self._ring and key[0] <= incident.dense_until:
                 self._write([step], incident)
                 incident.write()
             if key[0] >= incident.dense_until:
                 incident.complete()
                 self._incident = None
+        if self._companion is not None and self._incident is None:
+            self._files.took_incident(self._companion.follow(key[0], self._files.allows_incident))
         if not step.whole:
             self._leave_out_kinds(step)
 
@@ -274,6 +276,8 @@ class FlightRecorder:
         steps = [*self._open.values(), *self._ring, *([self._weights] if self._weights else [])]
         if self._incident is not None:
             self._incident.complete()
+        if self._companion is not None:
+            self._companion.ends()
         self._weights = self._incident = None
         self._open.clear()
         self._ring.clear()
@@ -392,9 +396,11 @@ class FlightRecorder:
             )
             self._write(held, incident)
         if self._companion is not None:
-            incident.record(self._companion, self._files.allows_incident)
+            if self._companion.has_peers:
+                incident.write()  # they look for it
+            self._files.took_incident(incident.record(self._companion, self._files.allows_incident))
         incident.write()
-        if not incident.saves:
+        if not incident.is_open:
             self._incident = None
 
     def _write(self, steps: Sequence[HeldStep], incident: OpenIncident) -> None:

@@ -33,13 +33,15 @@ class OpenIncident:
 
     Attributes:
         saves: whether its steps are written, or the record only.
+        allowed: whether anything but the record is written: a worker without steps may have a companion.
     """
 
-    def __init__(self, log: IncidentLog, path: Path, incident: Incident, saves: bool) -> None:
+    def __init__(self, log: IncidentLog, path: Path, incident: Incident, saves: bool, allowed: bool) -> None:
         self._log = log
         self._path = path
         self._incident = incident
         self.saves = saves
+        self.allowed = allowed
         self._recorded: Written | None = None
         self._is_recorded = False
 
@@ -59,23 +61,32 @@ class OpenIncident:
         known = {*self._incident.steps, *steps}
         self._incident = replace(self._incident, steps=tuple(sorted(known)), missed=self._incident.missed + missed)
 
-    def record(self, companion: Companion, allows: Callable[[int], bool]) -> None:
+    def record(self, companion: Companion, allows: Callable[[int], bool]) -> int:
         """Have a companion write into the folder of the incident, once.
 
         A failure is logged.
+
+        Returns the number of bytes that were written.
         """
         if self._is_recorded:
-            return
+            return 0
         self._is_recorded = True
-        allowed = allows if self.saves else (lambda nbytes: False)
+        allowed = allows if self.allowed else (lambda nbytes: False)
         try:
             written = self._recorded = companion.begin(self._path.with_suffix(""), self._incident.step, allowed)
         except Exception as error:
             self._log.warn(f"cannot record the steps of the incident {self._path}: {type(error).__name__}: {error}")
-            return
-        if written is not None:
-            self._log.send(self._path.with_suffix(""), written.files)
-            self._incident = replace(self._incident, rows=tuple(written.rows[:MOST_ROWS]), recorded=written.summary)
+            return 0
+        if written is None:
+            return 0
+        self._log.send(self._path.with_suffix(""), written.files)
+        self._incident = replace(self._incident, rows=tuple(written.rows[:MOST_ROWS]), recorded=written.summary)
+        return written.nbytes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next steps belong to it."""
+        return self.saves or self._recorded is not None
 
     def complete(self) -> None:
         """Have the companion write what has followed. A failure is logged."""
@@ -151,16 +162,17 @@ class IncidentLog:
         while self._recent and now - self._recent[0] >= 3600:
             self._recent.popleft()
         is_full = len(self._recent) >= MOST_AN_HOUR or self._saved >= MOST_A_RUN
-        saves = self._saves and not is_full
+        allowed = not is_full
+        saves = self._saves and allowed
         self._records += 1
-        if saves:
+        if allowed:
             self._recent.append(now)
             self._saved += 1
         elif self._records > MOST_RECORDS:
             return None
         rank, world, run = self._about
         incident = Incident(
-            self._worker, step, (why,), trigger, (), step + DENSE_STEPS if saves else step, 0, wall, rank, world, run,
+            self._worker, step, (why,), trigger, (), step + DENSE_STEPS if allowed else step, 0, wall, rank, world, run,
             place=place, jumps=jumps,
         )  # fmt: skip
         name = f"{int(wall * 1e9)}_{os.getpid()}_{next(self._numbers)}.json"
@@ -177,7 +189,7 @@ class IncidentLog:
             else "",
         )
         return OpenIncident(
-            self, self._root / INCIDENTS_PREFIX / worker_file_name(self._worker) / name, incident, saves
+            self, self._root / INCIDENTS_PREFIX / worker_file_name(self._worker) / name, incident, saves, allowed
         )
 
     def write(self, path: Path, incident: Incident) -> None:

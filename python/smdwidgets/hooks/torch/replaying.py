@@ -14,10 +14,13 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from smdwidgets._text import byte_size
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.incidents.companion import Written
+from smdwidgets.hooks.incidents.incident_log import MOST_A_RUN
+from smdwidgets.hooks.incidents.peers import PeerIncidents
 from smdwidgets.hooks.torch.callbacks import Callback
 from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.training import TrainingLoop, is_passive
+from smdwidgets.incident import DENSE_STEPS
 from smdwidgets.replay.live import is_executed, set_live
 from smdwidgets.replay.torch.execution import LiveExecution
 from smdwidgets.replay.torch.recording import ReplayRecorder
@@ -96,10 +99,13 @@ class Replaying:
         self, parts: Parts, models: RegisteredModels, loop: TrainingLoop, option: ReplayOption, recorder_bytes: int
     ) -> None:
         self._guard, self._loop, self._models = parts.guard, loop, models
-        workers = parts.recorder.num_workers
-        cannot = ""
-        if workers > 1:
-            cannot = f"one worker alone cannot execute a step again: gradients are reduced over {workers} workers"
+        workers = self._workers = parts.recorder.num_workers
+        self._parts = parts
+        #: Notices incidents of other workers; those that were followed, and what is to be completed after a step.
+        self._peers: PeerIncidents | None = None
+        self._followed: list[str] = []
+        self._open: list[tuple[int, Written]] = []
+        self._last_incident = -DENSE_STEPS - 1
         budget = recorder_bytes if option is True else recorder_bytes // _SHARE
         self.recorder: ReplayRecorder | None = None
         #: A function of the script that executes a step.
@@ -111,7 +117,7 @@ class Replaying:
                 lambda: loop.steps.is_open,
                 max(budget, _LEAST),
                 "ids" if option == "ids" else "full",
-                cannot,
+                workers,
             )
             parts.incidents.companion = self
 
@@ -195,25 +201,73 @@ class Replaying:
         """Memory that the recording takes."""
         return 0 if self.recorder is None else self.recorder.nbytes
 
+    @property
+    def has_peers(self) -> bool:
+        """Whether other workers record the same incidents."""
+        return self._workers > 1
+
     def judged(self, step: int) -> None:
         """A step has been judged."""
         if self.recorder is not None:
             self.recorder.judged = step
 
+    def follow(self, step: int, allows: Callable[[int], bool]) -> int:
+        """Write what an incident of another worker needs, and what follows it."""
+        try:
+            return self._follow(step, allows)
+        except Exception as error:
+            self._workers = 1  # look for no other
+            logger.warning("cannot record the steps of another worker's incident: %s: %s", type(error).__name__, error)
+            return 0
+
+    def _follow(self, step: int, allows: Callable[[int], bool]) -> int:
+        if self._workers == 1 or self.recorder is None or self.recorder.mode == "ids":
+            return 0
+        nbytes = 0
+        if self._peers is None:
+            run = self._parts.recorder
+            self._peers = PeerIncidents(run.run_dir.path, run.worker, self._workers)
+        for name, at in self._peers.new():
+            if len(self._followed) < MOST_A_RUN and at > self._last_incident + DENSE_STEPS:
+                self._last_incident = at
+                folder = self._peers.folder / name
+                self._followed.append(name)
+                written = self._begin(folder, at, allows)
+                if written is not None:
+                    nbytes += written.nbytes
+                    self._open.append((max(at, step) + DENSE_STEPS, written))
+        for one in [one for one in self._open if one[0] <= step]:
+            self._open.remove(one)
+            one[1].extend()
+        return nbytes
+
+    def ends(self) -> None:
+        """Complete what was written for other workers."""
+        still_open, self._open = self._open, []
+        for _, written in still_open:
+            try:
+                written.extend()
+            except Exception as error:
+                logger.warning("cannot complete the steps of an incident: %s: %s", type(error).__name__, error)
+
     def begin(self, folder: Path, step: int, allows: Callable[[int], bool]) -> Written | None:
         """Write the recording of an incident into a folder."""
+        self._last_incident = max(self._last_incident, step)
+        return self._begin(folder, step, allows)
+
+    def _begin(self, folder: Path, step: int, allows: Callable[[int], bool]) -> Written | None:
         if self.recorder is None:
             return None
         recording = IncidentRecording(self.recorder, folder, step, allows)
         if not recording.snapshot.steps:
             return None
         files = recording.begin()
-        if not recording.why_not:
+        if not recording.why_not and self._workers == 1:
             set_live(folder, LiveTraining(recording, self.step))
         nbytes = sum((folder / name).stat().st_size for name in files)
         if any(recording.skeletons.values()):
             logger.info("%s: the batches of the last steps are in the run (%s)", folder, byte_size(nbytes))
-        return Written(recording.rows, recording.summary(nbytes), files, recording.extend)
+        return Written(recording.rows, recording.summary(nbytes), files, recording.extend, nbytes)
 
     def close(self) -> None:
         """Give the memory back."""

@@ -104,6 +104,10 @@ class PlannedSteps:
             )
         return allowed
 
+    def took_incident(self, nbytes: int) -> None:
+        """So many bytes were written beside the steps of an incident."""
+        self._disk.took_incident(nbytes)
+
     def keep(self, key: StepKey) -> None:
         """Never thin a step: it belongs to an incident."""
         if key in self._first and key not in self._chosen:  # it is complete

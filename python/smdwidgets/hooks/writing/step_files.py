@@ -166,6 +166,11 @@ class StepFiles:
         """Whether the plan lets the steps around an incident take so many bytes more."""
         return self._planned is None or self._planned.allows_incident(nbytes)
 
+    def took_incident(self, nbytes: int) -> None:
+        """So many bytes were written beside the steps of an incident."""
+        if self._planned is not None:
+            self._planned.took_incident(nbytes)
+
     def keep(self, key: StepKey) -> None:
         """Never delete a step: it belongs to an incident."""
         if self._planned is not None:

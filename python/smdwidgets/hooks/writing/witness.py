@@ -11,6 +11,7 @@ from pathlib import Path
 
 from smdwidgets.hooks.capture.arrays import Staging
 from smdwidgets.hooks.capture.captured import Captured, StepKey
+from smdwidgets.hooks.capture.disk_budget import DiskBudget
 from smdwidgets.hooks.writing.step_files import StepFiles
 from smdwidgets.hooks.writing.step_statistics import StatisticsRecorder
 
@@ -25,10 +26,29 @@ class Witness(StepFiles):
         worker: name of this worker.
         staging: owns the memory of the copies.
         statistics: appends the statistics.
+        disk: the budget of what incidents take.
     """
 
-    def __init__(self, root: Path, worker: str, staging: Staging, statistics: StatisticsRecorder) -> None:
+    def __init__(
+        self, root: Path, worker: str, staging: Staging, statistics: StatisticsRecorder, disk: DiskBudget
+    ) -> None:
         super().__init__(root, worker, staging, None, False, statistics=statistics)
+        self._disk, self._largest = disk, 0
+
+    def allows_incident(self, nbytes: int) -> bool:
+        """Whether what a companion writes fits.
+
+        The largest of it stands for the size of the model.
+        """
+        if nbytes > self._largest:
+            self._largest = nbytes
+            self._disk.fit(nbytes)
+        self._disk.check()
+        return self._disk.allows_incident(nbytes)
+
+    def took_incident(self, nbytes: int) -> None:
+        """So many bytes were written."""
+        self._disk.took_incident(nbytes)
 
     def add(self, key: StepKey, captured: Sequence[Captured]) -> bool:
         """Write nothing, and return that nothing was written."""

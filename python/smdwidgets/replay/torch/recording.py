@@ -36,6 +36,8 @@ Mode = Literal["full", "ids"]
 #: It is doubled while recording takes more than a share of the time.
 EVERY, LONGEST = 8, 64
 SHARE: Final = 0.01
+#: A state of less than so many bytes is kept every `EVERY` steps where all workers must choose the same steps.
+_SMALL_STATE: Final = 8 << 20
 #: Steps whose batches and rows are kept if no keyframe is.
 _STEPS_WITHOUT = 16
 #: Steps after which the last ones are given up, whether they were judged or not.
@@ -135,7 +137,10 @@ class Frame:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is known when an incident begins: references, of which only a step in progress changes."""
+    """What is known when an incident begins.
+
+    They are references. Of their objects only a step in progress changes.
+    """
 
     frame: Frame | None
     later: tuple[Frame, ...]
@@ -154,7 +159,8 @@ class ReplayRecorder:
         in_step: whether a training step is in progress.
         budget: bytes of keyframes and batches.
         mode: ``"full"``, or ``"ids"``: rows only.
-        cannot: why steps cannot be executed again, if that is known.
+        workers: number of workers of the training. Those of one training keep states at the same steps, because all
+            of them execute the steps again together: the interval follows from the size of a state, not from its time.
     """
 
     def __init__(
@@ -164,10 +170,14 @@ class ReplayRecorder:
         in_step: Callable[[], bool],
         budget: int,
         mode: Mode = "full",
-        cannot: str = "",
+        workers: int = 1,
     ) -> None:
         self._models, self._step, self._in_step = models, step, in_step
-        self.budget, self.mode, self.cannot = budget, mode, cannot
+        self.budget, self.mode, self.workers = budget, mode, workers
+        #: Why steps cannot be executed again, if that is known.
+        self.cannot = ""
+        #: Keyframes that are kept at least. Another worker's incident is noticed some steps later.
+        self._kept = 2 if workers == 1 else 3
         self.world = World()
         #: The last step of which it is known whether an incident begins with it; None: nobody judges.
         self.judged: int | None = None
@@ -293,7 +303,7 @@ class ReplayRecorder:
             return
         if self._pending is not None and not self._is_stale:
             return
-        first_of_epoch = one.position == 0 and self._since_frame > 0 and self._affordable()
+        first_of_epoch = self.workers == 1 and one.position == 0 and self._since_frame > 0 and self._affordable()
         if self._pending is not None or self._is_due() or first_of_epoch:
             self._take_frame(one)
         self._is_stale = False
@@ -312,10 +322,14 @@ class ReplayRecorder:
         for model in self._models():
             self.world.add_model(model)
         self.world.discover(frames, self.extra)
+        if any(type(one).__name__ == "DTensor" for one in self.world.parameters_and_buffers()):
+            self.cannot = f"the weights are sharded over {self.workers} workers"
+            return
         if self._pending is not None:
             self._recycle(self._pending)
             self._pending = None
-        if not self._has_room(self.world.nbytes):
+        nbytes = self.world.nbytes
+        if not self._has_room(nbytes):
             return
         spare, self._spare = self._spare, None
         frame = Frame(-1, self.world.take(spare), [Place.of(one) for one in frames])
@@ -328,7 +342,10 @@ class ReplayRecorder:
         self._spent = self.seconds - self._seconds_before + now - began
         self._seconds_before = self.seconds + now - began
         share = self._spent / max(now - self._framed_at, 1e-9)
-        if self._since_frame >= self.every and share > SHARE:
+        if self.workers > 1:
+            sizes = (EVERY << number for number in range(LONGEST.bit_length()))
+            self.every = next(one for one in sizes if one == LONGEST or nbytes * EVERY < _SMALL_STATE * one)
+        elif self._since_frame >= self.every and share > SHARE:
             self.every = min(LONGEST, 2 * self.every)
         elif share < SHARE / 4:
             self.every = max(EVERY, self.every // 2)
@@ -489,7 +506,7 @@ class ReplayRecorder:
             last = next(reversed(self._steps), 0)
             if judged is None or last - judged > _MOST_STEPS:
                 judged = last
-            while len(self._frames) > 2 and self._frames[2].step <= judged + 1:
+            while len(self._frames) > self._kept and self._frames[self._kept].step <= judged + 1:
                 self._drop_frame()
             self._forget_before()
 
@@ -519,8 +536,11 @@ class ReplayRecorder:
         """
         with self._lock:
             frames = [one for one in self._frames if one.step <= step]
-            epoch = frames[-1].epoch if frames else -1
-            frame = next((one for one in frames if one.epoch == epoch or not one.by_delivery), None)
+            if self.workers > 1:
+                frame = next((one for one in frames[::-1] if one.step <= step - EVERY // 2), next(iter(frames), None))
+            else:
+                epoch = frames[-1].epoch if frames else -1
+                frame = next((one for one in frames if one.epoch == epoch or not one.by_delivery), None)
             if frame is not None:
                 frame.is_pinned = True
             later = tuple(one for one in self._frames if frame is not None and one.step > frame.step)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +44,6 @@ _NUMPY_DTYPES: Final = {
 #: Ending of the names of arrays of NumPy.
 NUMPY: Final = ":np"
 _MOST_ROWS: Final = 100_000
-_LONGEST_ARGUMENT: Final = 500
 
 
 class Reference:
@@ -243,7 +241,7 @@ class IncidentRecording:
         return [file, RECORDING] if tensors else [RECORDING]
 
     def _is_whole(self, one: StepRecord) -> bool:
-        """Whether a step has ended, and its batches were kept if it is to be executed again."""
+        """Whether a step has ended, and its batches were kept if they are needed."""
         read = self._deliveries[max(one.first - self._first, 0) : max(one.end - self._first, 0)]
         return one.is_complete and (
             bool(self.why_not) or all(each["kind"] != "batch" or each["rng"] is not None for each in read)
@@ -281,8 +279,8 @@ class IncidentRecording:
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "dtype": str(torch.get_default_dtype()),
             "devices": sorted({str(one.device) for model in models for one in model.parameters()}),
+            "workers": self._recorder.workers,
             "models": [type(one).__name__ for one in models],
-            "argv": [one[:_LONGEST_ARGUMENT] for one in sys.argv[:100]],
             "directory": Path.cwd().name,
             "source": None
             if loop is None
