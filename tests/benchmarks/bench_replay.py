@@ -33,7 +33,8 @@ TITLES = {"recording": "Recording of steps for a replay", "replay": "Replay of G
 MIB = 1 << 20
 #: Steps that are not timed: the first ones allocate memory and find the objects of the training.
 WARM = 12
-BOUND = 4 << 30
+#: Memory of the recorder, and steps and rows of a batch of the large model.
+BOUND, STEPS, ROWS = 4 << 30, 9, 2
 
 
 def transformer(width: int, layers: int, words: int, length: int):
@@ -86,21 +87,28 @@ def loader(rows: int, length: int, words: int, batch: int, bad: int):
     return DataLoader(TensorDataset(texts, kept), batch)
 
 
+def timed_calls(add) -> None:
+    """Have the CPU seconds of each call that records added."""
+    from smdwidgets.hooks.torch.replaying import Replaying
+
+    call = Replaying._call
+
+    def timed(self: Replaying, *args: object) -> None:
+        began = time.thread_time()
+        call(self, *args)
+        add(time.thread_time() - began)
+
+    Replaying._call = timed
+
+
 def recording_cost(width: int, layers: int, batch: int, steps: int, root: Path) -> dict[str, float]:
     """Return mean CPU seconds of a bare step, and of what records one."""
     import torch
 
     import smdwidgets.pytorch as smd
-    from smdwidgets.hooks.torch.replaying import Replaying
 
-    recorded, call = [0.0], Replaying._call
-
-    def timed(self: Replaying, *args: object) -> None:
-        began = time.thread_time()
-        call(self, *args)
-        recorded[0] += time.thread_time() - began
-
-    Replaying._call = timed
+    recorded = [0.0]
+    timed_calls(lambda seconds: recorded.__setitem__(0, recorded[0] + seconds))
     torch.set_num_threads(1)
     logging.disable(logging.CRITICAL)
     length, words = 32, 4096
@@ -154,39 +162,49 @@ def replay_times(hooked: bool, root: Path) -> dict[str, float]:
         smd.record(model, root / "run", replay=True, recorder_bytes=BOUND, plan={"budget": "40GB"}) if hooked else None
     )
     steps: list[float] = []
-    began = time.perf_counter()
-    for texts, kept in loader(24, 32, 50257, 2, 15):
+    cpu: list[float] = []
+    recording = [0.0]
+    timed_calls(lambda seconds: recording.__setitem__(-1, recording[-1] + seconds))
+    began, thread = time.perf_counter(), time.thread_time()
+    for texts, kept in loader(STEPS * ROWS, 32, 50257, ROWS, (STEPS - 3) * ROWS):
         optimizer.zero_grad()
         loss = model(texts, kept)
         loss.backward()
         optimizer.step()
         steps.append(time.perf_counter() - began)
-        began = time.perf_counter()
+        cpu.append(time.thread_time() - thread - recording[-1])
+        recording.append(0.0)
+        began, thread = time.perf_counter(), time.thread_time()
     result = {"parameters": sum(one.numel() for one in model.parameters()), "step": sorted(steps)[len(steps) // 2]}
     result["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if hook is None:
         return result
-    recorder = hook._replaying.recorder
-    result["recorded"] = recorder.nbytes
-    began = time.perf_counter()
-    recorder.world.take(recorder._frames[0].state)
-    result["keyframe"] = time.perf_counter() - began
+    world = hook._replaying.recorder.world
+    result["recorded"] = hook._replaying.recorder.nbytes
+    result["recording"] = sorted(recording)[len(recording) // 2]
+    result["cpu"] = sorted(cpu)[len(cpu) // 2]
     hook.close()
+    state = world.take()
+    began = time.perf_counter()
+    world.take(state)  # memory that is used again
+    result["keyframe"] = time.perf_counter() - began
+    del state
     with create_trial(root / "run") as trial:
         incident = trial.incidents()[0]
     replay = incident.replay
     if replay.why_not:
         sys.exit(replay.why_not)
     result["first"], result["steps"] = replay.steps[0], len(replay.steps)
+    result["disk"] = sum(path.stat().st_size for path in (root / "run" / "incidents").rglob("*") if path.is_file())
     for name, work in {
-        "run": lambda: replay.run(last=min(replay.steps[0] + 7, replay.steps[-1])),
+        "run": lambda: replay.run(last=replay.steps[0] + 1),
         "explain": incident.explain,
         "what_if": lambda: incident.what_if(drop_rows=[1]),
     }.items():
         began = time.perf_counter()
         answer = work()
         result[name] = time.perf_counter() - began
-        print(name, answer, file=sys.stderr)
+        print(f"{name}: {result[name]:.1f} s", answer, file=sys.stderr, flush=True)
     return result
 
 
@@ -253,7 +271,15 @@ def replay_rows(steps: int) -> list[list[str]]:
     return [
         [f"{named}: a step", f"{bare['step']:.2f} s bare", f"{figures['step']:.2f} s with the hook", "", ""],
         [f"{named}: a keyframe", "", f"{figures['keyframe']:.2f} s", "", ""],
-        [f"{named}: up to 8 steps executed again", "", f"{figures['run']:.1f} s", "", ""],
+        [f"{named}: two steps executed again, state loaded and put back", "", f"{figures['run']:.1f} s", "", ""],
+        [f"{named}: files of the incident", "", f"{figures['disk'] / MIB:,.0f} MiB", "", ""],
+        [
+            f"{named}: recording a step, without keyframes",
+            "",
+            f"{figures['recording'] * 1e3:.1f} ms CPU",
+            "<= 1 % of 100 ms or more",
+            "yes" if figures["recording"] <= 0.01 * figures["cpu"] else "**no**",
+        ],
         [f"{named}: `explain`", "", f"{figures['explain']:.1f} s", "", ""],
         [f"{named}: `what_if` without a row, {figures['steps']:.0f} steps", "", f"{figures['what_if']:.1f} s", "", ""],
         [

@@ -276,6 +276,40 @@ def test_step_in_progress_while_files_are_written_is_whole_or_left_out(begins, t
     assert all(one.losses and one.digest is not None for one in recording.recorded)
 
 
+class Settings:
+    """An object of a script, with values that a step changes, and others that nobody else may see."""
+
+    def __init__(self):
+        self.seen = 0
+        self.api_key = "sk-1234567890"
+        self.environment = {"HOME": "/", "AWS_SECRET_ACCESS_KEY": "sk-1234567890"}
+
+
+def test_secrets_of_the_script_are_in_no_file_and_survive_a_replay(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py", "--token=sk-1234567890"])
+    monkeypatch.setenv("TOKEN", "sk-1234567890")
+    model = replay_loops.mlp()
+    opt = torch.optim.Adam(model.parameters(), 1e-2)
+    settings = Settings()
+    hook = smd.record(model, tmp_path / "run", replay=True)
+    for x, y in replay_loops.classes(rows=160):
+        opt.zero_grad()
+        (F.cross_entropy(model(x), y) * (1 + settings.seen / 100)).backward()
+        opt.step()
+        settings.seen += 1
+    hook.dump("a test")
+    hook.close()
+    with create_trial(tmp_path / "run") as trial:
+        replay = trial.incidents()[0].replay
+        assert all(one.equal for one in replay.run())
+        state = replay.recording.light["state"]["objects"]
+        assert "seen" in json.dumps(state)
+    assert (settings.seen, settings.api_key) == (20, "sk-1234567890")
+    assert settings.environment["AWS_SECRET_ACCESS_KEY"] == "sk-1234567890"
+    for path in (tmp_path / "run").rglob("*"):
+        assert path.is_dir() or b"sk-1234567890" not in path.read_bytes(), path
+
+
 def test_a_replay_leaves_nothing_in_the_run_while_the_hook_is_open(tmp_path):
     model = replay_loops.mlp(8, 16, 3, nn.Dropout(0.2))
     opt = torch.optim.Adam(model.parameters(), 1e-2)

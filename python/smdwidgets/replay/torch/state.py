@@ -15,6 +15,7 @@ import functools
 import gc
 import inspect
 import itertools
+import re
 import sys
 import sysconfig
 import weakref
@@ -43,6 +44,10 @@ _DEEPEST: Final = 3
 _SMALL_TENSORS: Final = 16 << 20
 #: Bytes of weights whose checksum is that of every element, and tensors that are looked at; else a sample is.
 _WHOLE_BYTES, _MOST_TENSORS, _SAMPLE = 256 << 10, 32, 256
+#: Names of secrets.
+_SECRETS: Final = re.compile(
+    r"secret|token|passw|credential|auth|api.?key|(access|private|account).?key", re.IGNORECASE
+)
 _PLAIN: Final = (bool, int, float, str, type(None))
 
 _LIBRARIES: Final = tuple(
@@ -98,10 +103,52 @@ def checksum(tensors: Iterable[torch.Tensor]) -> int | None:
     return crc
 
 
+def _is_readable(value: torch.Tensor) -> bool:
+    return value.device.type == "cpu" and value.layout is torch.strided and type(value).__name__ != "DTensor"
+
+
 def _bytes_of(value: torch.Tensor) -> Any:
-    if value.device.type != "cpu" or value.layout is not torch.strided or type(value).__name__ == "DTensor":
+    if not _is_readable(value):
         return None
     return value.resolve_conj().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """A tensor of a digest, and which of its elements belong to it.
+
+    Attributes:
+        owner: the module that has it.
+        place: the dictionary of the module: ``"_parameters"`` or ``"_buffers"``.
+        name: its name there.
+        tensor: the tensor.
+        size: number of its elements.
+        count: number of the elements that belong to the digest.
+        spacing: their spacing; 0: its layout is unusual.
+    """
+
+    owner: weakref.ref[nn.Module]
+    place: str
+    name: str
+    tensor: weakref.ref[torch.Tensor]
+    size: int
+    count: int
+    spacing: int
+
+    def elements(self) -> torch.Tensor | None:
+        """Return the elements; None if the module has another tensor now."""
+        module, tensor = self.owner(), self.tensor()
+        if module is None or tensor is None or module.__dict__[self.place].get(self.name) is not tensor:
+            return None
+        if tensor.numel() != self.size or bool(self.spacing) != _is_plain(tensor):
+            return None
+        if not self.spacing:
+            return tensor.detach().reshape(-1)[:: max(1, self.size // max(1, self.count))][: self.count].resolve_conj()
+        return tensor.as_strided((self.count,), (self.spacing,))
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_complex()
 
 
 class Keep:
@@ -155,6 +202,9 @@ class World:
         self._schedules: dict[str, weakref.ref[Any]] = {}
         #: Objects of the loop by name: generators, objects with state, containers with tensors, tensors.
         self.objects: dict[str, Keep] = {}
+        #: The tensors of the digest. Listing them takes longer than reading them, so they are listed at each keyframe,
+        #: and if one of them is another object.
+        self._sampled: list[_Sampled] | None = None
         self._walked = False
         for model in models:
             self.add_model(model)
@@ -190,6 +240,7 @@ class World:
         if all(one is not model for one in self.modules.values()):
             count = sum(name[0] == "m" for name in self._modules)
             self._modules[f"m{count}"] = weakref.ref(model)
+            self._sampled = None
 
     def add_optimizer(self, optimizer: Optimizer) -> bool:
         """Add an optimizer of the models; return whether it is new."""
@@ -239,6 +290,7 @@ class World:
             extra: further objects by name.
         """
         self.objects = {}
+        self._sampled = None
         for name, value in (extra or {}).items():
             self._look(name, value, 0)
         for frame in frames:
@@ -375,6 +427,8 @@ class World:
             value = keep()
             if value is None:
                 continue
+            if _is_secret(name, value):
+                continue
             content, free = _content(value, free)
             if content is not None:
                 light["objects"][name] = content
@@ -392,12 +446,43 @@ class World:
 
         It is that of all elements of a small model, else of a sample.
         """
-        tensors = list(self.parameters_and_buffers())
-        if sum(nbytes_of(one) for one in tensors) <= _WHOLE_BYTES and len(tensors) <= 2 * _MOST_TENSORS:
-            return checksum(tensors)
-        every = -(-len(tensors) // _MOST_TENSORS)
-        samples = [_sample(one.detach()) for one in tensors[::every]]
-        return checksum(samples)
+        elements = None if self._sampled is None else [one.elements() for one in self._sampled]
+        if elements is None or any(one is None for one in elements):
+            self._sampled = self._list_sampled()
+            elements = [one.elements() for one in self._sampled]
+        crc = 0
+        chosen = [one for one in elements if one is not None]
+        if any(not _is_readable(one) for one in chosen):
+            return None
+        for _, group in itertools.groupby(chosen, key=lambda one: one.dtype):
+            several = list(group)
+            crc = zlib.crc32(_bytes_of(several[0] if len(several) == 1 else torch.cat(several)), crc)
+        return crc
+
+    def _list_sampled(self) -> list[_Sampled]:
+        """Return the tensors of the digest."""
+        tensors: list[tuple[nn.Module, str, str, torch.Tensor]] = []
+        for model in self.registered:
+            seen: set[int] = set()
+            for place in ("_parameters", "_buffers"):
+                for module in model.modules():
+                    for name, one in module.__dict__[place].items():
+                        if one is not None and id(one) not in seen:
+                            seen.add(id(one))
+                            tensors.append((module, place, name, one))
+        total = sum(nbytes_of(one) for *_, one in tensors)
+        is_whole = total <= _WHOLE_BYTES and len(tensors) <= 2 * _MOST_TENSORS
+        every = 1 if is_whole else max(1, -(-len(tensors) // _MOST_TENSORS))
+        sampled = []
+        for module, place, name, one in tensors[::every]:
+            size = one.numel()
+            spacing = 1 if is_whole else max(1, size // _SAMPLE)
+            count = size if is_whole else min(_SAMPLE, -(-size // spacing))
+            plain = _is_plain(one)
+            sampled.append(
+                _Sampled(weakref.ref(module), place, name, weakref.ref(one), size, count, spacing if plain else 0)
+            )
+        return sampled
 
     # -------------------------------------------------------------------------------------------------------- loading
 
@@ -501,11 +586,6 @@ def _states(optimizer: Optimizer) -> Iterator[tuple[str, Any]]:
                 yield f"{number}.{index}", dict(optimizer.state[parameter])
 
 
-def _sample(value: torch.Tensor) -> torch.Tensor:
-    flat = value.reshape(-1)
-    return flat[:: max(1, flat.numel() // _SAMPLE)][:_SAMPLE]
-
-
 def _copied(value: Any) -> Any:
     """Return a copy of nested values.
 
@@ -571,12 +651,24 @@ def _content(value: Any, free: int) -> tuple[Any, int]:
     is_users = is_user_code(_file_of(type(value)))
     values = {}
     for key, one in vars(value).items():
-        if isinstance(one, int | float | bool) or (is_users and small(one)):
+        if isinstance(one, int | float | bool) or (is_users and small(one) and not _is_secret(key, one)):
             values[key] = _copied(one)
         elif is_users and isinstance(one, torch.Tensor) and one.grad_fn is None and nbytes_of(one) <= free:
             free -= nbytes_of(one)
             values[key] = one.detach().clone()
     return {"values": values}, free
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    """Whether a value has a text under a name of secrets, which no training step changes.
+
+    A container that has one is left out as a whole: what is put back would lack it.
+    """
+    if isinstance(value, str | bytes):
+        return _SECRETS.search(name) is not None
+    if isinstance(value, dict):
+        return any(_is_secret(f"{name} {key}", one) for key, one in value.items())
+    return isinstance(value, list | tuple | set | collections.deque) and any(_is_secret(name, one) for one in value)
 
 
 def _set_content(value: Any, content: Mapping[str, Any]) -> None:
