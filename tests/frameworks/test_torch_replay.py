@@ -277,7 +277,7 @@ def test_step_in_progress_while_files_are_written_is_whole_or_left_out(begins, t
 
 
 class Settings:
-    """An object of a script, with values that a step changes, and others that nobody else may see."""
+    """An object with a value that a step changes, and secrets."""
 
     def __init__(self):
         self.seen = 0

@@ -1,4 +1,4 @@
-"""The workers of a training that torchrun started execute their steps again together."""
+"""The workers of a training execute their steps again together."""
 
 from __future__ import annotations
 

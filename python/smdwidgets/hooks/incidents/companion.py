@@ -41,7 +41,7 @@ class Companion(Protocol):
 
     @property
     def has_peers(self) -> bool:
-        """Whether companions of other workers write into the folders of the same incidents."""
+        """Whether companions of other workers write about the same incidents."""
 
     def judged(self, step: int) -> None:
         """A step was judged."""

@@ -1,4 +1,4 @@
-"""Notice incidents of the other workers of a training, by the records in the directory of the run."""
+"""Notice incidents of other workers by the records in the run's directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _MOST_LOOKED_AT: Final = 64
 
 
 class PeerIncidents:
-    """The records that other workers have added. Looking costs a system call for each worker.
+    """The records that other workers have added.
+
+    Looking costs a system call for each worker.
 
     Args:
         root: directory of the run.
@@ -37,7 +39,10 @@ class PeerIncidents:
         self._seen = {path for one in self._folders for path in _records(one)}
 
     def new(self) -> list[tuple[str, int]]:
-        """Return the name of each new record, without its ending, and the step of its incident."""
+        """Return the name of each new record, and the step of its incident.
+
+        The name is without its ending.
+        """
         added = []
         for _ in range(min(len(self._folders), _MOST_LOOKED_AT)):
             folder = self._folders[self._next]

@@ -1,4 +1,4 @@
-"""Have each worker of a training that `smdwidgets replay` starts execute its recorded steps.
+"""Have workers that `smdwidgets replay` starts execute their recorded steps.
 
 The directory of this file is first on PYTHONPATH, so Python imports it at startup. The launcher, such as torchrun,
 runs as it is. A process that the launcher has given a rank is replaced by one that runs its script again.
@@ -13,7 +13,7 @@ _PLAN = "SMDWIDGETS_REPLAY_PLAN"
 
 
 def _words(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the options of Python, and the script or ``-m`` module with its arguments."""
+    """Return the options of Python, and the script or module with its arguments."""
     number = 0
     while number < len(words) and words[number].startswith("-") and words[number] not in ("-m", "-c", "-"):
         number += 2 if words[number] in ("-X", "-W") else 1

@@ -660,7 +660,7 @@ def _content(value: Any, free: int) -> tuple[Any, int]:
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    """Whether a value has a text under a name of secrets, which no training step changes.
+    """Whether a value has a text under a name of secrets, which no step changes.
 
     A container that has one is left out as a whole: what is put back would lack it.
     """
