@@ -37,10 +37,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the tensor's statistics and histogram."""
     with open_run(args.run) as trial:
         if not trial.has_tensor(args.tensor):
-            raise TensorUnavailable(args.tensor, trial.tensor_names())
+            raise TensorUnavailable(args.tensor, [*trial.tensor_names(), *trial.aliases()])
+        name = trial.tensor(args.tensor).name  # it may be an alias
         if args.worker and args.worker not in trial.workers():
             raise InvalidWorker(args.worker, trial.workers())
-        view = TensorView(trial, args.tensor, args.worker)
+        view = TensorView(trial, name, args.worker)
         step = _step(trial, view, args.step, args.mode)
         wanted = Wanted(histogram=HistogramWanted(args.scale, args.bins, "own"), image=None)
         frame = make_frame(view, step, wanted)

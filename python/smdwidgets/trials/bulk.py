@@ -159,14 +159,15 @@ def _with_deleted(
 def _steps_by_name(
     reader: RunReader, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
 ) -> dict[str, Iterable[int] | None]:
-    """Return the requested steps by name; raise for unknown names."""
+    """Return the requested steps by name, given names or aliases; raise for unknown names."""
     if wanted is None:
         return dict.fromkeys(reader.names())
-    names = as_names(wanted)
-    known = {name: wanted[name] for name in names} if isinstance(wanted, Mapping) else dict.fromkeys(names)
-    for name in known:
-        if not reader.has(name):
-            raise TensorUnavailable(name, reader.names())
+    known: dict[str, Iterable[int] | None] = {}
+    for given in as_names(wanted):
+        name = reader.saved_name(given)
+        if name is None:
+            raise TensorUnavailable(given, [*reader.names(), *reader.aliases()])
+        known[name] = wanted[given] if isinstance(wanted, Mapping) else None
     return known
 
 

@@ -25,23 +25,14 @@ class NameFilter:
 
     def matching(self, patterns: Iterable[str], names: list[str]) -> list[str]:
         """Return the names of which, or of whose aliases, a pattern matches a part."""
-        aliases = self.aliases()
+        aliases = self._reader.aliases()
         selected = set(self._patterns.matching(list(patterns), [*names, *aliases]))
         selected.update([name for alias, name in aliases.items() if alias in selected])
         return [name for name in names if name in selected]
 
-    def aliases(self) -> dict[str, str]:
-        """Return the names of saved tensors by their aliases."""
-        aliases = self._reader.collection_manager.aliases
-        return {alias: name for alias, name in aliases.items() if self._reader.run.has(name)}
-
-    def saved_name(self, name: str) -> str | None:
-        """Return the name of a saved tensor, given it or an alias; None if there is none."""
-        return name if self._reader.has(name) else self.aliases().get(name)
-
     def known(self) -> list[str]:
         """Return the names and aliases of all saved tensors, to suggest similar ones."""
-        return [*self._reader.names(), *self.aliases()]
+        return [*self._reader.names(), *self._reader.aliases()]
 
     def in_collection(self, collection: Collection | str, names: list[str]) -> list[str]:
         """Return the names of a collection.

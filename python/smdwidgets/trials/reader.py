@@ -574,6 +574,15 @@ class RunReader:
         self.maybe_refresh()
         return self.run.has(name)
 
+    def aliases(self) -> dict[str, str]:
+        """Return the names of saved tensors by their aliases."""
+        aliases = self.collection_manager.aliases
+        return {alias: name for alias, name in aliases.items() if self.run.has(name)}
+
+    def saved_name(self, name: str) -> str | None:
+        """Return the name of a saved tensor, given it or an alias; None if there is none."""
+        return name if self.has(name) else self.aliases().get(name)
+
     def kind_of(self, name: str) -> str:
         """Return the kind of a tensor of a log, such as ``scalar``; else ""."""
         return self.run.kind_of(name)

@@ -498,7 +498,7 @@ class Trial:
         {'Net_input.mask': 'Net_input_1', 'Net_output.logits': 'Net_output_0'}
         """
         self.reader.maybe_refresh()
-        return self._filter.aliases()
+        return self.reader.aliases()
 
     def collection(self, coll_name: str) -> Collection:
         """Return a collection. If the run has none of this name, create an empty one.
@@ -519,7 +519,7 @@ class Trial:
         """Return whether a tensor of this name or alias was saved at any step so far."""
         if self.reader.closed:
             self.reader.refuse()
-        return as_name(tname, "tname") in self._tensors or self._filter.saved_name(tname) is not None
+        return as_name(tname, "tname") in self._tensors or self.reader.saved_name(tname) is not None
 
     def tensor(self, tname: str) -> Tensor:
         """Return the tensor of this name or alias.
@@ -530,7 +530,7 @@ class Trial:
         if tensor is None:
             if self.reader.closed:
                 self.reader.refuse()
-            name = self._filter.saved_name(tname)
+            name = self.reader.saved_name(tname)
             if name is None:
                 raise TensorUnavailable(tname, self._filter.known())
             tensor = self._tensors.setdefault(name, Tensor(name, self))

@@ -8,6 +8,7 @@ import pytest
 
 from python.trials import runs
 from smdwidgets import create_trial
+from smdwidgets.cli import main
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX, CollectionManager
 from smdwidgets.exceptions import TensorUnavailable, UnknownTensor
 
@@ -43,6 +44,25 @@ def test_only_aliases_of_saved_tensors_are_listed(trial):
     assert "Net_input.mask" not in trial
     with pytest.raises(TensorUnavailable, match="mask"):
         trial.tensor("Net_input.mask")
+
+
+def test_tables_take_aliases(trial):
+    name = "Net_output.loss"
+    assert trial.values(name)["value"].ravel().tolist() == [0.0, 1.0, 2.0]
+    assert trial.values({name: [1], "Net_output_1": [2]})["name"].tolist() == ["Net_output_0", "Net_output_1"]
+    assert set(trial.values([name, "Net_output_0"])["name"].tolist()) == {"Net_output_0"}
+    assert trial.reductions(name, reductions="max")["max"].tolist() == [0.0, 1.0, 2.0]
+    assert trial.scalars(name)["name"].tolist() == ["Net_output_0"] * 3
+    assert trial.statistics([name, "Net_output_0"])["name"].tolist() == ["Net_output_0"] * 3
+    assert trial.difference((name, 0), (name, 2)).value().tolist() == [-2.0]
+    for read in (trial.values, trial.reductions, trial.statistics):
+        with pytest.raises(TensorUnavailable, match=r"Did you mean.*Net_output\.logits"):
+            read("Net_output.logit")
+
+
+def test_the_command_takes_an_alias(trial, capsys):
+    assert main(["show", trial.path, "Net_output.logits", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tensor"] == "Net_output_1"
 
 
 def test_patterns_find_aliases(trial):

@@ -110,11 +110,14 @@ def _checked(columns: Iterable[str] | str | None) -> list[str]:
 def _chosen(reader: RunReader, names: Iterable[str] | str | None, in_file: Iterable[str]) -> list[str]:
     if names is None:
         return list(in_file) or reader.names()
-    chosen = as_names(names)
-    for name in chosen:
+    aliases = reader.collection_manager.aliases
+    chosen = []
+    for given in as_names(names):
+        name = given if given in in_file or reader.has(given) else aliases.get(given, given)
         if name not in in_file and not reader.has(name):
-            raise TensorUnavailable(name, [*in_file, *reader.names()])
-    return chosen
+            raise TensorUnavailable(given, [*in_file, *reader.names(), *reader.aliases()])
+        chosen.append(name)
+    return list(dict.fromkeys(chosen))
 
 
 def _with_run_names(run: Run, table: Table) -> Table:
