@@ -106,6 +106,21 @@ def test_infinities_of_an_output_from_the_beginning_are_a_mask(triggers):
     assert cause.trigger.column == "nan"
 
 
+def test_norm_shows_a_nan_in_gradients_that_were_not_captured(triggers):
+    for step in range(20):
+        assert judge(triggers, step, w=[1.0], optimizer__SGD__gradient_norm=[2.0]) == []
+    [cause] = judge(triggers, 20, w=[1.0], optimizer__SGD__gradient_norm=[math.nan])
+    assert cause.trigger.tensor == "optimizer/SGD/gradient_norm"
+    assert judge(triggers, 21, w=[math.nan], optimizer__SGD__gradient_norm=[math.nan]) == []
+
+
+def test_gradient_is_named_before_its_norm(triggers):
+    for step in range(20):
+        judge(triggers, step, gradient__w=[1.0], optimizer__SGD__gradient_norm=[1.0])
+    [cause] = judge(triggers, 20, optimizer__SGD__gradient_norm=[math.nan], gradient__w=[math.nan])
+    assert cause.trigger.tensor == "gradient/w"
+
+
 def test_nan_of_an_output_counts_from_the_first_step(triggers):
     assert len(judge(triggers, 0, net_output_0=[math.nan])) == 1
 

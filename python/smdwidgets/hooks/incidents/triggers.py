@@ -46,6 +46,8 @@ _TOLERATED: Final = {
     Kind.LABEL: (True, True, True),
     Kind.OTHER: (True, True, True),
 }
+#: The same of gradient norms, which there are at every step, also where gradients are not captured.
+_NORM: Final = (False, False, False)
 
 
 @dataclass(frozen=True)
@@ -123,13 +125,17 @@ class Triggers:
             kinds = [self._kinds[name] for name in names]
             layout = self._layouts[names] = _Layout(
                 causal_places(kinds),
-                np.array([kind in _TOLERATED for kind in kinds], bool),
+                np.array([self._tolerated(name) is not None for name in names], bool),
                 np.array([row for row, kind in enumerate(kinds) if kind is Kind.GRADIENT], np.intp),
                 tuple(row for row, kind in enumerate(kinds) if kind is Kind.LOSS),
                 tuple(row for row, name in enumerate(names) if GRADIENT_NORM.search(name)),
                 tuple(row for row, name in enumerate(names) if SKIPPED_UPDATE.search(name)),
             )
         return layout
+
+    def _tolerated(self, name: str) -> tuple[bool, bool, bool] | None:
+        """Return which values that are not finite a tensor may have; None if it is not judged."""
+        return _NORM if GRADIENT_NORM.search(name) else _TOLERATED.get(self._kinds[name])
 
     def _skipped(self, key: StepKey, table: StepColumns, layout: _Layout) -> list[Cause]:
         skipped = [row for row in layout.skipped if table.number("max", row) > 0]
@@ -150,7 +156,9 @@ class Triggers:
             layout.is_new = False
             for row in np.flatnonzero(layout.judged).tolist():
                 if table.names[row] not in self._values:
-                    values = NotFinite(_TOLERATED[self._kinds[table.names[row]]])
+                    tolerated = self._tolerated(table.names[row])
+                    assert tolerated is not None  # it is judged
+                    values = NotFinite(tolerated)
                     values.push(_present(table, row))
                     self._values[table.names[row]] = values
         cause = self.first_not_finite(table)
