@@ -79,6 +79,11 @@ class MicroBatches:
         self._final: torch.Tensor | None = None
 
     @property
+    def listens(self) -> bool:
+        """Whether gradients of the update in progress are read."""
+        return bool(self._places or self._handles)
+
+    @property
     def why_not(self) -> str:
         """Why the last update had no two sizes of batches; empty if it had."""
         if not self._is_plain:

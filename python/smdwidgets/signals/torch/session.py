@@ -271,7 +271,8 @@ class TorchSignals:
         if mechanism in self._off or self._busy:
             return
         self._busy = True  # its own softmax is not one of the model
-        inside, begin = bool(self._inside), self._seconds()
+        inside = bool(self._inside)
+        begin = self._seconds() if inside else 0.0  # which takes as long as a small operation
         try:
             with torch.no_grad():
                 call(*args)
@@ -334,7 +335,7 @@ class TorchSignals:
     def backward_begins(self) -> None:
         """``backward()`` is called."""
         if not (self._is_elsewhere() or self._is_passive() or suspended()):
-            self._count_time("noise", self._begin_backward)
+            self._run("noise", self._begin_backward)
 
     def _begin_backward(self) -> None:
         batches = self._batches
@@ -342,11 +343,18 @@ class TorchSignals:
         is_due = has_two_sizes and self._updates - self._noise_at >= self._interval and not _is_capturing()
         if is_due and not batches.passes:
             self._noise_at = self._updates
+        if not (is_due or batches.listens):
+            batches.begins(tuple, False)
+            return
+        begin = self._seconds()
         batches.begins(lambda: (one for _, one in self._parameters()), is_due)
+        self._spend(begin)
 
     def backward_ends(self) -> None:
         """``backward()`` has returned, or raised."""
         if not (self._is_elsewhere() or self._is_passive() or suspended()):
+            if not self._batches.listens:  # nothing is read
+                return
             self._count_time("noise", self._batches.ends)
             self._batches.listens_no_more()  # also after a failure
 
