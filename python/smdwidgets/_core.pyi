@@ -446,7 +446,14 @@ class StepWriter:
         mode: int = 4,
         mode_step: int | None = None,
         fsync: bool = False,
+        in_memory: bool = False,
     ) -> StepWriter: ...
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the step can be appended to a segment: it is small, without files."""
+    @property
+    def first(self) -> str | None:
+        """The name of the first tensor, if any was written."""
     def tensor(self, name: str, value: ArrayLike, dtype: str | None = None) -> None:
         """Write a tensor: anything that numpy converts to an array, including strings.
 
@@ -488,6 +495,34 @@ class StepWriter:
     def __exit__(
         self, class_: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
+
+@final
+class SegmentWriter:
+    """Append steps of one worker to segments: many steps in two files.
+
+    Other methods than `append` end the segment that grows. Thread-safe.
+
+    >>> step = StepWriter("run", step=5, in_memory=True)
+    >>> step.tensor("loss", 0.25)
+    >>> SegmentWriter("run").append(step)[0]
+    'segments/worker_0/000000.index'
+    """
+
+    def __new__(cls, root: str | PathLike[str], worker: str = "worker_0") -> SegmentWriter: ...
+    def append(self, step: StepWriter) -> tuple[str, int]:
+        """Append a step in memory, or all of it again if it has more tensors.
+
+        Returns (index of the segment, bytes written: 0 if the step has not changed)."""
+    def end(self) -> None:
+        """Begin another segment with the next step."""
+    def cut(self, key: str, cuts: Mapping[int, str | None]) -> str | None:
+        """Delete steps of a segment, or their tensors from one on in the order of writing.
+
+        The segment is written again, and the old files are removed. Returns the key of its index; None: it is empty."""
+    def cut_steps(self, first: int) -> None:
+        """Delete the steps from this one on from all segments of the worker."""
+    def show_steps(self, steps: Sequence[int]) -> None:
+        """Write index files of steps in segments, for readers that know only these."""
 
 def worker_file_name(worker: str) -> str:
     """Convert a worker's name to its form in file names.
@@ -569,6 +604,11 @@ class Catalog:
         """Load an index file from memory. False if it is malformed: see `problems`."""
     def load_many(self, files: Sequence[tuple[str, bytes]], threads: int | None = None) -> int:
         """Load many index files, parsed in parallel. Returns the number of valid ones."""
+    def load_segment(self, key: str, data: bytes) -> tuple[int, int]:
+        """Add the whole lines at the beginning of a part of a segment's index.
+
+        Returns (new steps, size of the lines).
+        """
     def load_folder(self, file: str, data: bytes) -> int:
         """Load the unread index files of a folder of the compacted index.
 

@@ -31,7 +31,10 @@ class SavedStep(NamedTuple):
 
 
 def saved_step(key: str, content: bytes, etag: str = "") -> SavedStep | None:
-    """Return the step of an index file; None if it is another file or damaged."""
+    """Return the step of an index file; None if it is another file or damaged.
+
+    Steps in segments are left to the hook, which keeps them within its budget.
+    """
     name = _INDEX_FILE.fullmatch(key)
     if name is None:
         return None
@@ -41,6 +44,8 @@ def saved_step(key: str, content: bytes, etag: str = "") -> SavedStep | None:
         end = max((start + length for _, start, length in records), default=0)
         large = sum(length for _, _, length in records if length > SMALL)
         events, mode_step = str(meta["event_file_name"]), int(meta["mode_step"])
+        if events.startswith("segments/"):
+            return None
         worker, mode = sys.intern(name[2]), sys.intern(str(meta["mode"]))
         return SavedStep(int(name[1]), worker, mode, mode_step, large, key, etag, events, end)
     except (ValueError, TypeError, KeyError, RecursionError):

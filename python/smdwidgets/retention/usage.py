@@ -21,7 +21,13 @@ from smdwidgets.storage.local import LocalStorage, local_path
 from smdwidgets.trials.discovery import runs_in
 
 #: Name of the parts of a run of a hook, by the directory in the run.
-_PARTS: Final = {"events": "values", "statistics": "statistics", "index": "index", "_smdwidgets": "index"}
+_PARTS: Final = {
+    "events": "values",
+    "segments": "values",
+    "statistics": "statistics",
+    "index": "index",
+    "_smdwidgets": "index",
+}
 
 
 @dataclass(frozen=True)

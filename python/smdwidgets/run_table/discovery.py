@@ -198,6 +198,10 @@ def _written(path: str) -> Iterator[tuple[str, int, int]]:
 
     Index files are in directories of 1000 steps, whose times change when a file is added.
     """
+    for worker in _entries(Path(path, "segments")):  # which grow
+        for file in _entries(Path(worker.path)):
+            about = file.stat()
+            yield f"segments/{worker.name}/{file.name}", about.st_mtime_ns, about.st_size
     for name in ("collections", "index", "statistics", HPARAMS, _END):
         place = Path(path, name)
         try:
@@ -210,6 +214,15 @@ def _written(path: str) -> Iterator[tuple[str, int, int]]:
                         yield f"{name}/{entry.name}", about.st_mtime_ns, 0 if entry.is_dir() else about.st_size
         except OSError:
             continue
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    """Return the entries of a directory, which may not exist."""
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 def _hparams_written(path: str) -> int:

@@ -159,7 +159,7 @@ def _with_deleted(
 def _steps_by_name(
     reader: RunReader, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
 ) -> dict[str, Iterable[int] | None]:
-    """Return the requested steps by name, given names or aliases; raise for unknown names."""
+    """Return the requested steps by name; raise for unknown names and aliases."""
     if wanted is None:
         return dict.fromkeys(reader.names())
     known: dict[str, Iterable[int] | None] = {}

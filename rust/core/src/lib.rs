@@ -28,6 +28,7 @@ pub mod precision;
 pub mod proto;
 pub mod record;
 pub mod reduce;
+pub mod segments;
 pub mod simd;
 pub mod source;
 pub mod statistics;

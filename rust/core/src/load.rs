@@ -10,14 +10,27 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::manifest::{Folder, FolderBuilder};
 use crate::pool;
+use crate::segments::Segments;
 use crate::source::{Listing, Local};
 use crate::step::Step;
 
 /// Index files held in memory at a time.
 const BATCH: usize = 64;
 
-/// Lists a run's index directory. Returns the number of new index files.
-pub fn list(catalog: &RwLock<Catalog>, listing: &mut Listing, run: &Local) -> Result<usize> {
+/// What was listed of a run in a directory.
+#[derive(Default)]
+pub struct Listed {
+    listing: Listing,
+    segments: Segments,
+}
+
+/// Lists a run's index directory, and reads what its segments have more. Returns the number of new steps and workers.
+pub fn list(catalog: &RwLock<Catalog>, listed: &mut Listed, run: &Local) -> Result<usize> {
+    let new = list_files(catalog, &mut listed.listing, run)?;
+    Ok(new + listed.segments.follow(catalog, run)?)
+}
+
+fn list_files(catalog: &RwLock<Catalog>, listing: &mut Listing, run: &Local) -> Result<usize> {
     let mut keys: Vec<String> = Vec::new();
     // Locked per name, so that readers do not wait for a slow disk.
     let outcome = listing.walk(run, INDEX, &mut |directory, name| {
@@ -49,9 +62,13 @@ pub fn load(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[Step]>, thre
 }
 
 /// Reloads the index files of `steps` that were replaced since. Returns their number.
-pub fn refresh(catalog: &RwLock<Catalog>, run: &Local, steps: &[Step]) -> Result<usize> {
+pub fn refresh(catalog: &RwLock<Catalog>, listed: &mut Listed, run: &Local, steps: &[Step]) -> Result<usize> {
+    listed.segments.follow(catalog, run)?;
     let stamps = catalog.read().stamps(steps);
-    let is_other = |(file, stamp): &(FileId, u32)| run.stamp_of_key(&catalog.read().index_key(*file)) != *stamp;
+    let is_other = |(file, stamp): &(FileId, u32)| {
+        let catalog = catalog.read();
+        !catalog.is_in_segment(*file) && run.stamp_of_key(&catalog.index_key(*file)) != *stamp
+    };
     let files: Vec<FileId> = stamps.into_iter().filter(is_other).map(|(file, _)| file).collect();
     read(catalog, run, &files, None)
 }
@@ -78,6 +95,7 @@ fn changed(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[Step]>) -> Ve
     let catalog = catalog.read();
     let is_other = |(file, stamp): &(FileId, u32)| {
         steps.is_none_or(|steps| steps.contains(&catalog.about(*file).step))
+            && !catalog.is_in_segment(*file)
             && run.stamp_of_key(&catalog.index_key(*file)) != *stamp
     };
     catalog.bad().into_iter().filter(is_other).map(|(file, _)| file).collect()

@@ -13,7 +13,8 @@ use smdwidgets_core::error::Result;
 
 use smdwidgets_core::load;
 use smdwidgets_core::manifest::Folder;
-use smdwidgets_core::source::{Listing, Local};
+use smdwidgets_core::segments;
+use smdwidgets_core::source::Local;
 use smdwidgets_core::step::{Mode, Step};
 
 use crate::buffer::StableBytes;
@@ -28,7 +29,7 @@ use crate::reduce;
 pub struct Catalog {
     inner: RwLock<catalog::Catalog>,
     /// The run's directory and the state of its listing.
-    listing: Mutex<(PathBuf, Listing)>,
+    listing: Mutex<(PathBuf, load::Listed)>,
     /// Distinguishes the files of several catalogs.
     id: u64,
 }
@@ -107,7 +108,7 @@ impl Catalog {
         self.work(py, |catalog| {
             let mut listing = self.listing.lock();
             if listing.0 != root {
-                *listing = (root.clone(), Listing::default());
+                *listing = (root.clone(), load::Listed::default());
             }
             load::list(catalog, &mut listing.1, &Local::new(root))
         })
@@ -145,7 +146,13 @@ impl Catalog {
     }
 
     fn refresh_local(&self, py: Python<'_>, root: PathBuf, steps: Vec<Step>) -> PyResult<usize> {
-        self.work(py, |catalog| load::refresh(catalog, &Local::new(root), &steps))
+        self.work(py, |catalog| {
+            let mut listing = self.listing.lock();
+            if listing.0 != root {
+                *listing = (root.clone(), load::Listed::default());
+            }
+            load::refresh(catalog, &mut listing.1, &Local::new(root), &steps)
+        })
     }
 
     fn load(&self, py: Python<'_>, key: &str, data: Bound<'_, PyBytes>) -> PyResult<bool> {
@@ -162,6 +169,11 @@ impl Catalog {
     ) -> PyResult<usize> {
         let files: Vec<(&str, &[u8])> = files.iter().map(|(key, data)| (key.as_str(), data.as_bytes())).collect();
         self.work(py, |catalog| load::load_bytes(catalog, &files, threads))
+    }
+
+    fn load_segment(&self, py: Python<'_>, key: &str, data: Bound<'_, PyBytes>) -> PyResult<(usize, usize)> {
+        let data = data.as_bytes();
+        py.detach(|| segments::load(&self.inner, key, data)).map_err(|error| to_python(py, &error))
     }
 
     fn load_folder(&self, py: Python<'_>, file: &str, data: Bound<'_, PyBytes>) -> PyResult<usize> {

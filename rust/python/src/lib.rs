@@ -68,7 +68,7 @@ mod _core {
     use super::wandb::WandbReader;
 
     #[pymodule_export]
-    use super::writer::{StepWriter, reduction_name, worker_file_name};
+    use super::writer::{SegmentWriter, StepWriter, reduction_name, worker_file_name};
 
     #[pymodule_export]
     use super::picture::{difference, encode_png, histogram, percentiles, pooled, sample, window};

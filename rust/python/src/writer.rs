@@ -1,5 +1,6 @@
 //! Bindings of the step writer.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,6 +12,7 @@ use smdwidgets_core::error::Result;
 use smdwidgets_core::step::Step;
 use smdwidgets_core::tensor::DType;
 use smdwidgets_core::writer;
+use smdwidgets_core::writer::segment::{self, Cut};
 
 use crate::buffer::SharedBytes;
 use crate::errors::to_python;
@@ -38,7 +40,8 @@ impl StepWriter {
 #[pymethods]
 impl StepWriter {
     #[new]
-    #[pyo3(signature = (root, step, worker = "worker_0", mode = 4, mode_step = None, fsync = false))]
+    #[pyo3(signature = (root, step, worker = "worker_0", mode = 4, mode_step = None, fsync = false, in_memory = false))]
+    #[expect(clippy::too_many_arguments)] // of the Python constructor
     fn new(
         py: Python<'_>,
         root: PathBuf,
@@ -47,9 +50,21 @@ impl StepWriter {
         mode: i64,
         mode_step: Option<Step>,
         fsync: bool,
+        in_memory: bool,
     ) -> PyResult<Self> {
         let writer = writer::StepWriter::new(&root, step, worker, mode_of(mode)?, mode_step.unwrap_or(step), fsync);
-        Ok(StepWriter(Mutex::new(Some(writer.map_err(|error| to_python(py, &error))?))))
+        let writer = writer.map_err(|error| to_python(py, &error))?;
+        Ok(StepWriter(Mutex::new(Some(if in_memory { writer.in_memory() } else { writer }))))
+    }
+
+    #[getter]
+    fn is_in_memory(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |writer| Some(Ok(writer.as_mut()?.is_in_memory())))
+    }
+
+    #[getter]
+    fn first(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with(py, |writer| Some(Ok(writer.as_mut()?.first().map(str::to_owned))))
     }
 
     #[pyo3(signature = (name, value, dtype = None))]
@@ -153,6 +168,60 @@ impl StepWriter {
             return Ok(());
         }
         self.with(py, |writer| Some(writer.take().map_or(Ok(()), |writer| writer.finish().map(drop))))
+    }
+}
+
+/// Appends steps of one worker to segments.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct SegmentWriter {
+    root: PathBuf,
+    worker: String,
+    inner: Mutex<segment::SegmentWriter>,
+}
+
+impl SegmentWriter {
+    /// Runs `work` without the GIL on a run whose last segment has ended.
+    fn ended<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+        let done = py.detach(|| {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.end();
+            work()
+        });
+        done.map_err(|error| to_python(py, &error))
+    }
+}
+
+#[pymethods]
+impl SegmentWriter {
+    #[new]
+    #[pyo3(signature = (root, worker = "worker_0"))]
+    fn new(py: Python<'_>, root: PathBuf, worker: &str) -> PyResult<Self> {
+        let inner = segment::SegmentWriter::new(&root, worker).map_err(|error| to_python(py, &error))?;
+        Ok(SegmentWriter { root, worker: worker.to_owned(), inner: Mutex::new(inner) })
+    }
+
+    fn append(&self, py: Python<'_>, step: &StepWriter) -> PyResult<(String, u64)> {
+        step.with(py, |step| {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            Some(inner.append(step.as_mut()?))
+        })
+    }
+
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        self.ended(py, || Ok(()))
+    }
+
+    fn cut(&self, py: Python<'_>, key: &str, cuts: HashMap<Step, Option<String>>) -> PyResult<Option<String>> {
+        let cuts = cuts.into_iter().map(|(step, first)| (step, first.map_or(Cut::All, Cut::From))).collect();
+        self.ended(py, || segment::cut(&self.root, key, &cuts))
+    }
+
+    fn cut_steps(&self, py: Python<'_>, first: Step) -> PyResult<()> {
+        self.ended(py, || segment::cut_steps(&self.root, &self.worker, first))
+    }
+
+    fn show_steps(&self, py: Python<'_>, steps: Vec<Step>) -> PyResult<()> {
+        self.ended(py, || segment::show_steps(&self.root, &self.worker, &steps))
     }
 }
 

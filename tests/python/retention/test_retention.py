@@ -30,7 +30,7 @@ def values(step):
     return np.random.default_rng(step).normal(size=4096).astype(np.float32)
 
 
-def saved(path: Path, *, large_first: bool = False, statistics: bool = True) -> Path:
+def saved(path: Path, *, large_first: bool = False, statistics: bool = True, steps: int = STEPS) -> Path:
     """Save a run with a loss and a large tensor at each step."""
     numpy = smdwidgets.numpy
     if statistics:
@@ -38,7 +38,7 @@ def saved(path: Path, *, large_first: bool = False, statistics: bool = True) -> 
     else:
         given = {"save_config": numpy.SaveConfig(save_interval=1), "save_all": True}
     hook = numpy.Hook(path, **given)
-    for step in range(STEPS):
+    for step in range(steps):
         names = ["big", "loss"] if large_first else ["loss", "big"]
         for name in names:
             hook.save_tensor(name, 1 / (step + 1) if name == "loss" else values(step))
@@ -77,6 +77,18 @@ def test_disk_use_of_runs_and_tensors(runs, capsys):
     assert "big" in capsys.readouterr().out
     assert cli.main(["du", str(runs), "--json"]) == 0
     assert {one["name"] for one in json.loads(capsys.readouterr().out)} == set(uses)
+
+
+def test_steps_in_segments_stay_as_they_are(tmp_path):
+    run = saved(tmp_path / "run", steps=50)
+    age(run, 100)
+    segments = {file: file.read_bytes() for file in run.glob("segments/*/*")}
+    assert segments
+    assert cli.main(["thin", str(run), "--older-than", "30d", "--every", "10", "--delete"]) == 0
+    assert {file: file.read_bytes() for file in run.glob("segments/*/*")} == segments
+    with smdwidgets.create_trial(run) as trial:
+        assert {*range(0, 32, 10), *range(32, 50)} <= set(trial.tensor("big").steps())
+        assert all(np.array_equal(trial.tensor("big").value(step), values(step)) for step in range(32, 50))
 
 
 def test_a_plan_deletes_nothing(runs, capsys):

@@ -17,6 +17,7 @@ from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.writing.capture_log import CaptureLog
 from smdwidgets.hooks.writing.planned_steps import PlannedSteps
 from smdwidgets.hooks.writing.run_dir import DirectoryInUse, Resumed, RunDirectory
+from smdwidgets.hooks.writing.segments import OWN_FILES, Segments
 from smdwidgets.hooks.writing.step_files import StepFiles
 from smdwidgets.hooks.writing.step_statistics import StatisticsRecorder
 from smdwidgets.hooks.writing.tensorboard import TensorBoardExport
@@ -90,7 +91,10 @@ class Recorder:
             self._guard.closed, self._guard.inactive = True, str(error)
             logger.error("nothing is recorded: %s", error)
             return None
-        planned, statistics = self._open_plan(resumed.step >= 0, is_parameter)
+        segments = None
+        if self._plan.capture is not None and directory.bucket is None and not options.fsync:
+            segments = Segments(directory.path, self.worker, OWN_FILES if resumed.step < 0 else 0)
+        planned, statistics = self._open_plan(resumed.step >= 0, is_parameter, segments)
         files = StepFiles(
             directory.path,
             self.worker,
@@ -101,12 +105,13 @@ class Recorder:
             lost=directory.lost,
             planned=planned,
             statistics=statistics,
+            segments=segments,
         )
         self.queue.open(files, directory.touch, uploads=directory.bucket is not None)
         return resumed
 
     def _open_plan(
-        self, resumed: bool, is_parameter: Callable[[str], bool]
+        self, resumed: bool, is_parameter: Callable[[str], bool], segments: Segments | None
     ) -> tuple[PlannedSteps | None, StatisticsRecorder | None]:
         """Return the parts of the capture plan on the writer's thread."""
         capture, directory, hold_bytes = self._plan.capture, self.run_dir, self.queue.hold_bytes
@@ -124,7 +129,8 @@ class Recorder:
         statistics = None
         if capture.plan.statistics:
             statistics = StatisticsRecorder(root, worker, self.queue.staging, is_parameter, disk.wrote_statistics)
-        return PlannedSteps(capture, Thinning(root, worker, log.thinned), hold_bytes, directory.url), statistics
+        thinning = Thinning(root, worker, log.thinned, segments)
+        return PlannedSteps(capture, thinning, hold_bytes, directory.url), statistics
 
     def witness(self, is_number: Callable[[str], bool]) -> Resumed | None:
         """Follow the steps of a worker that saves nothing.

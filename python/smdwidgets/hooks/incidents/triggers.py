@@ -134,7 +134,7 @@ class Triggers:
         return layout
 
     def _tolerated(self, name: str) -> tuple[bool, bool, bool] | None:
-        """Return which values that are not finite a tensor may have; None if it is not judged."""
+        """Return which values that are not finite a tensor may have; None: not judged."""
         return _NORM if GRADIENT_NORM.search(name) else _TOLERATED.get(self._kinds[name])
 
     def _skipped(self, key: StepKey, table: StepColumns, layout: _Layout) -> list[Cause]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from smdwidgets._text import byte_size, listed, shown
 from smdwidgets.config.capture_plan import TENSORS, ordinal
+from smdwidgets.exceptions import SMDebugError
 from smdwidgets.hooks.capture.capture import Capture
 from smdwidgets.hooks.capture.captured import Captured, StepKey
 from smdwidgets.hooks.capture.disk_budget import SMALL_STEP
@@ -58,6 +59,8 @@ class PlannedSteps:
         #: Whether the size of the model is known, which the budget may follow.
         self._fitted = False
         self._logged_pause = False
+        #: Space that the last step without values takes.
+        self._small_step = SMALL_STEP
 
     def hold(self, key: StepKey, captured: Sequence[Captured]) -> bool:
         """Hold tensors of a step; return whether they must be written now."""
@@ -126,8 +129,8 @@ class PlannedSteps:
             self._report_pause(said=not small)
         return small if len(small) < len(chosen) else []
 
-    def saved(self, key: StepKey, nbytes: int) -> None:
-        """A step was written."""
+    def saved(self, key: StepKey, nbytes: int, own_files: bool = True) -> None:
+        """A step was written, to separate files or to a segment."""
         values = self._chosen.pop(key, None)
         if key in self._kept:
             self._kept.discard(key)
@@ -139,7 +142,8 @@ class PlannedSteps:
             self._disk.values.saved(key, nbytes)
             self._forecast(key, nbytes)
         else:
-            self._disk.scalars.saved(key, SMALL_STEP)
+            self._small_step = SMALL_STEP if own_files else nbytes
+            self._disk.scalars.saved(key, self._small_step)
 
     # ------------------------------------------------------------------------------------------------------- inside
 
@@ -199,9 +203,10 @@ class PlannedSteps:
             return False
         if self._thinning is None:
             return True
-        fits, thinned = scalars.make_room(key, SMALL_STEP)
+        fits, thinned = scalars.make_room(key, self._small_step)
         for one in thinned:
             self._thin(one, None, scalars.every)
+        self._delete(thinned)
         return fits
 
     def _thin_values(self, keys: list[StepKey]) -> None:
@@ -209,7 +214,16 @@ class PlannedSteps:
         for key in keys:
             first = self._first.pop(key, None)
             if self._thin(key, first if scalars.wants(key[2]) else None, every):
-                scalars.saved(key, SMALL_STEP)
+                scalars.saved(key, self._small_step)
+        self._delete(keys)
+
+    def _delete(self, keys: list[StepKey]) -> None:
+        """Delete what was thinned."""
+        if keys and self._thinning is not None:
+            try:
+                self._thinning.delete()
+            except (OSError, SMDebugError) as error:
+                self._say_once("thin", "%s: cannot delete values: %s", shown(self._where, 200), error)
 
     def _thin(self, key: StepKey, first: str | None, every: int) -> bool:
         if self._thinning is None:

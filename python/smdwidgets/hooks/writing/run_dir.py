@@ -29,6 +29,7 @@ from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
 from smdwidgets.hooks.writing.capture_log import CAPTURE
 from smdwidgets.hooks.writing.compacted import forget_compacted
+from smdwidgets.hooks.writing.segments import SEGMENTS
 from smdwidgets.incident import INCIDENTS_PREFIX, Incident
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import COMPLETED, END_FILE, LARGEST_END_FILE, RunEnd
@@ -272,7 +273,7 @@ class RunDirectory:
             first = self.worker == "worker_0"
             for path in list(self._files_of(lambda worker: worker in mine or (first and worker not in current))):
                 path.unlink(missing_ok=True)
-            for folder in (CAPTURE, INCIDENTS_PREFIX, STATISTICS):
+            for folder in (CAPTURE, INCIDENTS_PREFIX, SEGMENTS, STATISTICS):
                 for worker in self.path.glob(f"{folder}/*"):
                     if worker.name in mine or (first and worker.name not in current):
                         shutil.rmtree(worker, ignore_errors=True)
@@ -287,6 +288,7 @@ class RunDirectory:
                 CAPTURE,
                 CHECKS_PREFIX,
                 INCIDENTS_PREFIX,
+                SEGMENTS,
                 SIGNALS_PREFIX,
                 STATISTICS,
             ):
@@ -304,7 +306,9 @@ class RunDirectory:
     def size_of_steps(self) -> int:
         """Return the size of this worker's steps, as far as it can be read."""
         size = 0
-        for path in self._files_of(lambda worker: worker == self.worker):
+        own = _core.worker_file_name(self.worker)
+        files = self._files_of(lambda worker: worker == self.worker)
+        for path in (*files, *_walk(self.path / SEGMENTS / own)):
             with suppress(OSError):
                 size += path.stat().st_size
         return size
@@ -316,6 +320,7 @@ class RunDirectory:
                 name = _STEP_FILE.match(path.name)
                 if name and int(name[1]) >= next_step:
                     path.unlink(missing_ok=True)
+            _core.SegmentWriter(str(self.path), self.worker).cut_steps(next_step)
             for record in self.path.glob(f"{INCIDENTS_PREFIX}/{self.worker}/*.json"):
                 with suppress(OSError, ValueError):
                     if Incident.parse(record.read_bytes(), self.worker).step >= next_step:

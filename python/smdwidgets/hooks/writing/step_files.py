@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets._atomic import replace_file
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
+from smdwidgets.exceptions import SMDebugError
 from smdwidgets.hooks.capture.arrays import Staging
 from smdwidgets.hooks.capture.captured import Captured, StepKey, StepObserver
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.writing.planned_steps import PlannedSteps
+from smdwidgets.hooks.writing.segments import Segments
 from smdwidgets.hooks.writing.step_statistics import StatisticsRecorder
 from smdwidgets.hooks.writing.tensorboard import TensorBoardExport
 
@@ -48,6 +50,7 @@ class StepFiles:
         lost: Callable[[], str | None] = lambda: None,
         planned: PlannedSteps | None = None,
         statistics: StatisticsRecorder | None = None,
+        segments: Segments | None = None,
     ) -> None:
         self._root = str(root)
         self._worker = worker
@@ -62,6 +65,8 @@ class StepFiles:
         #: Chooses what is written, if a capture plan does.
         self._planned = planned
         self._statistics = statistics
+        #: Has the small steps, if a capture plan chooses what is written.
+        self._segments = segments
         self._gone = False
         self._content = ""
         self._writers: dict[StepKey, _core.StepWriter] = {}
@@ -121,7 +126,8 @@ class StepFiles:
         writer = self._writers.get(key)
         if writer is not None and self._send is None:
             try:
-                writer.publish()
+                if not self._append(key, writer):
+                    writer.publish()
             except OSError as error:
                 self._drop(key, error)
 
@@ -193,19 +199,41 @@ class StepFiles:
         if writer is None:
             return key not in self._failed
         try:
+            if nbytes := self._append(key, writer):
+                writer.discard()
+                if self._planned is not None:
+                    self._planned.saved(key, nbytes, own_files=False)
+                self._saved(key)
+                return True
             event_key, index_key, nbytes = writer.finish()
+            if self._segments is not None and key[0] in self._segments:  # it has become too large for them
+                self._segments.drop(key[0])
             if self._planned is not None:
                 self._planned.saved(key, nbytes)
             if self._send is not None:
                 self._send(event_key, index_key)
-            self.saved += 1
-            if self._warned:
-                logger.warning("saving works again from step %d", key[0])
-                self._warned = False
+            self._saved(key)
         except OSError as error:
+            if self._planned is not None:
+                self._planned.without_values(key, (), error)
             self._drop(key, error)
             return False
         return True
+
+    def _append(self, key: StepKey, writer: _core.StepWriter) -> int:
+        """Append a step to a segment; return its bytes, or 0 if it has separate files."""
+        segments = self._segments
+        if segments is None or not writer.is_in_memory or writer.first is None:
+            return 0
+        if self.saved < segments.own_files and key[0] not in segments:
+            return 0
+        return segments.append(key[0], writer)
+
+    def _saved(self, key: StepKey) -> None:
+        self.saved += 1
+        if self._warned:
+            logger.warning("saving works again from step %d", key[0])
+            self._warned = False
 
     def idle(self) -> None:
         """Nothing is queued: make visible what is pending."""
@@ -236,6 +264,11 @@ class StepFiles:
         for key in list(self._writers):
             self.complete(key)
         self._with_statistics(StatisticsRecorder.close)
+        if self._segments is not None:
+            try:
+                self._segments.close()
+            except (OSError, SMDebugError) as error:
+                self._warn(f"cannot complete the segments: {error}")
         if self._tensorboard is not None:
             self._tensorboard.close()
 
@@ -326,6 +359,8 @@ class StepFiles:
             if self._content:
                 self.collections(self._content)
             self._with_statistics(StatisticsRecorder.reopen)
+            if self._segments is not None:
+                self._segments.reopen()
         elif lost is not None:
             logger.error("recording stopped; no steps are saved from step %d: %s", self._number, lost)
         return lost not in (None, "removed")
@@ -334,7 +369,8 @@ class StepFiles:
         writer = self._writers.get(key)
         if writer is None:
             step, mode, mode_step = key
-            writer = _core.StepWriter(self._root, step, self._worker, mode.value, mode_step, fsync=self._fsync)
+            in_memory = self._segments is not None
+            writer = _core.StepWriter(self._root, step, self._worker, mode.value, mode_step, self._fsync, in_memory)
             self._writers[key] = writer
         return writer
 

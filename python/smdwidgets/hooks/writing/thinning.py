@@ -17,6 +17,7 @@ from typing import Any
 from smdwidgets import _core
 from smdwidgets._atomic import replace_file
 from smdwidgets.hooks.capture.captured import StepKey
+from smdwidgets.hooks.writing.segments import Segments
 
 #: Directory for event files with copies, beside the files that they replace.
 COPIES = "kept"
@@ -49,12 +50,16 @@ class Thinning:
         root: directory of the run.
         worker: name of the worker.
         log: appends a line to ``thinned.jsonl``.
+        segments: has the steps without separate files.
     """
 
-    def __init__(self, root: Path, worker: str, log: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, root: Path, worker: str, log: Callable[[dict[str, Any]], None], segments: Segments | None = None
+    ) -> None:
         self._root = root
         self._worker = worker
         self._log = log
+        self._segments = segments
 
     def thin(self, key: StepKey, first: str | None, every: int) -> bool:
         """Delete the values of a step; return whether anything is left of it.
@@ -66,6 +71,11 @@ class Thinning:
             every: the spacing that the step is not a multiple of, for the log.
         """
         step, mode, mode_step = key
+        if self._segments is not None and step in self._segments:
+            left = self._segments.keeps_any(step, first)
+            self._log({"step": step, "mode": mode.name, "mode_step": mode_step, "every": every, "whole_step": not left})
+            self._segments.cut(step, first)
+            return left
         index_file = self._root / index_key(step, self._worker)
         index = _parse(index_file)
         kept, end = ([], 0) if index is None or first is None else _before(first, index)
@@ -82,6 +92,11 @@ class Thinning:
         with event_file.open("r+b") as events:
             events.truncate(end)
         return True
+
+    def delete(self) -> None:
+        """Delete values of thinned steps in segments, if they take much of the space."""
+        if self._segments is not None:
+            self._segments.delete()
 
     def keep(self, key: StepKey, names: Set[str], every: int) -> None:
         """Delete all values of a step but those of some tensors.

@@ -71,7 +71,8 @@ def _age(trial: Trial, step: int) -> float:
         return 0.0
     folder = Path(root) / "index" / f"{step // 1000:09d}"
     try:
-        newest = max((each.stat().st_mtime for each in folder.glob(f"{step:012d}_*.json")), default=None)
+        files = [*folder.glob(f"{step:012d}_*.json")] or [*Path(root).glob("segments/*/*.index")]
+        newest = max((each.stat().st_mtime for each in files), default=None)
     except OSError:
         return 0.0
     return 0.0 if newest is None else max(time.time() - newest, 0.0)

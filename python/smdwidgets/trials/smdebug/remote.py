@@ -24,6 +24,7 @@ from smdwidgets.trials.reader import Reopening, checked_range, reopened
 from smdwidgets.trials.run import CollectionFiles, Getter
 from smdwidgets.trials.smdebug.manifest import WORTHWHILE, Stamp, as_trust, digests, plain_etag
 from smdwidgets.trials.smdebug.run import StorageRun, collection_files
+from smdwidgets.trials.smdebug.segments import SEGMENTS
 from smdwidgets.trials.smdebug.thinned import ThinnedSteps
 from smdwidgets.trials.trial import Trial
 
@@ -65,6 +66,7 @@ class RemoteRun(StorageRun):
         self._thinned = ThinnedSteps(self.storage, _DELETED_EVERY)
         #: The first index object, which is written once.
         self._first: tuple[str, float] | None = None
+        self._new_in_segments = 0
         self._next_check = time.monotonic() + _CHECK_REPLACED_EVERY
 
     def replaced_at(self) -> float | None:
@@ -134,7 +136,7 @@ class RemoteRun(StorageRun):
         looks = self._trust != "none" and start == "index/" and len(new) >= WORTHWHILE
         if looks and self._manifest.read_root():
             self._manifest.compare(digests(Stamp(one.key, one.size or 0, plain_etag(one.etag)) for one in new))
-        return self.catalog.add_keys([one.key for one in new])
+        return self.catalog.add_keys([one.key for one in new]) + self._new_in_segments
 
     def _list_behind_root(self) -> int:
         """Add the index files of the compacted index, and list those that follow."""
@@ -143,7 +145,8 @@ class RemoteRun(StorageRun):
             self._note_first(next(self.storage.listing("index/"), None))
             count = self.catalog.add_keys(list(self._manifest.keys()))
             self._manifest.trust()
-        return count + self.catalog.add_keys([one.key for one in self._list_from(self._manifest.end())])
+        count += self.catalog.add_keys([one.key for one in self._list_from(self._manifest.end())])
+        return count + self._new_in_segments
 
     def _note_first(self, found: Listed | None) -> None:
         """Remember the first index object, unless the listing has no times."""
@@ -153,11 +156,14 @@ class RemoteRun(StorageRun):
     def _list_from(self, start: str) -> list[Listed]:
         """Return new index objects after a key, and look for the end marker."""
         new = []
-        # The end marker follows the index in key order, so one listing covers both.
-        for found in self.storage.listing("", start, measured=END_FILE.__eq__):
+        segments: list[tuple[str, int | None]] = []
+        # Segments and the end marker follow the index in key order, so one listing covers all.
+        for found in self.storage.listing("", start, measured=lambda key: key == END_FILE or key.startswith(SEGMENTS)):
             if found.key.startswith("index/"):
                 self._note_first(found)
                 new.append(found)
+            elif found.key.startswith(SEGMENTS):
+                segments.append((found.key, found.size))
             elif found.key == END_FILE:
                 self._ended_at = found.written or time.time()
                 # No files arrive after the uploader's delay has passed.
@@ -165,6 +171,7 @@ class RemoteRun(StorageRun):
             elif found.key > END_FILE:
                 break
         self._listed = True
+        self._new_in_segments = self._segments.follow(self.catalog, segments)
         return new
 
     def _start_after(self) -> str:
@@ -187,8 +194,10 @@ class RemoteRun(StorageRun):
         return max(after, self._manifest.end()) if self._trust == "root" else after
 
     def reread(self, step: int) -> bool:
-        keys = self.storage.list(f"index/{step // 1000:09d}/{step:012d}_")
-        return self.catalog.load_many(list(self.storage.read_many(keys))) > 0
+        keys = list(self.storage.list(f"index/{step // 1000:09d}/{step:012d}_"))
+        if keys:
+            return self.catalog.load_many(list(self.storage.read_many(keys))) > 0
+        return self._follow_segments() >= 0  # a segment may have been written again
 
     def deleted(self, step: int) -> int | None:
         return self._thinned.every(step)

@@ -34,6 +34,7 @@ from smdwidgets.trials.shards import Part, Sharded
 from smdwidgets.trials.signals import SignalFiles
 from smdwidgets.trials.smdebug.assembly import COVERAGE, assembled_reductions, assembled_values
 from smdwidgets.trials.smdebug.manifest import Manifest, Trust
+from smdwidgets.trials.smdebug.segments import SEGMENTS, SegmentFiles
 from smdwidgets.trials.statistics.file import StatisticsFile
 from smdwidgets.trials.statistics.reductions import SAVED, from_saved_reductions
 from smdwidgets.trials.tables import Table, joined
@@ -83,6 +84,7 @@ class SmdebugRun(Run):
         #: The workers that have written a collection file.
         self.known_workers: frozenset[str] = frozenset()
         self._statistics: StatisticsFile | None = None
+        self._segments = SegmentFiles(self.storage)
         #: The compacted index.
         self._manifest = Manifest(self.storage)
 
@@ -121,8 +123,8 @@ class SmdebugRun(Run):
             # Read a few new steps immediately, since they are likely to be queried next.
             if self._lazy is None and 0 < new <= LAZY_ABOVE:
                 self._load(self._newest(new))
-        elif new or self.catalog.problems():
-            # Unreadable files are read again after they change.
+        elif new or self.catalog.problems() or self.catalog.unread():
+            # Unreadable files are read again after they change. A step in a segment may have got an index file.
             self._load(None)
 
     def _newest(self, count: int) -> list[int]:
@@ -339,7 +341,11 @@ class StorageRun(SmdebugRun):
         settled = self.settled
         # A backtick sorts after the underscore that follows the step, hence after all workers of that step.
         after = f"index/{settled // 1000:09d}/{settled:012d}`" if settled >= 0 else ""
-        return self.catalog.add_keys(list(self.storage.list("index/", after)))
+        new = self.catalog.add_keys(list(self.storage.list("index/", after)))
+        return new + self._follow_segments()
+
+    def _follow_segments(self) -> int:
+        return self._segments.follow(self.catalog, ((key, None) for key in self.storage.list(SEGMENTS)))
 
     def _load(self, steps: Sequence[int] | None) -> None:
         unread = self.catalog.unread(steps)

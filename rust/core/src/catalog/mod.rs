@@ -26,6 +26,7 @@ pub use keys::{
 };
 
 use crate::error::{Error, Result};
+use crate::segments::SEGMENTS;
 use crate::step::{Mode, Step};
 use intern::Interner;
 use keys::is_usual;
@@ -190,6 +191,33 @@ impl Catalog {
                 None => new.push((step, worker, key)),
             }
         }
+        self.add_new(new)
+    }
+
+    /// Adds steps of a segment, given by the key of its index. Returns the file of each step, `None` if it is outside the
+    /// range or has a separate index file, which counts; and the number of new files.
+    pub fn add_segment(&mut self, key: &str, worker: &str, steps: &[Step]) -> Result<(Vec<Option<FileId>>, usize)> {
+        let worker = self.workers.intern(worker, 0).ok_or_else(too_many)?;
+        let mut new = Vec::new();
+        for step in steps.iter().copied().filter(|step| self.range.contains(step)) {
+            match self.file_of(step, worker) {
+                Some(file) if self.is_in_segment(file) => drop(self.unusual_index_keys.insert(file, key.into())),
+                Some(_) => {}
+                None => new.push((step, worker, key)),
+            }
+        }
+        let count = self.add_new(new)?;
+        let found = steps.iter().map(|step| self.file_of(*step, worker).filter(|file| self.is_in_segment(*file)));
+        Ok((found.collect(), count))
+    }
+
+    /// Whether a step is in a segment, and has no separate index file.
+    pub fn is_in_segment(&self, file: FileId) -> bool {
+        let key = self.unusual_index_keys.get(&file);
+        key.is_some_and(|key| key.starts_with(SEGMENTS) && key[SEGMENTS.len()..].starts_with('/'))
+    }
+
+    fn add_new(&mut self, mut new: Vec<(Step, u32, &str)>) -> Result<usize> {
         let shown = |worker: u32| display_worker(self.workers.get(worker));
         new.sort_by(|(step_a, worker_a, key_a), (step_b, worker_b, key_b)| {
             (step_a, shown(*worker_a), worker_a)

@@ -5,6 +5,7 @@
 
 mod file;
 mod names;
+pub mod segment;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,6 +24,9 @@ pub use names::{event_key, index_key, reduction_name, worker_file_name};
 
 /// Unit of checksumming and writing: the kernel then copies data that is still in the cache.
 const PIECE: usize = 1 << 20;
+
+/// Records of a step that are kept in memory; a larger step is written to its own files.
+const LARGEST_IN_MEMORY: usize = 1 << 20;
 
 /// The files of a finished step, relative to the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +51,10 @@ pub struct StepWriter {
     step: Step,
     fsync: bool,
     events: Option<Unfinished>,
+    /// The records, until they are appended to a segment or written to the step's own files.
+    memory: Option<Vec<u8>>,
+    /// Entries of the index that a segment has.
+    appended: usize,
     index: Index<'static>,
     /// Whether [`StepWriter::publish`] has made the step visible.
     published: bool,
@@ -70,6 +78,8 @@ impl StepWriter {
             step,
             fsync,
             events: None,
+            memory: None,
+            appended: 0,
             index: Index {
                 mode,
                 mode_step,
@@ -81,6 +91,23 @@ impl StepWriter {
             published: false,
             failed: false,
         })
+    }
+
+    /// Keeps the records in memory while they are small, so that the step can be appended to a segment.
+    #[must_use]
+    pub fn in_memory(mut self) -> Self {
+        self.memory = Some(Vec::new());
+        self
+    }
+
+    /// Whether the step is in memory, so that it can be appended to a segment.
+    pub fn is_in_memory(&self) -> bool {
+        self.memory.is_some() && !self.failed
+    }
+
+    /// The name of the first tensor, if any was written.
+    pub fn first(&self) -> Option<&str> {
+        self.index.entries.first().map(|entry| entry.name.as_ref())
     }
 
     /// Writes a tensor. `content` holds its elements, little-endian, in C order.
@@ -164,7 +191,7 @@ impl StepWriter {
     /// Publishes the event file, then the index file. Returns the size of the index file; `None` if nothing was saved.
     fn show(&mut self) -> Result<Option<u64>> {
         self.check_usable()?;
-        if self.index.entries.is_empty() && self.index.shapes.is_empty() && self.index.shards.is_empty() {
+        if self.entries() == 0 {
             return Ok(None);
         }
         let mut index = Unfinished::create(&self.root, &self.index_key)?;
@@ -175,12 +202,24 @@ impl StepWriter {
             // refer to the new event file.
             index.remove_final()?;
         }
+        self.spill()?;
         if let Some(events) = &mut self.events {
             events.show(self.fsync)?;
         }
         let bytes = index.publish(self.fsync)?;
         self.published = true;
         Ok(Some(bytes))
+    }
+
+    /// Writes what is in memory to the step's own event file, as everything that follows.
+    fn spill(&mut self) -> Result<()> {
+        let Some(memory) = self.memory.take().filter(|memory| !memory.is_empty()) else { return Ok(()) };
+        self.failed = true;
+        let mut events = Unfinished::create(&self.root, &self.event_key)?;
+        events.write(&memory)?;
+        self.events = Some(events);
+        self.failed = false;
+        Ok(())
     }
 
     fn write(&mut self, name: &str, dtype: DType, shape: &[u64], data: &Data<'_>) -> Result<()> {
@@ -207,19 +246,38 @@ impl StepWriter {
 
     /// Writes a record. Returns its offset, size and payload CRC.
     fn record(&mut self, before: &[u8], content: &[u8], behind: &[u8]) -> Result<(u64, u64, u32)> {
+        let length = before.len() + content.len() + behind.len();
+        if self.memory.as_ref().is_some_and(|memory| memory.len() + length > LARGEST_IN_MEMORY) {
+            self.spill()?;
+        }
+        if let Some(memory) = &mut self.memory {
+            let (start, mut crc) = (memory.len(), Running::new());
+            memory.extend_from_slice(&record::header(length as u64));
+            for piece in [before, content, behind] {
+                crc.add(piece);
+                memory.extend_from_slice(piece);
+            }
+            memory.extend_from_slice(&MaskedCrc::SMDEBUG_CONSTANT.0.to_le_bytes());
+            return Ok((start as u64, (memory.len() - start) as u64, crc.value()));
+        }
         let events = match &mut self.events {
             Some(events) => events,
             None => self.events.insert(Unfinished::create(&self.root, &self.event_key)?),
         };
         let start = events.written();
         let mut crc = Running::new();
-        events.write(&record::header((before.len() + content.len() + behind.len()) as u64))?;
+        events.write(&record::header(length as u64))?;
         for piece in std::iter::once(before).chain(content.chunks(PIECE)).chain(std::iter::once(behind)) {
             crc.add(piece);
             events.write(piece)?;
         }
         events.write(&MaskedCrc::SMDEBUG_CONSTANT.0.to_le_bytes())?;
         Ok((start, events.written() - start, crc.value()))
+    }
+
+    /// Number of entries of the index.
+    fn entries(&self) -> usize {
+        self.index.entries.len() + self.index.shapes.len() + self.index.shards.len()
     }
 
     fn check_usable(&self) -> Result<()> {

@@ -1,0 +1,110 @@
+"""The steps of one worker that are in segments: many steps in two files.
+
+Runs on the writer's thread. Small steps that a capture plan chooses are appended to a segment, which takes a fraction
+of the time and of the files that two files a step take. Values are deleted by writing a segment again without them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from smdwidgets import _core
+from smdwidgets.exceptions import SMDebugError
+
+__all__ = ["OWN_FILES", "SEGMENTS", "Segments"]
+
+#: Folder of the segments of a run.
+SEGMENTS: Final = "segments"
+#: So many steps of a new run have separate files before others are appended to segments.
+OWN_FILES: Final = 32
+#: Steps of segments that get index files when the run ends: so many last ones, and others at equal distances.
+_SHOWN_LAST, _SHOWN = 16, 32
+#: A segment is written again when this part of it was deleted.
+_WORTHWHILE: Final = 0.25
+
+
+class Segments:
+    """Appends steps to segments, and deletes values in them.
+
+    Args:
+        root: directory of the run.
+        worker: name of the worker.
+        own_files: so many first steps have separate files.
+    """
+
+    def __init__(self, root: Path, worker: str, own_files: int = OWN_FILES) -> None:
+        self._root, self._worker = str(root), worker
+        self.own_files = own_files
+        self._writer = _core.SegmentWriter(self._root, worker)
+        #: The key of the segment's index, the bytes, and the first tensor of each step.
+        self._steps: dict[int, tuple[str, int, str | None]] = {}
+        self._sizes: dict[str, int] = {}
+        #: What is to be deleted, by segment: the first deleted tensor of each step, None for all of it.
+        self._cuts: dict[str, dict[int, str | None]] = {}
+        self._cut_bytes: dict[str, int] = {}
+
+    def __contains__(self, step: object) -> bool:
+        return step in self._steps
+
+    def append(self, step: int, writer: _core.StepWriter) -> int:
+        """Append a step, again if it has more tensors; return its bytes."""
+        key, nbytes = self._writer.append(writer)
+        before = self._steps.get(step)
+        if nbytes:
+            self._sizes[key] = self._sizes.get(key, 0) + nbytes
+            if before is not None:
+                self._cut_bytes[before[0]] = self._cut_bytes.get(before[0], 0) + before[1]
+                if before[0] != key:
+                    self._cuts.setdefault(before[0], {})[step] = None
+            self._steps[step] = key, nbytes, writer.first
+        return self._steps[step][1]
+
+    def drop(self, step: int) -> None:
+        """Delete a step, which has separate files now."""
+        self.cut(step, None)
+        self.delete()
+
+    def keeps_any(self, step: int, first: str | None) -> bool:
+        """Whether anything is left of a step without the tensors from one on."""
+        return first is not None and self._steps[step][2] not in (None, first)
+
+    def cut(self, step: int, first: str | None) -> None:
+        """Note that a step is to be deleted, or its tensors from the first one on."""
+        key, nbytes, _ = self._steps[step]
+        if not self.keeps_any(step, first):
+            first = None
+            del self._steps[step]
+        self._cuts.setdefault(key, {})[step] = first
+        self._cut_bytes[key] = self._cut_bytes.get(key, 0) + nbytes
+
+    def delete(self, at_least: float = _WORTHWHILE) -> None:
+        """Write segments again of which this part is to be deleted."""
+        for key in [key for key in self._cuts if self._cut_bytes[key] >= at_least * self._sizes.get(key, 0)]:
+            try:
+                moved = self._writer.cut(key, self._cuts[key])
+            except SMDebugError:  # it is damaged: it is left as it is
+                del self._cuts[key]
+                raise
+            del self._cuts[key]
+            kept = self._sizes.pop(key, 0) - self._cut_bytes.pop(key, 0)
+            for step, (old, nbytes, first) in self._steps.items():
+                if old == key and moved is not None:
+                    self._steps[step] = moved, nbytes, first
+            if moved is not None:
+                self._sizes[moved] = max(kept, 1)
+
+    def reopen(self) -> None:
+        """Begin another segment, because the directory was removed."""
+        self._writer.end()
+        for known in (self._steps, self._sizes, self._cuts, self._cut_bytes):
+            known.clear()
+
+    def close(self) -> None:
+        """Delete what is left to delete, and show smdebug's readers some steps."""
+        self.delete(0.0)
+        steps = list(self._steps)
+        if steps:
+            spaced = steps[:: max(len(steps) // (_SHOWN - _SHOWN_LAST), 1)]
+            self._writer.show_steps([*spaced, *steps[-_SHOWN_LAST:]])
+        self._writer.end()
