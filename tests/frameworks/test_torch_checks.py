@@ -1229,7 +1229,7 @@ def test_settings_of_the_training_are_recorded(tmp_path):
             optimizer.step()
             schedule.step()
     settings = create_trial(tmp_path / "run").hparams()
-    wanted = {
+    expected = {
         "AdamW.lr": 0.002,
         "AdamW.betas": "0.9, 0.95",
         "AdamW.0.weight_decay": 0.01,
@@ -1245,7 +1245,7 @@ def test_settings_of_the_training_are_recorded(tmp_path):
         "parameters": 244,
         "parameters.type": "float32",
     }
-    assert wanted.items() <= settings.items()
+    assert expected.items() <= settings.items()
     assert not {"AdamW.foreach", "AdamW.params"} & settings.keys()
 
 

@@ -210,12 +210,12 @@ def test_changes_and_rows_are_tried_on_the_command_line(tmp_path):
     changes = ("--what-if", f"drop_rows={row}", "--what-if", "clip=1;lr=0.1x")
     answer = replay(tmp_path, *changes, "--rows", "--json", "--", "python", "train.py", "zeros")
     assert answer.returncode == 0, answer.stderr
-    found = json.loads(answer.stdout)
-    assert [one["heals"] for one in found["what_if"]] == [True, False]
-    assert [one["change"] for one in found["what_if"]] == [f"without row {row}", "learning rate 0.1x, clip 1"]
-    assert found["ranking"]["claims"] == [f"row {row} is not finite"]
-    assert found["ranking"]["rows"][0]["identity"] == 213
-    assert len(found["ranking"]["rows"]) == 16
+    result = json.loads(answer.stdout)
+    assert [one["heals"] for one in result["what_if"]] == [True, False]
+    assert [one["change"] for one in result["what_if"]] == [f"without row {row}", "learning rate 0.1x, clip 1"]
+    assert result["ranking"]["claims"] == [f"row {row} is not finite"]
+    assert result["ranking"]["rows"][0]["identity"] == 213
+    assert len(result["ranking"]["rows"]) == 16
     answer = replay(tmp_path, "--what-if", "all", "--", "python", "train.py", "zeros")
     assert answer.returncode == 0, answer.stderr
     assert "clip 1 from step" in answer.stdout

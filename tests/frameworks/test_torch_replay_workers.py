@@ -102,16 +102,16 @@ def test_all_workers_execute_their_steps_again_and_the_first_wrong_one_is_named(
     question = () if kind == "dump" else ("--explain",)
     again = start(tmp_path, "smdwidgets", "replay", "run", *question, "--json", "--", "torchrun", *launch(kind))
     assert again.returncode == 0, again.stderr
-    found = json.loads(again.stdout)
+    result = json.loads(again.stdout)
     for worker in ("worker_0", "worker_1"):
-        steps = found["workers"][worker]["steps"]
-        assert all(one["equal"] for one in steps), found["workers"][worker]["text"]
+        steps = result["workers"][worker]["steps"]
+        assert all(one["equal"] for one in steps), result["workers"][worker]["text"]
         assert len(steps) >= 4
-    losses = [[one["losses"] for one in found["workers"][worker]["steps"]] for worker in ("worker_0", "worker_1")]
+    losses = [[one["losses"] for one in result["workers"][worker]["steps"]] for worker in ("worker_0", "worker_1")]
     assert losses[0] != losses[1]
     if kind != "dump":
-        assert found["worker"] == "worker_1"
-        assert (found["explanation"]["operator"], found["explanation"]["dataset_rows"]) == ("aten.div", [463])
+        assert result["worker"] == "worker_1"
+        assert (result["explanation"]["operator"], result["explanation"]["dataset_rows"]) == ("aten.div", [463])
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == files
     if kind == "zeros":
         alone = start(tmp_path, "smdwidgets", "replay", "run", "--", "python", "train.py", kind)

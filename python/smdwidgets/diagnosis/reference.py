@@ -179,10 +179,12 @@ def differences(run: Summary, good: Sequence[Summary]) -> Iterator[Finding]:
     Settings come before all quantities, which follow from them. Settings alone are a note.
     """
     changed = _changed(run, good)
-    found = [one for name, quantity in run.quantities.items() if (one := _compared(name, quantity, good)) is not None]
-    if len(found) == 1 and found[0].group in _OF_LAYERS and found[0].times < 2 * FAR:
-        found.clear()  # of so many quantities, one leaves the range of a few runs by chance
-    found.sort(key=_order_of_difference)
+    differing = [
+        one for name, quantity in run.quantities.items() if (one := _compared(name, quantity, good)) is not None
+    ]
+    if len(differing) == 1 and differing[0].group in _OF_LAYERS and differing[0].times < 2 * FAR:
+        differing.clear()  # of so many quantities, one leaves the range of a few runs by chance
+    differing.sort(key=_order_of_difference)
     runs = f"{len(good)} good runs" if len(good) > 1 else f"`{good[0].name}`"
     confidence: Confidence = "medium"
     if changed:
@@ -199,16 +201,16 @@ def differences(run: Summary, good: Sequence[Summary]) -> Iterator[Finding]:
             facts["value"], facts["usual"] = (" and ".join(str(one[at]) for one in changed) for at in (1, 2))
         elif len(names) > 2:
             facts["what"] = f"{names[0]} and {len(names) - 1:,} other settings differ"
-        facts["follow"] = _follow(found, found)
-    elif found:
-        first = found[0]
+        facts["follow"] = _follow(differing, differing)
+    elif differing:
+        first = differing[0]
         facts = {
             "what": f"{capitalized(first.name)} differs",
             "since": f" since step {first.step:,}",
             "value": f"{first.value:.4g}",
             "usual": f"{first.usual:.4g}",
             "spread": f", {first.times:.3g} times the spread of {runs}",
-            "follow": _follow(found[1:], found),
+            "follow": _follow(differing[1:], differing),
         }
         if len(good) > 2 and first.times > 2 * FAR:
             confidence = "high"
@@ -218,12 +220,12 @@ def differences(run: Summary, good: Sequence[Summary]) -> Iterator[Finding]:
         Evidence(
             f"{one.name}: {one.value:.4g} instead of {one.usual:.4g} from step {one.step:,} on", "", one.step, one.value
         )
-        for one in found[:SHOWN]
+        for one in differing[:SHOWN]
     ]
-    subject = changed[0][0] if changed else found[0].name.partition("`")[2].partition("`")[0]
-    first_step = min((one.step for one in found), default=None)
-    last_step = max((one.last for one in found), default=None)
-    level: Level = "problem" if found else "note"
+    subject = changed[0][0] if changed else differing[0].name.partition("`")[2].partition("`")[0]
+    first_step = min((one.step for one in differing), default=None)
+    last_step = max((one.last for one in differing), default=None)
+    level: Level = "problem" if differing else "note"
     yield Finding.of(
         "differs_from_reference",
         level,

@@ -53,9 +53,9 @@ def vanishing(data: RunData) -> Iterator[Finding]:
         models.setdefault(model_of(layer), []).append(layer)
     # Where the optimizer makes up for it, gradients vanish at first only.
     chains = [chain for some in models.values() for chain in _chains(some, data)]
-    found = [one for share in (1.0, EARLY) for chain in chains if (one := _vanishing(chain, share)) is not None]
-    if found:
-        yield found[0]
+    findings = [one for share in (1.0, EARLY) for chain in chains if (one := _vanishing(chain, share)) is not None]
+    if findings:
+        yield findings[0]
 
 
 def _vanishing(every: list[Layer], share: float) -> Finding | None:

@@ -162,13 +162,13 @@ def _steps_by_name(
     """Return the requested steps by name; raise for unknown names and aliases."""
     if wanted is None:
         return dict.fromkeys(reader.names())
-    known: dict[str, Iterable[int] | None] = {}
+    by_name: dict[str, Iterable[int] | None] = {}
     for given in as_names(wanted):
         name = reader.saved_name(given)
         if name is None:
             raise TensorUnavailable(given, [*reader.names(), *reader.aliases()])
-        known[name] = wanted[given] if isinstance(wanted, Mapping) else None
-    return known
+        by_name[name] = wanted[given] if isinstance(wanted, Mapping) else None
+    return by_name
 
 
 def _global_steps(reader: RunReader, name: str, steps: Iterable[int] | int | None, mode: ModeKeys) -> Sequence[int]:

@@ -515,12 +515,12 @@ def quantities(seed, **changed):
         "norm": ("norm", 3.0 * np.ones(24), 6),
         "loss": ("loss", np.linspace(2, 1, 24), 4),
     }
-    made = {}
+    by_name = {}
     for name, (group, values, offset) in usual.items():
         noise = 0.0 if name == "rate" else 0.01
         values = changed.get(name, values) * (1 + noise * draw.normal(size=24))
-        made[f"`{name}`"] = Quantity(group, 0, tuple(10.0 * np.arange(24) + offset), tuple(values.tolist()), noise)
-    return Summary(f"run{seed}", made)
+        by_name[f"`{name}`"] = Quantity(group, 0, tuple(10.0 * np.arange(24) + offset), tuple(values.tolist()), noise)
+    return Summary(f"run{seed}", by_name)
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ def test_it_is_built_once_and_shows_what_all_rows_show(run: Path, monkeypatch: p
     monkeypatch.setattr(feed, "FEWEST_ROWS", 1000)
     first = surveyed(run)
     [file] = kept(run)
-    made = file.stat().st_mtime_ns
+    modified = file.stat().st_mtime_ns
     again = surveyed(run)
-    assert file.stat().st_mtime_ns == made
+    assert file.stat().st_mtime_ns == modified
     assert not list(run.rglob("*.pyramid"))  # the run stays as it is
     for survey in (first, again):
         assert survey.table.has_stored

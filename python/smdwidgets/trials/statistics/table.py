@@ -141,15 +141,15 @@ def _computed(
     """Return the statistics of saved values, computed where they are not cached."""
     run = reader.run
     run.load()
-    wanted = {name: _steps(reader, name, at, mode) for name in names}
+    steps = {name: _steps(reader, name, at, mode) for name in names}
     sharded = worker is None and getattr(run.index, "has_shards", False)
     workers: list[str] | None = [worker] if worker and worker != EVERY_WORKER else [] if sharded or worker else None
     kept = run.statistics_cache("first" if workers is None else "every" if not workers else f"only {worker}")
     if not cache or kept is None:
-        return _swept(reader, wanted, workers, options)
+        return _swept(reader, steps, workers, options)
     table = kept.read(names)
-    missing = wanted if table is None else _missing(table, wanted)
-    tables = [] if table is None else [_only(table, wanted)]
+    missing = steps if table is None else _missing(table, steps)
+    tables = [] if table is None else [_only(table, steps)]
     if missing or not tables:
         fresh = _swept(reader, missing, workers, options)
         kept.add(fresh, reader.complete_until)
