@@ -16,9 +16,9 @@ describe("step axis", () => {
 
   test("a range is shown as it is", () => {
     const axis = makeStepAxis([100, 200], steps, 500);
-    expect([axis.left, axis.right]).toEqual([96, 436]);
-    expect(axis.x(100)).toBe(96);
-    expect(axis.x(150)).toBe(266);
+    expect([axis.left, axis.right]).toEqual([120, 436]);
+    expect(axis.x(100)).toBe(120);
+    expect(axis.x(150)).toBe(278);
     expect(makeStepAxis([200, 100], steps, 500).from).toBe(-5);
   });
 

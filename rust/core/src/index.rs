@@ -17,6 +17,9 @@ use serde_json::value::RawValue;
 use crate::error::{Error, Location, Result};
 use crate::step::{Mode, Step};
 
+/// The directory of segments, which has one for each worker.
+pub const SEGMENTS: &str = "segments";
+
 /// The largest integer that every JSON parser represents exactly.
 pub const LARGEST: u64 = 1 << 53;
 

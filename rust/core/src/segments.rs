@@ -16,11 +16,9 @@ use crate::catalog::{Catalog, LoadedIndex};
 use crate::crc::crc32c;
 use crate::error::{Error, Location, Result};
 use crate::index::Index;
+pub use crate::index::SEGMENTS;
 use crate::source::Local;
 use crate::step::Step;
-
-/// The directory of segments, which has one for each worker.
-pub const SEGMENTS: &str = "segments";
 
 const INDEX: &str = ".index";
 /// Lines that are added to a catalog at a time.

@@ -26,7 +26,7 @@ pub use keys::{
 };
 
 use crate::error::{Error, Result};
-use crate::segments::SEGMENTS;
+use crate::index::SEGMENTS;
 use crate::step::{Mode, Step};
 use intern::Interner;
 use keys::is_usual;
