@@ -76,6 +76,10 @@ class Context:
         """Return the optimizers that are known."""
         return list(self._optimizers)
 
+    def held(self) -> set[int]:
+        """Return the ids of the parameters that the optimizers hold."""
+        return {id(one) for each in self.optimizers() for group in each.param_groups for one in group["params"]}
+
     def look_closer(self) -> None:
         """Read samples at each of the next updates."""
         self._due_until = max(self._due_until, self.updates + _AFTER)

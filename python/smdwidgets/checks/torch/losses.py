@@ -240,8 +240,7 @@ class LossChecks:
             )
             context.log.say("no_stop_gradient", step, {"what": what}, ["loss"], need=2)
         elif teachers := weights_of_targets(root):
-            held = {id(one) for each in context.optimizers() for group in each.param_groups for one in group["params"]}
-            if held.isdisjoint(map(id, teachers)):
+            if context.held().isdisjoint(map(id, teachers)):
                 return
             what = "A divergence has gradients through its targets, which other weights compute: the teacher follows the student"
             context.log.say("no_stop_gradient", step, {"what": what}, ["loss"], need=2)

@@ -22,8 +22,8 @@ _STEPS = 8
 _SMALL, _NOTHING = 0.05, 1e-6
 #: A step schedule falls at least this often in one epoch, and an exponential one is at least this steep.
 _FALLS, _STEEP = 4, 0.985
-#: Updates between which a schedule has stepped several times, and steps at which it is judged at first.
-_OFTEN, _FIRST_STEPS = 3, 64
+#: Updates between which a schedule has stepped several times.
+_OFTEN = 3
 #: Values of a metric that are looked at, the largest number of samples of which it may be a share, how exactly, and its
 #: rise.
 _VALUES, _MOST_SAMPLES, _EXACT, _RISE = 6, 20_000, 2e-3, 0.03

@@ -341,9 +341,7 @@ class TorchChecks:
     def _is_dependent(self, leaves: list[torch.Tensor]) -> bool:
         """Whether a loss depends on a parameter of a model, or on what an optimizer holds."""
         held = {id(one) for _, one in self._context.parameters()}
-        held |= {
-            id(one) for each in self._context.optimizers() for group in each.param_groups for one in group["params"]
-        }
+        held |= self._context.held()
         return not leaves or any(id(one) in held or isinstance(one, nn.Parameter) for one in leaves)
 
     def backward_ends(self) -> None:
