@@ -140,7 +140,8 @@ def test_still_has_the_sentence_and_the_map(tmp_path):
     picture = re.findall(r'<img alt="" src="data:image/svg\+xml;base64,([^"]+)">', html)
     assert len(picture) == 1
     assert "step 45" in texts(base64.b64decode(picture[0]).decode("utf-8"))
-    assert html.index(widget.diagnosis.findings[0].title) < html.index("<img") < html.index("Explorer: run")
+    sentence = widget.diagnosis.findings[0].title.replace("`", "")
+    assert html.index(sentence) < html.index("<img") < html.index("Explorer: run")
     widget.close()
 
 
