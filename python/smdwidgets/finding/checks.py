@@ -209,6 +209,17 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED | {"decay_too_strong"},
     ),
     _check(
+        "decay_in_gradient",
+        "warning",
+        "a weight decay that an adaptive optimizer takes for the gradient",
+        "Adam, RMSprop and Adagrad add the weight decay to the gradient, and divide the sum by its size. At 8 of the first updates "
+        "in succession the decay is larger than the gradient, so that it decides where the weights go: to 0.",
+        "a weight decay below 0.005, or one that is not part of the gradient, as in AdamW",
+        "use AdamW, or a weight decay that is 100 times smaller.",
+        "The weight decay {decay} of {optimizer} is {ratio} times the gradient of `{tensor}`, and is added to it",
+        _NOT_TRAINED | {"decay_too_strong"},
+    ),
+    _check(
         "gradients_discarded",
         "problem",
         "batches whose gradients are not used",
@@ -805,12 +816,12 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "sees_future",
         "problem",
-        "outputs that depend on later tokens",
-        "The targets are the next tokens, and the output at a position depends on later positions, by the gradient of one "
-        "output. The model sees what it is to predict.",
+        "outputs that depend on later positions",
+        "The targets are the next tokens, or the next values of a series, and the output at a position depends on later positions, "
+        "by the gradient of one output. The model sees what it is to predict.",
         "outputs that depend on earlier positions only",
-        "use a causal mask (`is_causal=True`).",
-        "Outputs depend on later tokens, and the targets are the next tokens",
+        "use a causal mask (`is_causal=True`), or pad convolutions on the side of the past only.",
+        "Outputs depend on later {what}, and the targets are the next {what}",
         _WEAKER,
     ),
     _check(
@@ -825,6 +836,28 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "state_detached",
+        "problem",
+        "a recurrent state that is detached at each position",
+        "A cell gets its last output as its state, without a gradient, at each position of a sequence. Its weights are trained for one "
+        "position only, and cannot learn to keep anything.",
+        "a state with its gradient, detached at most between two sequences",
+        "pass the state on as it is, and detach it only after `backward()`.",
+        "`{layer}` gets its last state detached, {count} times in a pass",
+        _WEAKER,
+    ),
+    _check(
+        "wrong_gradient",
+        "warning",
+        "a gradient that is not the derivative of its function",
+        "An `autograd.Function` of the script was called again with copies of its arguments in float64. Along 3 directions its gradient "
+        "differs by more than 10 % from differences of its values. Functions with steps, and those that pass a gradient on, are left out.",
+        "a `backward` that multiplies the gradient it gets with the derivative",
+        "compare them with `torch.autograd.gradcheck`; `backward` has to multiply with the gradient that it gets.",
+        "The gradient of `{function}` along a direction is {given}, and its values change by {measured}",
+        _NOT_TRAINED | {"exploding"},
+    ),
+    _check(
         "mask_inverted",
         "problem",
         "a mask of attention that hides the tokens",
@@ -834,6 +867,17 @@ CHECKS: tuple[Kind, ...] = (
         "invert the mask.",
         "The mask of `{tensor}` hides {count} different tokens, and lets token {token} through only",
         _NOT_TRAINED | {"not_finite"},
+    ),
+    _check(
+        "targets_masked",
+        "problem",
+        "targets that are masked like the inputs",
+        "The targets of masked tokens equal the inputs there: they are the mask itself, because they were taken after the tokens "
+        "were masked, or without a copy.",
+        "targets that hold the tokens under the mask",
+        "take the targets before the tokens are masked, such as `labels = tokens.clone()`.",
+        "The targets of masked tokens equal the masked inputs",
+        _WEAKER,
     ),
     _check(
         "padding_in_loss",
@@ -1118,12 +1162,12 @@ CHECKS: tuple[Kind, ...] = (
         "classes that only the validation data have",
         "At least 30 % of the validation labels are classes that do not occur in the training data: sorted data were split "
         "without being shuffled. It is a warning if all validation labels are one class that is not that frequent in the "
-        "training data.",
+        "training data. In PyTorch, 10 % of the labels of an evaluation are classes that no batch of a whole epoch has had.",
         "the same classes in training and validation data",
         "shuffle the data before they are split, or split each class alike.",
         "{what}",
         frozenset({"overfit"}),
-        frameworks=_TABLES,
+        frameworks=(TORCH, *_TABLES),
     ),
     _check(
         "constant_features",

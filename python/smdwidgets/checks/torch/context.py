@@ -55,6 +55,8 @@ class Context:
         #: The parameters that losses depend on, by id, and whether functions of the script may hide some.
         self.leaves: dict[int, weakref.ref[Any]] = {}
         self.hides_leaves = False
+        #: Outputs of the last loss of classes; 0: there was none.
+        self.classes = 0
         self._due_until = _FIRST
         self._names: dict[int, str] = {}
 

@@ -129,7 +129,7 @@ class Graph:
         ratios: exponentials of differences of two values that have gradients, as of log-probabilities.
         uses: how often the leaf that is used most is used.
         steps_of: name of a function that has steps, whose gradient is 0 everywhere.
-        own_functions: whether the graph contains functions that are written in Python.
+        functions: the functions of the graph that are written in Python.
         whole: whether the walk saw all nodes.
     """
 
@@ -141,8 +141,13 @@ class Graph:
     ratios: list[torch.Tensor] = field(default_factory=list)
     uses: int = 0
     steps_of: str = ""
-    own_functions: bool = False
+    functions: list[type] = field(default_factory=list)
     whole: bool = True
+
+    @property
+    def own_functions(self) -> bool:
+        """Whether the graph contains functions that are written in Python."""
+        return bool(self.functions)
 
 
 def _plain(node: Any) -> str:
@@ -625,7 +630,8 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             graph.leaves.append(leaf)
             continue
         name = _plain(node).removesuffix("Backward")
-        graph.own_functions = graph.own_functions or isinstance(node, torch.autograd.function.BackwardCFunction)
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            graph.functions.append(getattr(type(node), "_forward_cls", type(node)))
         if name == "Sub" and above in ("Pow", "Abs", "Mul", "Square") and rows is not None:
             graph.pairs += _pair(node, rows)
         elif name == "Mul" and rows is not None and not graph.pairs:

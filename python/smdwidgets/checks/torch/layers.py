@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from torch import nn
 
-__all__ = ["BATCH_NORMS", "CONVOLUTIONS", "DROPOUTS", "NORMS", "weight_of"]
+__all__ = ["BATCH_NORMS", "CONVOLUTIONS", "DROPOUTS", "FIRST_LAYERS", "NORMS", "weight_of"]
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+#: Layers whose output stands for the input, which has no gradient.
+FIRST_LAYERS = (nn.Linear, nn.Embedding, nn.EmbeddingBag, *CONVOLUTIONS)
 NORMS = (
     *BATCH_NORMS,
     nn.InstanceNorm1d,

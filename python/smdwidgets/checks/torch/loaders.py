@@ -17,8 +17,12 @@ __all__ = ["LoaderChecks"]
 
 #: Elements of a batch in its digest; equal batches, and twins, that prove a fault; batches whose labels are looked at.
 _ELEMENTS, _SAME, _TWINS, _FEWEST_LABELLED, _MOST_LABELLED, _LABELS = 97, 8, 3, 12, 40, 8
+#: Rows of an evaluation, and the share of them, whose classes the training has not had.
+_UNTRAINED, _UNTRAINED_SHARE = 8, 0.1
 #: Batches with equal rows that prove a fault.
 _EQUAL = 3
+#: Classes beyond which they are not counted.
+_MOST_CLASSES = 10_000
 
 
 class LoaderChecks:
@@ -35,6 +39,9 @@ class LoaderChecks:
         self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
         #: Per batch: its first label, how many different ones it has, and whether they are in order.
         self._labels: list[tuple[int, int, bool]] = []
+        #: The classes of all batches of the training, and rows of the evaluation: all, and those of other classes.
+        self._trained: set[int] = set()
+        self._evaluated = self._untrained = 0
         #: The number of the epoch of a loader to which the last batch belongs.
         self.epoch = 0
         self._epochs: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -54,15 +61,16 @@ class LoaderChecks:
         position = self._positions.get(iterator, 0)
         self._positions[iterator] = position + 1
         self._begin(iterator, position)
+        tensors = [one for one in _values(batch) if isinstance(one, torch.Tensor)]
+        self._classes(tensors)
         if not torch.is_grad_enabled():
             return
-        tensors = [one for one in _values(batch) if isinstance(one, torch.Tensor)]
         if not tensors or not is_plain(tensors[0]) or tensors[0].device.type != "cpu" or tensors[0].numel() < 2:
             return
         self._count(iterator, tensors[0], position)
         self._equal(iterator, tensors, position)
         self._rows(tensors[0])
-        if len(tensors) > 1 and is_plain(tensors[-1]) and tensors[-1].device.type == "cpu":
+        if len(tensors) > 1:
             self._sorted(tensors[-1], position)
 
     def _weights(self, iterator: Any) -> None:
@@ -127,8 +135,30 @@ class LoaderChecks:
             if self._twins >= _TWINS:
                 log.say("twin_batches", step)
 
+    def _classes(self, tensors: list[torch.Tensor]) -> None:
+        """Look whether an evaluation has classes that no batch of an epoch has had."""
+        context = self._context
+        if len(tensors) < 2 or not _are_labels(tensors[-1]) or not context.log.runs("classes_not_trained"):
+            return
+        if torch.is_grad_enabled():
+            if len(self._trained) <= _MOST_CLASSES:
+                self._trained.update(np.unique(tensors[-1].numpy()).tolist())
+            return
+        is_whole = context.batches is not None and context.loader_batches >= context.batches
+        if not is_whole or not context.classes or not 1 < len(self._trained) <= _MOST_CLASSES:
+            return
+        labels = tensors[-1].numpy()
+        # A class without an output belongs to another task, such as that of finding similar rows.
+        others = [int(one) for one in np.unique(labels) if 0 <= one < context.classes and int(one) not in self._trained]
+        self._evaluated += len(labels)
+        self._untrained += int(np.isin(labels, others).sum())
+        if self._untrained >= _UNTRAINED and self._untrained >= _UNTRAINED_SHARE * self._evaluated and others:
+            numbers = ", ".join(map(str, others[:5]))
+            what = f"The evaluation has classes that no batch of the training has had ({numbers})"
+            context.log.say("classes_not_trained", context.step, {"what": what})
+
     def _sorted(self, labels: torch.Tensor, position: int) -> None:
-        if labels.ndim != 1 or labels.is_floating_point() or labels.dtype is torch.bool or labels.numel() < _LABELS:
+        if not _are_labels(labels) or labels.numel() < _LABELS:
             return
         if len(self._labels) >= _MOST_LABELLED:
             return
@@ -153,6 +183,12 @@ class LoaderChecks:
         which = [name for name, each in (("NumPy", arrays), ("random", generators)) if len(set(each)) < len(each)]
         if which:
             self._context.log.say("worker_twins", self._context.step, {"which": " and ".join(which)})
+
+
+def _are_labels(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has one class for each row, in host memory."""
+    is_on_host = is_plain(tensor) and tensor.device.type == "cpu"
+    return is_on_host and tensor.ndim == 1 and not tensor.is_floating_point() and tensor.dtype is not torch.bool
 
 
 def _values(batch: Any) -> list[Any]:

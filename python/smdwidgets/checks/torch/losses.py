@@ -123,6 +123,7 @@ class LossChecks:
         if call.kind == "binary_cross_entropy_with_logits" and activation == "sigmoid":
             say("double_sigmoid", step)
         if call.kind in ("cross_entropy", "nll_loss") and not target.is_floating_point():
+            self._context.classes = classes
             self._count_classes(target, classes, call.ignored)
         if call.kind in _REGRESSION or call.kind in _PROBABILITIES:
             self._targets(call, activation if call.kind in _REGRESSION else "sigmoid")

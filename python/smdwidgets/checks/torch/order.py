@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections import Counter
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ import torch
 from torch.optim import SGD, Optimizer
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.decay import DecayChecks
 from smdwidgets.checks.torch.schedules import Schedules
 from smdwidgets.checks.torch.values import is_plain, sampled
 from smdwidgets.finding import Level
@@ -64,8 +64,6 @@ class _Known:
         return [one for reference in self.references if (one := reference()) is not None]
 
 
-#: Share of the weights that decay removes at one update, and the number of updates.
-_DECAY, _DECAYS = 0.01, 8
 #: Updates of an optimizer whose tensors never had a gradient.
 _NEVER = 4
 
@@ -106,6 +104,7 @@ class OrderChecks:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._decays = DecayChecks(context)
         self._known: dict[int, _Known] = {}
         self._scale = _Scale()
         self._micro = _Micro()
@@ -305,7 +304,7 @@ class OrderChecks:
         if not type(optimizer).__module__.startswith("torch.optim."):
             return  # another optimizer may read such an attribute
         rates = [group.get("lr") for group in optimizer.param_groups]
-        self._decay(optimizer, name)
+        self._decays.before_update(optimizer, name)
         places = [("attribute", vars(optimizer)), *(("key", group) for group in optimizer.param_groups)]
         for what, values in places:
             for key in ("lr", "learning_rate"):
@@ -314,19 +313,6 @@ class OrderChecks:
                 if is_ignored and isinstance(value, int | float) and value not in rates:
                     facts = {"what": f"The {what} `{key}` of {name}", "value": value, "rate": rates[0]}
                     self._context.log.say("rate_ignored", self._context.step, facts, [name])
-
-    def _decay(self, optimizer: Optimizer, name: str) -> None:
-        """A weight decay that removes a large share of the weights at each update."""
-        if not isinstance(optimizer, (torch.optim.SGD, torch.optim.AdamW)):
-            return
-        for group in optimizer.param_groups:
-            rate, decay = group.get("lr"), group.get("weight_decay")
-            if isinstance(rate, int | float) and isinstance(decay, int | float) and rate * decay > _DECAY:
-                share = min(1.0, rate * decay)
-                half = max(1, round(math.log(0.5) / math.log1p(-share))) if share < 1 else 1
-                why = f"rate {rate:.3g} times weight decay {decay:.3g}"
-                facts = {"optimizer": name, "share": f"{share:.1%}", "why": why, "half": half}
-                self._context.log.say("strong_decay", self._context.step, facts, [name], need=_DECAYS)
 
     def _is_unscaled(self, optimizer: Optimizer) -> bool:
         """Whether the script has unscaled the gradients itself."""

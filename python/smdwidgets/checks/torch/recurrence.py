@@ -15,6 +15,8 @@ __all__ = ["RecurrenceChecks"]
 
 #: Passes that are looked at, and layers of each.
 _PASSES, _LAYERS = 8, 16
+#: Calls of a cell in one pass whose state has no gradient.
+_DETACHED = 3
 _SEQUENTIAL = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
@@ -23,7 +25,7 @@ class RecurrenceChecks:
 
     A layer without ``batch_first`` takes the first dimension for the sequence. It is that of the rows if the batch of
     the data loader has as many, or if the loss has one target for each. An input whose dimensions a `view` exchanged
-    has values of several rows in each.
+    has values of several rows in each. The state of a cell that is called in a loop is its last output.
 
     Args:
         context: what the mechanisms share.
@@ -39,11 +41,14 @@ class RecurrenceChecks:
         self._over_rows: tuple[str, tuple[int, ...]] | None = None
         #: Name of each layer of the last pass, the dimension of its sequence, and the nodes of its output and state.
         self._sequences: list[tuple[str, int, Any, list[Any]]] = []
+        #: The last output of each cell, and how often its next state was this one with a gradient, and without.
+        self._cells: dict[nn.Module, tuple[torch.Tensor, int, int]] = {}
 
     def enters(self, model: nn.Module, inputs: tuple[Any, ...], rows: int | None, looks: bool) -> None:
         """A model is called with inputs of so many rows."""
         self._over_rows = self._input = None
         self._sequences.clear()
+        self._cells.clear()
         if not looks or rows is None or self._passes >= _PASSES or not self._context.log.runs("rows_mixed"):
             return
         self._passes += 1
@@ -54,6 +59,8 @@ class RecurrenceChecks:
         self._handles += [one.register_forward_pre_hook(self._layer) for one in layers[:_LAYERS]]
         recurrent = [one for one in layers if isinstance(one, nn.RNNBase) and not one.bidirectional]
         self._handles += [one.register_forward_hook(self._returns) for one in recurrent[:_LAYERS]]
+        cells = [one for one in model.modules() if isinstance(one, nn.RNNCellBase)]
+        self._handles += [one.register_forward_hook(self._cell, with_kwargs=True) for one in cells[:_LAYERS]]
 
     def _layer(self, module: nn.Module, inputs: Any) -> None:
         first = inputs[0] if inputs else None
@@ -76,8 +83,28 @@ class RecurrenceChecks:
             last = [one.grad_fn for one in (states if isinstance(states, tuple) else (states,))]
             self._sequences.append((self._context.name_of_module(module), time, output.grad_fn, last))
 
+    def _cell(self, module: nn.Module, inputs: Any, named: dict[str, Any], output: Any) -> None:
+        state = named.get("hx", inputs[1] if len(inputs) > 1 else None)
+        state = state[0] if isinstance(state, tuple) and state else state
+        output = output[0] if isinstance(output, tuple) and output else output
+        if not isinstance(output, torch.Tensor) or not is_plain(output):
+            return
+        last, kept, detached = self._cells.get(module, (None, 0, 0))
+        if last is not None and last.requires_grad and isinstance(state, torch.Tensor) and is_plain(state):
+            if state.requires_grad:
+                kept += 1
+            elif state.data_ptr() == last.data_ptr():  # `detach` does not copy
+                detached += 1
+        self._cells[module] = output, kept, detached
+
     def backward_begins(self, root: torch.Tensor) -> None:
         """A loss is known. Look which positions of a sequence it depends on."""
+        cells, self._cells = self._cells, {}
+        for cell, (_, kept, detached) in cells.items():
+            if detached >= _DETACHED and not kept:
+                name = self._context.name_of_module(cell)
+                facts = {"layer": name, "count": detached}
+                self._context.log.say("state_detached", self._context.step, facts, [name], need=2)
         sequences, self._sequences = self._sequences, []
         for name, time, output, states in sequences:
             users, *others = users_of(root.grad_fn, [output, *states])

@@ -10,14 +10,13 @@ from torch import nn
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall, walk
-from smdwidgets.checks.torch.layers import BATCH_NORMS, CONVOLUTIONS
+from smdwidgets.checks.torch.layers import BATCH_NORMS, FIRST_LAYERS
 from smdwidgets.checks.torch.values import is_plain, sampled
 
 __all__ = ["RowChecks"]
 
 #: Fewest rows, passes that are looked at, and elements by which two inputs are compared.
 _ROWS, _PASSES, _SAMPLED = 4, 6, 97
-_FIRST = (nn.Linear, nn.Embedding, nn.EmbeddingBag, *CONVOLUTIONS)
 #: Layers that take one sequence without a batch, whose positions would look like rows.
 _UNBATCHED = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
@@ -63,7 +62,7 @@ class RowChecks:
         if only.device.type == "cpu" and (earlier is None or torch.equal(earlier, sample)):
             return
         self._rows = only.shape[0]
-        self._handles += [one.register_forward_hook(self._layer) for one in parts if isinstance(one, _FIRST)][:64]
+        self._handles += [one.register_forward_hook(self._layer) for one in parts if isinstance(one, FIRST_LAYERS)][:64]
 
     def _layer(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if (

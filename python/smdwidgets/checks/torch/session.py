@@ -18,6 +18,7 @@ from smdwidgets.checks.log import CheckLog
 from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.torch import graph
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.functions import FunctionChecks
 from smdwidgets.checks.torch.inputs import InputChecks
 from smdwidgets.checks.torch.loaders import LoaderChecks
 from smdwidgets.checks.torch.losses import LossChecks
@@ -29,6 +30,7 @@ from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.recurrence import RecurrenceChecks
 from smdwidgets.checks.torch.replicas import ReplicaDigests
 from smdwidgets.checks.torch.rows import RowChecks
+from smdwidgets.checks.torch.series import SeriesChecks
 from smdwidgets.checks.torch.settings import SettingsChecks
 from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
@@ -66,9 +68,11 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "targets_grow",
     ),
     "inputs": ("target_in_input", "eval_inputs_differ"),
-    "rows": ("rows_mixed", "first_position_only"),
+    "rows": ("rows_mixed", "first_position_only", "state_detached"),
     "masks": ("mask_inverted",),
-    "tokens": ("labels_unshifted", "labels_shifted_twice", "sees_future", "padding_in_loss"),
+    "tokens": ("labels_unshifted", "labels_shifted_twice", "targets_masked", "sees_future", "padding_in_loss"),
+    "series": (),
+    "functions": ("wrong_gradient",),
     "updates": ("no_update", "weights_restored", "some_not_updated", "update_lost", "no_gradient", "half_state"),
     "order": (
         "no_step",
@@ -86,6 +90,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "step_without_gradient",
         "optimizer_without_gradients",
         "strong_decay",
+        "decay_in_gradient",
         "metric_direction",
         "rate_ignored",
         "optimizer_recreated",
@@ -109,7 +114,15 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "norm_momentum",
         "strong_dropout",
     ),
-    "loaders": ("few_weights", "same_batch", "equal_rows", "twin_batches", "labels_sorted", "worker_twins"),
+    "loaders": (
+        "few_weights",
+        "classes_not_trained",
+        "same_batch",
+        "equal_rows",
+        "twin_batches",
+        "labels_sorted",
+        "worker_twins",
+    ),
     "replicas": ("replicas_differ",),
     "settings": (),
 }
@@ -161,6 +174,8 @@ class TorchChecks:
         self._loaders = LoaderChecks(context)
         self._replicas = ReplicaDigests(context)
         self._recurrence = RecurrenceChecks(context)
+        self._series = SeriesChecks(context)
+        self._functions = FunctionChecks(context, lambda call: functools.partial(self._run, "functions", call))
         self._settings = SettingsChecks(context)
         #: Loss functions that the last backward pass began with, and whether any since the update depended on a model.
         self._roots: list[graph.LossCall] = []
@@ -219,6 +234,7 @@ class TorchChecks:
         self._run("inputs", self._with(gradients, self._inputs.enters), model, tensors)
         self._run("rows", self._rows_of.enters, model, tensors, gradients and not compiled)
         self._run("masks", self._masks.enters, model, tensors, gradients and not compiled)
+        self._run("series", self._series.enters, model, tensors, gradients and not compiled)
 
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
@@ -236,6 +252,7 @@ class TorchChecks:
         self._run("rows", self._recurrence.leaves)
         self._run("rows", self._rows_of.leaves, output, hooked)
         self._run("masks", self._masks.leaves)
+        self._run("series", self._series.leaves, output, hooked)
         batch, self._batch = self._batch, None
         if gradients and model.training and batch is not None:
             self._passes = self._passes + 1 if batch[0] == self._pass_epoch else 1
@@ -277,6 +294,7 @@ class TorchChecks:
             return
         self._run("modes", self._modes.settle)
         self._run("modes", self._modes.backward_begins)
+        self._run("functions", self._functions.look)
         root = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None) if roots is not None else None
         is_mean = None
         if isinstance(root, torch.Tensor):
@@ -304,6 +322,7 @@ class TorchChecks:
             self._run("rows", self._recurrence.look, call)
             self._run("rows", self._rows_of.look, call)
             self._run("inputs", self._inputs.look, call)
+            self._run("series", self._series.look, call)
         self._roots = [call for call in calls if call.is_root and len(calls) == 1]
         self._modes.classifies = any(
             call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls
@@ -324,6 +343,7 @@ class TorchChecks:
         self._context.hides_leaves |= walked.own_functions or not walked.whole
         step = self._context.step
         self._updates.steps_of = walked.steps_of
+        self._functions.walked(walked.functions)
         if walked.pairs:
             self._losses.pair(walked.pairs)
         if walked.softmax:
@@ -442,5 +462,6 @@ class TorchChecks:
     def close(self) -> None:
         """The training has ended: judge what was read, and write the counts."""
         self._run("modes", self._modes.close)
+        self._run("functions", self._functions.close)
         self._context.values.poll(wait=True)
         self.log.close(self._context.updates)

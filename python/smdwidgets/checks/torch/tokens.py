@@ -21,9 +21,8 @@ __all__ = ["TokenChecks"]
 _ROWS, _POSITIONS = 16, 2048
 #: Shares of targets that equal a shifted input, and of neighbours that are equal in ordinary text at most.
 _EQUAL, _REPEATED = 0.98, 0.6
-#: Share of targets that count, below which tokens are masked, and what to change if these are the targets, too.
+#: Share of targets that count, below which tokens are masked.
 _MASKED = 0.6
-_BEFORE_MASKING = "take the targets before the tokens are masked, such as `labels = tokens.clone()`."
 #: A run of this many equal tokens at the end of a row is padding.
 _RUN = 3
 _FEWEST_CLASSES = 9
@@ -274,12 +273,11 @@ class TokenChecks:
         if shift == 0:
             if not self._decodes:
                 # Most targets do not count where tokens are masked.
-                advice = _BEFORE_MASKING if counted.mean() < _MASKED else ""
-                say("labels_unshifted", step, need=2, advice=advice)
+                say("targets_masked" if counted.mean() < _MASKED else "labels_unshifted", step, need=2)
         elif shift == 2:
             say("labels_shifted_twice", step, need=2)
         elif self._sees_future:
-            say("sees_future", step)
+            say("sees_future", step, {"what": "tokens"})
 
     def _padding(self, tokens: _Tokens, targets: _Tokens, mask: _Tokens | None, ignored: int | None, step: int) -> None:
         if (targets[:, -1] == ignored).all():  # a model that shifts within the loss ignores the last position

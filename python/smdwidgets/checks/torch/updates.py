@@ -10,6 +10,7 @@ import torch
 from torch.optim import Optimizer
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.decay import updates_until_half
 from smdwidgets.checks.torch.values import is_plain, sampled
 from smdwidgets.finding import Level
 
@@ -162,7 +163,7 @@ class UpdateChecks:
         usual = float(np.median(shares)) if len(shares) > 1 else 0.0
         log = self._context.log
         if _SHRINKS < usual < 1 and all(usual / 2 < one < usual * 2 for one in shares):
-            half = max(1, round(float(np.log(0.5) / np.log1p(-usual))))
+            half = updates_until_half(usual)
             facts = {"optimizer": optimizer, "share": f"{usual:.1%}", "why": "measured", "half": half}
             log.say("strong_decay", step, facts, [optimizer], need=_SHRINKING)
         elif not log.has_fired("strong_decay"):
