@@ -351,7 +351,7 @@ def test_no_run_stops_the_others(log, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no run")
     damaged = write_run(tmp_path / "damaged")
-    for file in (damaged / "index").rglob("*.json"):
+    for file in (*(damaged / "index").rglob("*.json"), *(damaged / "segments").rglob("*.*")):
         file.write_text("{")
     fails = write_run(tmp_path / "fails")
     update = Diagnoser.update
