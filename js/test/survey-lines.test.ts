@@ -21,6 +21,14 @@ const holding = (...packets: ArrayBuffer[]) => {
   return store;
 };
 
+test("a tensor that has no numbers is empty when all is read", () => {
+  const { surveys } = new Store({ surveys: new Surveys() });
+  const bins = new StepBins(steps(4), -0.5, 3.5, 4);
+  expect([...new LineMaker(surveys, undefined, bins).make([0]).state]).toEqual(Array(4).fill(STATE.unread));
+  const read = new LineMaker(surveys, undefined, bins, 1, STATE.blank);
+  expect([...read.make([0]).state]).toEqual(Array(4).fill(STATE.blank));
+});
+
 describe("bins of steps", () => {
   test("cover the view without gaps, each step half way to its neighbours", () => {
     const { bin, x0, x1, first, last } = new StepBins(steps(5, 10), -5, 45, 50).at(2);

@@ -144,6 +144,8 @@ export class LineMaker {
     private readonly bins: StepBins,
     /** pixels that a step in a sparse row has at least */
     private readonly least = 1,
+    /** what a tensor without bins is: text, for example, is never read */
+    private readonly none: number = STATE.unread,
   ) {
     this.#score = new Float32Array(bins.pixels);
   }
@@ -153,7 +155,7 @@ export class LineMaker {
     const { survey, bins } = this;
     for (const list of [line.value, line.n, line.flag, line.state, this.#score]) list.fill(0);
     this.#levels.clear();
-    for (const tensor of tensors) if (!survey || !this.#add(survey, tensor)) this.#addUnread();
+    for (const tensor of tensors) if (!survey || !this.#add(survey, tensor)) this.#addNone();
     for (const [level, level_] of this.#levels) {
       const { x0, x1 } = bins.at(level);
       for (let i = 0; i < x0.length; i++) {
@@ -196,9 +198,9 @@ export class LineMaker {
     return found;
   }
 
-  #addUnread() {
+  #addNone() {
     const { state } = this.#level(0);
-    for (let i = 0; i < state.length; i++) state[i] = Math.max(defined(state[i]), STATE.unread);
+    for (let i = 0; i < state.length; i++) state[i] = Math.max(defined(state[i]), this.none);
   }
 
   /** Adds a tensor's bins, each of the finest block that has it. False if there is none. */

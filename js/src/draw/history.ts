@@ -132,7 +132,7 @@ export function drawStripLane(
   const { box, x, y } = layout;
   pen.image(pixels, box.x, box.y, box.width, box.height);
   pen.clip(box.x, box.y, box.width, box.height, () => percentileLines(pen, layout, picture, theme));
-  drawNotFinite(pen, picture.notFinite, box, x, theme, { top: true, label: false });
+  drawNotFinite(pen, picture.notFinite, box, x, theme, { top: true, label: false, lasting: true });
   const ends = [y.domain[1], y.domain[0]].map((value) => num(value, 2));
   ends.forEach((text, i) => {
     pen.text(box.x - 8, i ? box.y + box.height - 4 : box.y + 5, text, {

@@ -64,7 +64,8 @@ const HEIGHT = 4;
 
 /**
  * Draws a bar for each range along the top or the bottom of a box, and a line and a text where the first begins. `end`
- * is where the text must end: there may be room beside the box.
+ * is where the text must end: there may be room beside the box. With `lasting`, what lasts until the last saved step
+ * reaches the end of the box.
  */
 export function drawNotFinite(
   pen: Pen,
@@ -72,13 +73,17 @@ export function drawNotFinite(
   box: Box,
   x: Scale,
   theme: Theme,
-  { top = false, label = true, end = box.x + box.width } = {},
+  { top = false, label = true, lasting = false, end = box.x + box.width } = {},
 ): void {
   const y = top ? box.y - HEIGHT - 1 : box.y + box.height - HEIGHT;
   const inside = (step: number) => Math.max(box.x, Math.min(box.x + box.width, x(step)));
-  const shown = ranges.filter(({ first, last }) => x(last) >= box.x && x(first) <= box.x + box.width);
-  for (const { kind, first, last } of shown)
-    pen.rect(inside(first) - 1, y, inside(last) - inside(first) + 2, HEIGHT, { fill: notFiniteColour(kind) });
+  const until = ({ open, last }: NotFiniteRange) => (open && lasting ? box.x + box.width : x(last));
+  const shown = ranges.filter((range) => until(range) >= box.x && x(range.first) <= box.x + box.width);
+  for (const range of shown) {
+    const left = inside(range.first) - 1;
+    const right = Math.min(box.x + box.width, until(range)) + 1;
+    pen.rect(left, y, right - left, HEIGHT, { fill: notFiniteColour(range.kind) });
+  }
   const onset = earliest(shown);
   if (!onset || !label) return;
   const at = inside(onset.first);

@@ -11,6 +11,7 @@ their sketches within about a tenth.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -297,8 +298,12 @@ def _equal_units(value: NDArray[Any]) -> float:
     if value.ndim < 2 or min(value.shape[0], value.shape[-1]) < 2 or not value.any():
         return np.nan
     for units in (value.reshape(value.shape[0], -1), value.reshape(-1, value.shape[-1]).T):
-        # The first two units differ in nearly every weight there is.
-        if np.allclose(units[0], units[1], 1e-5, 0) and np.allclose(units, units[0], 1e-5, 0):
+        # The first two units differ in nearly every weight there is, most often in their first value.
+        if (
+            math.isclose(units[0, 0], units[1, 0], rel_tol=2e-5)
+            and np.allclose(units[0], units[1], 1e-5, 0)
+            and np.allclose(units, units[0], 1e-5, 0)
+        ):
             return float(len(units))
     return 0.0
 

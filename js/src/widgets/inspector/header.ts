@@ -22,6 +22,9 @@ const CHIPS = [
   ["zero", 4],
 ] as const;
 
+/** The parts of a name that tell tensors apart: "weight" alone does not. */
+const lastParts = (name: string) => /(?:[^/.]{1,40}[/.])?[^/.]{1,40}$/.exec(name)?.[0] ?? "";
+
 /** Keys of comparisons. */
 const KEYS = new Set(["c", "x", "v", "m"]);
 
@@ -80,7 +83,7 @@ export class TensorHeader implements Part {
     const frame = main?.frame;
     const sizes = frame?.shape ?? plan?.shape;
     const name = traits.tensor ? truncate(traits.tensor, 200) : "No tensor selected";
-    const cut = name.length > 80 ? name.length : Math.max(0, name.search(/[^/.]+$/));
+    const cut = name.length - lastParts(name).length;
     setText(this.#path, name.slice(0, cut));
     setText(this.#last, name.slice(cut));
     setAttributes(this.#name, { "aria-label": name });

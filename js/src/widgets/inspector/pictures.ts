@@ -128,6 +128,7 @@ export class Pictures implements Part {
 
   #open(name: PictureName) {
     this.#tab = name;
+    this.#buttons.get(name)?.scrollIntoView({ block: "nearest", inline: "nearest" });
     const { state } = this.context.session;
     const panels = state.get("panels");
     if (name !== "changed" && !panels.includes(name)) state.set({ panels: [...panels, name] });

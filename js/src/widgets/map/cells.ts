@@ -1,7 +1,7 @@
 /** The cells of the Run Map on a canvas. They are drawn again only if what they show has changed. */
 
 import type { Survey } from "../../data/survey";
-import { type Line, LineMaker, StepBins } from "../../data/survey-lines";
+import { type Line, LineMaker, STATE, StepBins } from "../../data/survey-lines";
 import { MapPainter } from "../../draw/map";
 import { h } from "../../lib/dom";
 import { IdleTimer } from "../../lib/idle-timer";
@@ -61,9 +61,10 @@ export class MapCells {
     const width = axis.right - axis.left;
     const { rowHeight, rows } = this.list;
     const { top, height } = this.scroll;
-    if (this.#data.changed([survey, survey?.version, steps, width, ratio])) this.#renewed = true;
     if (this.#ends.changed([axis.from, axis.to])) this.#zoomed = true;
     const { store } = this.context.session;
+    const read = store.readings.get(traits.run)?.state === "complete";
+    if (this.#data.changed([survey, survey?.version, read, steps, width, ratio])) this.#renewed = true;
     if (this.#lasting.update(store, traits.run, this.list.model.names)) this.#renewed = true;
     const looks = this.#look.changed([top, rows, rowHeight, height, theme, domain]);
     if (!this.#renewed && !this.#zoomed && !looks) return this.#stretch(axis.from, axis.to, width);
@@ -80,7 +81,13 @@ export class MapCells {
       this.#renewed = this.#zoomed = false;
       this.#lines = new Map();
       const bins = new StepBins(steps, axis.from, axis.to, Math.max(1, Math.round(width * ratio)));
-      this.#maker = new LineMaker(store.surveys, survey, bins, Math.round(3 * ratio));
+      this.#maker = new LineMaker(
+        store.surveys,
+        survey,
+        bins,
+        Math.round(3 * ratio),
+        read ? STATE.blank : STATE.unread,
+      );
     }
     const [first, last] = this.scroll.range();
     const y = this.scroll.y(first);

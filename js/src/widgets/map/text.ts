@@ -85,7 +85,13 @@ export function cellText(store: Store, run: number, survey: Survey | undefined, 
     stepsText(place.first, place.last),
     ...(cell?.saved && survey
       ? [valueText(survey.stat, cell), ...flagTexts(cell.flag)]
-      : [survey?.blocks.some(({ rows }) => rows.has(place.tensor)) ? "not saved" : "not read yet"]),
+      : [
+          survey?.blocks.some(({ rows }) => rows.has(place.tensor))
+            ? "not saved"
+            : store.readings.get(run)?.state === "complete"
+              ? "no numbers"
+              : "not read yet",
+        ]),
     fired.length ? `${fired.join(", ")} fired` : "",
   ]
     .filter(Boolean)

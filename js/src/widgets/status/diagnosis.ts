@@ -113,7 +113,7 @@ export class DiagnosisBar implements Part {
     const { details } = item;
     setVisible(this.#more.button, details.length > 0);
     if (!details.length && this.#more.open) this.#more.show(false);
-    this.#describe(details);
+    this.#describe(details, item.level !== "");
     this.#list();
     const { replay } = item;
     const known = replay && store.replays.get(`${traits.run}/${replay.step}`);
@@ -208,10 +208,12 @@ export class DiagnosisBar implements Part {
     this.context.signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
   }
 
-  #describe(lines: readonly string[]): void {
+  /** The last line of a finding says what it is. */
+  #describe(lines: readonly string[], finding: boolean): void {
     if (!this.#described.changed(lines)) return;
+    const quiet = finding ? lines.length - 1 : -1;
     this.#details.replaceChildren(
-      ...lines.map((line, i) => setCode(h("p", { class: i === lines.length - 1 ? "smdw-quiet" : undefined }), line)),
+      ...lines.map((line, i) => setCode(h("p", { class: i === quiet ? "smdw-quiet" : undefined }), line)),
     );
   }
 
@@ -281,8 +283,13 @@ export function keyButton(key: string, label: string, onClick: () => void, signa
   return button;
 }
 
+/** A name that is broken between its parts, where a line has no room for it. */
+const broken = (name: string) => name.split(/(?<=[./])/).flatMap((part, i) => (i ? [h("wbr", {}), part] : [part]));
+
 /** Sets a text in which names are between backticks. */
 function setCode<E extends HTMLElement>(el: E, text: string): E {
-  el.replaceChildren(...text.split("`").map((part, i) => h(i % 2 ? "code" : "span", {}, part)));
+  el.replaceChildren(
+    ...text.split("`").map((part, i) => (i % 2 ? h("code", {}, ...broken(part)) : h("span", {}, part))),
+  );
   return el;
 }

@@ -51,7 +51,10 @@ abstract class TensorLane implements Part {
     protected readonly context: Context,
   ) {
     this.figure = new Figure(name, context);
-    const label = h("div", { class: "smdw-lane-label" }, h("div", { class: "smdw-lane-name" }, title), this.note);
+    // In a narrow gutter, the first word has room beside the limits.
+    const [word = "", ...more] = title.split(/(?= )/);
+    const words = h("div", { class: "smdw-lane-name" }, word, h("span", {}, more.join("")));
+    const label = h("div", { class: "smdw-lane-label" }, words, this.note);
     this.el = h("div", { class: `smdw-tensor-lane smdw-lane-${name}` }, this.figure.el, label);
   }
 

@@ -183,10 +183,13 @@ export class Timeline implements Part {
     setVisible(this.#modeLabel, mode !== undefined);
     if (lane) {
       this.#curveLabel.style.top = `${lane.top}px`;
+      const names = scalarNames(run).slice(0, 500);
+      const short = (name: string) => {
+        const rest = name.replace(/^scalar\//, "");
+        return names.includes(rest) ? name : rest;
+      };
       this.#curveSelect.update(
-        scalarNames(run)
-          .slice(0, 500)
-          .map((name) => [name, truncate(name, 60)] as const),
+        names.map((name) => [name, truncate(short(name), 60)] as const),
         curve,
       );
       setAttributes(this.#curveSelect.el, { title: truncate(curve, 2000) });
