@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smdwidgets.finding import Confidence
+
 __all__ = ["CAUSES", "READS", "Cause", "cause_of"]
 
 
@@ -24,6 +26,8 @@ class Cause:
         alone: observations that make it a fault without a symptom.
         raised_by: observations that make a note a problem of medium confidence.
         sure_with: observations of which one must hold for high confidence; none: its own evidence suffices.
+        at_most: its highest confidence. Less than high for what remains when other causes are excluded: in programs of
+            others, a fault of another kind, which nothing recorded shows, looked the same.
     """
 
     needs: tuple[str, ...] = ()
@@ -34,6 +38,7 @@ class Cause:
     sure_with: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     raised_by: tuple[str, ...] = ()
+    at_most: Confidence = "high"
 
 
 _UNSTABLE = ("loss_explodes", "diverged", "not_finite")
@@ -97,9 +102,13 @@ CAUSES: dict[str, Cause] = {
             "symmetric_units",
         ),
         rivals=("rate_too_high", "overfit"),
+        at_most="medium",
     ),
     "one_class": Cause(rivals=("rate_too_high", "labels_unrelated"), sure_with=("loss_learns",)),
-    "diverged": Cause(excluded_by=("loss_rises_with_targets",), rivals=("rate_too_high", "bad_batch")),
+    # Where tensors were recorded, and none of them shows why, the cause is something else.
+    "diverged": Cause(
+        excluded_by=("loss_rises_with_targets",), rivals=("rate_too_high", "bad_batch"), sure_with=("only_scalars",)
+    ),
     "not_learning": Cause(rivals=("labels_unrelated", "rate_too_low", "frozen")),
 }
 """Causes by kind; a kind without a row has neither conditions nor rivals."""

@@ -210,6 +210,7 @@ def _judged(cause: Finding, symptoms: Sequence[Finding], observed: Observations)
         confidence = "medium"
     if confidence == "high" and any(observed[name].holds is None for name in row.needs):
         confidence = "medium"
+    confidence = max(confidence, row.at_most, key=CONFIDENCES.index)
     return replace(cause, level=level, confidence=confidence)
 
 

@@ -192,6 +192,10 @@ def _rate_rises(data: RunData) -> bool | None:
     return any(bool(one.values.max() > one.values[0]) for one in rates) if rates else None
 
 
+def _only_scalars(data: RunData) -> bool:
+    return not data.tensors
+
+
 _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "loss_explodes": (_explodes, "the loss rose to more than twice its first values, or was lost"),
     "loss_only_returns": (_loss_only_returns, "the loss rose far above its first value, and has only come back"),
@@ -207,6 +211,7 @@ _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "gradients_reset": (are_reset, "gradients of successive steps differ"),
     "batches_far_outside": (_batches_far_outside, "few batches vary far more than all others, which are alike"),
     "loss_rises_with_targets": (_rises_with_targets, "the targets grow, and the error less than they do"),
+    "only_scalars": (_only_scalars, "no tensors were recorded"),
     "rate_rises": (_rate_rises, "the learning rate rises"),
 }
 

@@ -130,7 +130,7 @@ def moving(rng, spread=0.002, large=()):
 def test_a_loss_at_guessing_while_weights_move_is_a_matter_of_labels(tmp_path):
     result = diagnose(saved(tmp_path, moving(np.random.default_rng(0)), level_loss()))
     [one] = result.findings
-    assert (one.kind, one.confidence) == ("labels_unrelated", "high") or one.confidence == "medium"
+    assert (one.kind, one.confidence) == ("labels_unrelated", "medium")  # it is what remains
     assert "32 fixed samples" in KINDS[one.kind].test
     assert [below.kind for below in result.explained] == ["not_learning"]
 
