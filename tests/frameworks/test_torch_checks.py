@@ -1210,6 +1210,40 @@ def decay_that_exceeds_the_gradient(watch, broken):
         optimizer.step()
 
 
+def average_without_statistics(watch, broken):
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+    average = copy.deepcopy(model).eval()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(12):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X), Y).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mine, trained in zip(average.parameters(), model.parameters(), strict=True):
+                mine.lerp_(trained, 0.1)
+            for mine, trained in zip(average.buffers(), model.buffers(), strict=True):
+                mine.copy_(mine if broken else trained)
+    return model, average
+
+
+def target_network_that_stays(watch, broken):
+    model = network()
+    target = copy.deepcopy(model)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(600):
+        states, actions = torch.randn(16, 8), torch.randint(0, 4, (16, 1))
+        with torch.no_grad():
+            values = states[:, 0] + 0.9 * target(torch.randn(16, 8)).max(1).values
+        optimizer.zero_grad()
+        F.smooth_l1_loss(model(states).gather(1, actions).squeeze(1), values).backward()
+        optimizer.step()
+        if step % 200 == 199 and not broken:
+            target.load_state_dict(model.state_dict())
+    return model, target
+
+
 def schedule_at_each_part_of_a_batch(watch, broken):
     model = network()
     watch(model)
@@ -1308,6 +1342,8 @@ PAIRS = {
     activation_with_its_own_gradient: "wrong_gradient",
     cube_with_its_own_gradient: "wrong_gradient",
     decay_that_exceeds_the_gradient: "decay_in_gradient",
+    average_without_statistics: "statistics_not_averaged",
+    target_network_that_stays: "target_never_updated",
     closure_that_does_nothing: "not_reset",
     own_cross_entropy_of_several_labels: "several_labels",
     own_squared_error_of_prices: "targets_not_scaled",
@@ -1335,8 +1371,9 @@ PAIRS = {
 def test_a_fault_fires_and_its_twin_does_not(training, broken, tmp_path):
     torch.manual_seed(0)
     with Hook(tmp_path / "run", plan=False, checks=True) as hook:
-        training(lambda *models: [hook.register_module(model) for model in models], broken)
+        kept = training(lambda *models: [hook.register_module(model) for model in models], broken)
     records = create_trial(tmp_path / "run").checks()
+    del kept  # a model and its copy are alive until the training has ended
     assert not records.off
     fired = {one.id for one in records if one.level != "note"}
     assert fired == {PAIRS[training]} if broken else not fired

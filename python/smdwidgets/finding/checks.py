@@ -949,6 +949,28 @@ CHECKS: tuple[Kind, ...] = (
         frameworks=(TORCH, KERAS),
     ),
     _check(
+        "statistics_not_averaged",
+        "warning",
+        "an averaged model with old statistics",
+        "A copy of the model has no optimizer, and its weights have changed since the training began, as those of a moving average do. "
+        "The running statistics of its batch normalization have not, until the training ended.",
+        "statistics that are copied, or computed again, when the weights are averaged",
+        "copy the buffers too (`AveragedModel(model, use_buffers=True)`), or call `torch.optim.swa_utils.update_bn`.",
+        "The weights of a copy of {model} follow the trained model, the statistics of its batch normalization do not",
+        _WEAKER,
+    ),
+    _check(
+        "target_never_updated",
+        "warning",
+        "a target network that is never updated",
+        "The loss is the error of the outputs of chosen actions, as in Q-learning, and a copy of the model keeps its first weights for 500 "
+        "updates and more. Its values are those of an untrained network.",
+        "a copy that gets the weights of the model, in part at each update or as a whole at some",
+        "call `target.load_state_dict(model.state_dict())` at regular intervals.",
+        "A copy of the model has had its first weights for {count:,} updates",
+        _WEAKER,
+    ),
+    _check(
         "frozen_norm_moves",
         "note",
         "frozen batch normalization whose statistics move",

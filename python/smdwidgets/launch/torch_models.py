@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from smdwidgets.checks.torch.copies import living
 from smdwidgets.hooks.torch.names import class_name, unwrapped_module
 
-__all__ = ["described", "living", "models_of", "models_with", "parameters_of"]
+__all__ = ["described", "models_of", "models_with", "parameters_of"]
 
 
 def models_of(optimizers: Iterable[Optimizer]) -> list[nn.Module]:
@@ -50,12 +49,6 @@ def models_with(parameters: Iterable[torch.Tensor]) -> list[nn.Module]:
             found.append(outermost[key])
             wanted -= held[key]
     return found
-
-
-def living(kind: type[Any]) -> Iterator[Any]:
-    """Yield all objects of a class."""
-    # `isinstance` would run code of lazy objects.
-    return (each for each in gc.get_objects() if issubclass(type(each), kind))
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:

@@ -23,6 +23,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from smdwidgets.checks.torch.copies import living
 from smdwidgets.checks.torch.graph import walk
 from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.loss_origin import RootLosses, losses_of
@@ -30,7 +31,7 @@ from smdwidgets.hooks.torch.names import unwrapped_module
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.training import is_passive
 from smdwidgets.launch.recording import Recording
-from smdwidgets.launch.torch_models import described, living, models_of, models_with, parameters_of
+from smdwidgets.launch.torch_models import described, models_of, models_with, parameters_of
 
 if TYPE_CHECKING:
     from smdwidgets.hooks.torch.hook import Hook

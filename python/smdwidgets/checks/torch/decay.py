@@ -1,4 +1,4 @@
-"""Checks of weight decay: what it removes from the weights, and what it adds to the gradient."""
+"""Checks of weight decay: its size beside weights and gradients."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class DecayChecks:
 
 
 def updates_until_half(share: float) -> int:
-    """Return after how many updates, each of which removes this share, half of a weight is left.
+    """Return after how many updates half of a weight is left.
+
+    Each of them removes this share.
 
     >>> updates_until_half(0.01), updates_until_half(1.0)
     (69, 1)

@@ -24,10 +24,10 @@ _DIFFERS, _ZERO = 0.1, 1e-9
 
 
 class FunctionChecks:
-    """Compares the gradient of each `autograd.Function` of the script with differences of its values.
+    """Compares gradients of `autograd.Function` with differences of its values.
 
-    The arguments of one call are copied, and the function is called again with copies in float64. A function whose
-    values have steps, or are those of its input, has another gradient on purpose.
+    It looks at the functions of the script. The arguments of one call are copied, and the function is called again with
+    copies in float64. A function whose values have steps, or are those of its input, has another gradient on purpose.
 
     Args:
         context: what the mechanisms share.
@@ -101,7 +101,10 @@ class FunctionChecks:
 
 
 def _is_installed(function: type) -> bool:
-    """Whether a function belongs to a library, which may approximate gradients on purpose."""
+    """Whether a function belongs to a library.
+
+    It may approximate gradients on purpose.
+    """
     if function.__module__.partition(".")[0] == "torch":
         return True
     try:
@@ -111,7 +114,10 @@ def _is_installed(function: type) -> bool:
 
 
 def _compare(function: Any, args: list[Any], needs: list[bool]) -> tuple[float, float] | None:
-    """Return a derivative along a direction as the function gives it and as measured, if they differ."""
+    """Return a derivative as the function gives it and as measured.
+
+    None: they do not differ.
+    """
     args = [one.double() if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in args]
     numbers = np.random.default_rng(0)
 
@@ -131,14 +137,15 @@ def _compare(function: Any, args: list[Any], needs: list[bool]) -> tuple[float, 
     places = [place for place, need in enumerate(needs) if need]
     if any(_is_multiple(one, args[place]) for one in first for place in places):
         return None
-    found: list[tuple[float, float]] = []
+    wrong: list[tuple[float, float]] = []
     for place in places:
         compared = [_derivatives(called, args, place, first, direction) for _ in range(_DIRECTIONS)]
-        known = [one for one in compared if one is not None]
-        differing = [one for one in known if abs(one[0] - one[1]) > _DIFFERS * max(map(abs, one))]
+        differing = [
+            one for one in compared if one is not None and abs(one[0] - one[1]) > _DIFFERS * max(map(abs, one))
+        ]
         if len(differing) == _DIRECTIONS:
-            found.append(differing[0])
-    return found[0] if found else None
+            wrong.append(differing[0])
+    return wrong[0] if wrong else None
 
 
 def _derivatives(
@@ -148,7 +155,7 @@ def _derivatives(
     results: list[torch.Tensor],
     direction: Callable[[torch.Tensor], torch.Tensor],
 ) -> tuple[float, float] | None:
-    """Return the derivative by one argument along a direction, as given and as measured."""
+    """Return the derivative by one argument, as given and as measured."""
     # The gradient of a loss that the function itself computes is 1.
     weights = [torch.ones_like(one) if one.ndim == 0 else direction(one) for one in results]
     along = direction(args[place])
@@ -174,7 +181,10 @@ def _derivatives(
 
 
 def _is_multiple(result: torch.Tensor, argument: torch.Tensor) -> bool:
-    """Whether a function returns a multiple of its argument, such as one that reverses or scales gradients."""
+    """Whether a function returns a multiple of its argument.
+
+    It reverses or scales gradients.
+    """
     if result.shape != argument.shape or not argument.any():
         return False
     factor = float((result * argument).sum() / (argument * argument).sum())

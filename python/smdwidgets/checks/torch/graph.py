@@ -21,6 +21,7 @@ __all__ = [
     "adds_up",
     "attracts_only",
     "cosines_before",
+    "is_chosen",
     "linear_layers",
     "loss_calls",
     "negated_divergence",
@@ -183,6 +184,12 @@ def activation_before(node: Any) -> str:
     """Return the name of the activation that computed a value, or an empty string."""
     node = _shaped(node, 8)
     return "" if node is None else _ACTIVATIONS.get(_plain(node).removesuffix("Backward"), "")
+
+
+def is_chosen(node: Any) -> bool:
+    """Whether a value is one output of each row, as that of an action that was chosen."""
+    node = _shaped(node)
+    return node is not None and _is(node, ("Gather", "Index"))
 
 
 def softmax_axis(node: Any, dimensions: int) -> int | None:

@@ -18,6 +18,7 @@ from smdwidgets.checks.log import CheckLog
 from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.torch import graph
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.copies import CopyChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
 from smdwidgets.checks.torch.inputs import InputChecks
 from smdwidgets.checks.torch.loaders import LoaderChecks
@@ -72,6 +73,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "masks": ("mask_inverted",),
     "tokens": ("labels_unshifted", "labels_shifted_twice", "targets_masked", "sees_future", "padding_in_loss"),
     "series": (),
+    "copies": ("statistics_not_averaged", "target_never_updated"),
     "functions": ("wrong_gradient",),
     "updates": ("no_update", "weights_restored", "some_not_updated", "update_lost", "no_gradient", "half_state"),
     "order": (
@@ -175,6 +177,7 @@ class TorchChecks:
         self._replicas = ReplicaDigests(context)
         self._recurrence = RecurrenceChecks(context)
         self._series = SeriesChecks(context)
+        self._copies = CopyChecks(context)
         self._functions = FunctionChecks(context, lambda call: functools.partial(self._run, "functions", call))
         self._settings = SettingsChecks(context)
         #: Loss functions that the last backward pass began with, and whether any since the update depended on a model.
@@ -323,6 +326,7 @@ class TorchChecks:
             self._run("rows", self._rows_of.look, call)
             self._run("inputs", self._inputs.look, call)
             self._run("series", self._series.look, call)
+            self._run("copies", self._copies.look, call)
         self._roots = [call for call in calls if call.is_root and len(calls) == 1]
         self._modes.classifies = any(
             call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls
@@ -412,6 +416,7 @@ class TorchChecks:
         self._context.values.poll()
         self._tokens.forget()
         self._context.updates += 1
+        self._run("copies", self._copies.after_update)
         self._walks = 0
         self._roots, self._depends = [], None
         self._updated(self._context.updates)
@@ -463,5 +468,6 @@ class TorchChecks:
         """The training has ended: judge what was read, and write the counts."""
         self._run("modes", self._modes.close)
         self._run("functions", self._functions.close)
+        self._run("copies", self._copies.close)
         self._context.values.poll(wait=True)
         self.log.close(self._context.updates)

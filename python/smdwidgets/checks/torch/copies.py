@@ -1,0 +1,147 @@
+"""Checks of copies of a model that no optimizer has."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import LossCall, is_chosen
+from smdwidgets.checks.torch.layers import BATCH_NORMS
+from smdwidgets.checks.torch.values import is_plain, sampled
+
+__all__ = ["CopyChecks", "living"]
+
+#: The update after which copies are looked for, how many are followed, and elements of a tensor that are read.
+_LOOK, _COPIES, _ELEMENTS = 2, 4, 97
+#: Updates between two looks at the copies, and in which a target network is updated at least once.
+_EVERY, _UPDATES = 64, 500
+
+
+@dataclass
+class _Copy:
+    """A copy, the model that is trained, and what was read of both.
+
+    Attributes:
+        copy: the copy.
+        model: the model.
+        first: samples of a weight and of running statistics of the copy, then those of the model, at the first look.
+        unmoved: number of updates until the last look at which the copy had its first weights and the model had not.
+    """
+
+    copy: weakref.ref[nn.Module]
+    model: weakref.ref[nn.Module]
+    first: tuple[Any, ...]
+    unmoved: int = 0
+
+
+class CopyChecks:
+    """Follows copies of a trained model: modules with the same parameters.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._copies: list[_Copy] = []
+        #: Whether the loss takes one output of each row, as of the action that was chosen.
+        self._chooses = False
+
+    def look(self, call: LossCall) -> None:
+        """A loss function has targets."""
+        is_error = call.kind in ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
+        self._chooses = self._chooses or (is_error and is_chosen(call.before))
+
+    def after_update(self) -> None:
+        """An update has ended."""
+        updates = self._context.updates
+        if updates == _LOOK:
+            self._find()
+        elif self._copies and updates % _EVERY == 0:
+            self._read(is_last=False)
+
+    def _find(self) -> None:
+        """Find the copies, which only the garbage collector knows."""
+        models = list(self._context.models())
+        own = {id(part) for model in models for part in model.modules()}
+        by_shapes = {_shapes(model): model for model in models}
+        if not by_shapes or not (self._context.log.runs("statistics_not_averaged") or self._chooses):
+            return
+        held = self._context.held()
+        for one in living(nn.Module):
+            if len(self._copies) >= _COPIES:
+                break
+            if id(one) in own or not getattr(one, "_modules", None):
+                continue
+            model = by_shapes.get(_shapes(one))
+            if model is None or type(one) is not type(model) or any(id(each) in held for each in one.parameters()):
+                continue
+            pair = _Copy(weakref.ref(one), weakref.ref(model), ())
+            samples = _samples(one, model)
+            if samples:
+                self._copies.append(pair)
+                self._context.values.read(lambda *values, pair=pair: setattr(pair, "first", values), *samples)
+
+    def _read(self, is_last: bool) -> None:
+        for pair in self._copies:
+            copy, model = pair.copy(), pair.model()
+            samples = _samples(copy, model) if copy is not None and model is not None else []
+            if samples and copy is not None:
+                name, updates = type(copy).__name__, self._context.updates
+
+                def judge(*now: Any, pair: _Copy = pair, name: str = name, updates: int = updates) -> None:
+                    self._judge(pair, now, name, updates, is_last)
+
+                self._context.values.read(judge, *samples)
+
+    def _judge(self, pair: _Copy, now: tuple[Any, ...], name: str, updates: int, is_last: bool) -> None:
+        same = [bool((one == other).all()) for one, other in zip(pair.first, now, strict=False)]
+        if not same:
+            return
+        pair.unmoved = updates if same[0] and not same[1] else 0
+        if is_last and len(same) > 2 and not same[0] and not same[1] and same[2] and not same[3]:
+            self._context.log.say("statistics_not_averaged", self._context.step, {"model": name}, [name])
+
+    def close(self) -> None:
+        """The training has ended. Statistics may be computed again until then."""
+        if not self._context.updates:
+            return
+        self._read(is_last=True)
+        self._context.values.poll(wait=True)
+        unmoved = max((one.unmoved for one in self._copies), default=0)
+        if self._chooses and unmoved >= _UPDATES:
+            self._context.log.say("target_never_updated", self._context.step, {"count": unmoved})
+
+
+def living(kind: type[Any]) -> Iterator[Any]:
+    """Yield all objects of a class."""
+    # `isinstance` would run code of lazy objects.
+    return (each for each in gc.get_objects() if issubclass(type(each), kind))
+
+
+def _shapes(module: nn.Module) -> tuple[tuple[str, torch.Size], ...]:
+    """Return what a copy has in common with its model."""
+    return tuple((name, one.shape) for name, one in module.named_parameters())
+
+
+def _samples(copy: nn.Module, model: nn.Module) -> list[torch.Tensor]:
+    """Return samples of a weight of both, and of statistics if they have some."""
+    samples = [next((one for one in each.parameters() if one.ndim > 1), None) for each in (copy, model)]
+    norms = [_statistics(each) for each in (copy, model)]
+    samples += [one for one in norms if all(each is not None for each in norms)]
+    usable = [one for one in samples if one is not None and is_plain(one)]
+    if len(usable) < 2 or len(usable) < len(samples) or len({one.device for one in usable}) > 1:
+        return []
+    return [sampled(one, _ELEMENTS).clone() for one in usable]
+
+
+def _statistics(model: nn.Module) -> torch.Tensor | None:
+    norms = (one for one in model.modules() if isinstance(one, BATCH_NORMS))
+    return next((one.running_mean for one in norms if one.running_mean is not None), None)
