@@ -196,7 +196,10 @@ export class Timeline implements Part {
       const least = this.#curve && best(this.#curve);
       const other = this.#curve?.compared && this.context.session.store.runs.get(scene.compared?.run ?? -1);
       const named = other && `A ${truncate(run?.head.name ?? "", 30)}, B (dashed) ${truncate(other.head.name, 30)}`;
-      setText(this.#curveNote, named ? named : least ? `lowest ${num(least.value)}, step ${count(least.step)}` : "");
+      setText(
+        this.#curveNote,
+        named ? named : least ? `lowest ${num(least.value)}, step\u00a0${count(least.step)}` : "",
+      );
     }
     if (mode) {
       this.#modeLabel.style.top = `${mode.top}px`;
