@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import random
+import re
 import sys
 import weakref
 
@@ -428,28 +429,30 @@ def test_a_failing_recorder_never_reaches_the_training(tmp_path, monkeypatch, ca
 def test_memory_stays_below_the_bound_and_the_reason_is_said(tmp_path):
     model = nn.Linear(1000, 1000)
     opt = torch.optim.Adam(model.parameters(), 1e-3)
-    hook = smd.record(model, tmp_path / "run", recorder_bytes=20_000_000, replay="auto")
+    hook = smd.record(model, tmp_path / "run", recorder_bytes=7_000_000, replay="auto")
     recorder = hook._replaying.recorder
     for _ in range(12):
         for (x,) in DataLoader(TensorDataset(torch.randn(64, 1000)), 8):
             opt.zero_grad()
             model(x).square().mean().backward()
             opt.step()
-            assert recorder.nbytes <= 10_000_000
+            assert recorder.nbytes <= 3_500_000
     hook.dump("why")
     hook.close()
     with create_trial(tmp_path / "run") as trial:
         incident = trial.incidents()[-1]
         assert incident.recorded["keyframe"] is None
-        assert "no keyframe: the budget holds none (a state takes 16.0 MB of 10.0 MB)" in incident.recorded["why_not"]
+        # Gradients and states of the optimizer belong to it after the first step.
+        why_not = incident.recorded["why_not"]
+        assert re.fullmatch(r"no keyframe: the budget holds none \(a state takes (4|16)\.0 MB of 3\.5 MB\)", why_not)
         assert incident.row_ids(95) == list(range(56, 64))
         assert incident.batch(95)[0].shape == (8, 1000)
         with pytest.raises(CannotReplay, match="the budget holds none"):
             incident.replay.run()
 
 
-@pytest.mark.parametrize(("tick", "every"), [(0.0, 8), (1.0, 64)], ids=["free", "slow"])
-def test_keyframes_are_rarer_while_recording_takes_long(tick, every, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("tick", "frames"), [(0.0, 10), (1.0, 1)], ids=["free", "slow"])
+def test_keyframes_are_rarer_while_recording_takes_long(tick, frames, tmp_path, monkeypatch):
     """The clock moves only while something is recorded."""
     from smdwidgets.replay.torch import recording
 
@@ -466,14 +469,17 @@ def test_keyframes_are_rarer_while_recording_takes_long(tick, every, tmp_path, m
     opt = torch.optim.Adam(model.parameters(), 1e-3)
     hook = smd.record(model, tmp_path / "run", replay=True)
     recorder = hook._replaying.recorder
+    steps = set()
     for (x,) in DataLoader(TensorDataset(torch.randn(80, 4)), 1):
         opt.zero_grad()
         model(x).sum().backward()
         opt.step()
         states = [one.state for one in recorder._frames]
-        assert all(one.nbytes == sum(each.nbytes for each in one.tensors.values()) > 0 for one in states)
+        assert all(one.nbytes >= sum(each.nbytes for each in one.tensors.values()) > 0 for one in states)
+        steps |= {one.step for one in recorder._frames}
     hook.close()
-    assert recorder.every == every
+    assert len(steps) == frames
+    assert recorder.every == 8
 
 
 @pytest.mark.parametrize(("option", "rows", "batch"), [("ids", True, False), (False, False, False), (True, True, True)])

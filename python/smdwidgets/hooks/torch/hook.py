@@ -50,6 +50,7 @@ from smdwidgets.hooks.torch.replaying import Replaying
 from smdwidgets.hooks.torch.signalling import Signalling
 from smdwidgets.hooks.torch.training import AS_SMDEBUG, EVALUATIONS, TorchOptions, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
+from smdwidgets.run_end import RunEnd
 
 __all__ = ["Collection", "Hook", "record"]
 
@@ -492,6 +493,12 @@ class Hook(BaseHook):
             handle.remove()
         self._handles.clear()
         self._recording.detach()
+
+    def end(self, end: RunEnd) -> None:
+        """Close the hook, and give the memory of a recording back."""
+        super().end(end)
+        if self.guard.finished:  # the writer has ended
+            self._replaying.close()
 
 
 def record(model: nn.Module, out_dir: str | os.PathLike[str], *optimizers: Any, **options: Any) -> Hook:

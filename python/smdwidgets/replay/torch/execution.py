@@ -269,8 +269,7 @@ class Replayed:
             f"the loss is {_shown(self._losses)}, and it was {_shown(recorded)}",
         )
         if now.digest is not None and self.world is not None:
-            with torch.no_grad():
-                self._compare(self.world.digest(), now.digest, "the weights after the step differ")
+            self._compare(self.world.digest(now.step), now.digest, "the weights after the step differ")
         self.results.append(
             StepResult(now.step, tuple(self._losses), not self._detail if self._compared else None, self._detail)
         )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 
 __all__ = ["all_states", "generator_state", "set_generator", "set_states", "torch_states"]
+
+#: The last states, which are shared as long as a generator is not used: those of Python, and the generator of NumPy
+#: with its memory: 624 words and the position among them.
+_python: tuple[Any, list[Any]] | None = None
+_numpy: tuple[Any, bytes | None, list[Any]] | None = None
+_NUMPY_BYTES: Final = 4 * 625
 
 
 def torch_states() -> dict[str, Any]:
@@ -24,17 +31,41 @@ def torch_states() -> dict[str, Any]:
 
 def all_states() -> dict[str, Any]:
     """Return the states of all global generators."""
-    version, words, gauss = random.getstate()
+    return {"python": _python_state(), "numpy": _numpy_state(), **torch_states()}
+
+
+def _python_state() -> list[Any]:
+    global _python
+    state = random.getstate()
+    if _python is None or _python[0] != state:
+        version, words, gauss = state
+        _python = state, [version, np.array(words, np.uint32), gauss]
+    return _python[1]
+
+
+def _numpy_state() -> list[Any]:
+    """Return the state of NumPy's generator.
+
+    It is asked for only if the generator was used: NumPy copies its numbers one after the other. The generator leaves
+    its memory unchanged where it gives the second number of a pair.
+    """
+    global _numpy
+    find = getattr(np.random, "get_bit_generator", None)
+    generator, memory = None if find is None else find(), None
+    if type(generator) is np.random.MT19937:
+        memory = ctypes.string_at(generator.ctypes.state_address, _NUMPY_BYTES)
+        if _numpy is not None and _numpy[0] is generator and _numpy[1] == memory and not _numpy[2][3]:
+            return _numpy[2]
     name, keys, position, has_gauss, cached = np.random.get_state()
-    return {
-        "python": [version, np.array(words, np.uint32), gauss],
-        "numpy": [str(name), np.asarray(keys), int(position), int(has_gauss), float(cached)],
-        **torch_states(),
-    }
+    state = [str(name), np.asarray(keys), int(position), int(has_gauss), float(cached)]
+    _numpy = generator, memory, state
+    return state
 
 
 def set_states(states: dict[str, Any]) -> None:
     """Set the generators whose states are given."""
+    global _numpy
+    _numpy = None
     if "python" in states:
         version, words, gauss = states["python"]
         random.setstate((version, tuple(int(one) for one in words), gauss))

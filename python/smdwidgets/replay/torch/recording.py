@@ -15,7 +15,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from torch.optim import Optimizer
 
 from smdwidgets._text import byte_size
 from smdwidgets.replay.torch.loop import Place, places, user_frames
+from smdwidgets.replay.torch.pace import EVERY, LONGEST, Pace, spacing_of
 from smdwidgets.replay.torch.random_states import all_states, torch_states
 from smdwidgets.replay.torch.state import State, World, nbytes_of
 from smdwidgets.replay.tree import mapped
@@ -32,18 +33,14 @@ __all__ = ["Delivery", "Frame", "Mode", "ReplayRecorder", "Snapshot", "StepRecor
 
 Mode = Literal["full", "ids"]
 
-#: Steps between two keyframes: at least, and at most.
-#: It is doubled while recording takes more than a share of the time.
-EVERY, LONGEST = 8, 64
-SHARE: Final = 0.01
-#: A state of less than so many bytes is kept every `EVERY` steps where all workers must choose the same steps.
-_SMALL_STATE: Final = 8 << 20
 #: Steps whose batches and rows are kept if no keyframe is.
 _STEPS_WITHOUT = 16
 #: Steps after which the last ones are given up, whether they were judged or not.
 _MOST_STEPS = 1024
 #: Deliveries among which the inputs of a forward pass are looked for.
 _RECENT = 16
+#: Bytes of the random states that are kept with a batch, and of those with a forward pass.
+_STATES, _STATE = 10 << 10, 5 << 10
 #: Share of a batch's elements in its fingerprint.
 _SAMPLE = 64
 
@@ -181,9 +178,11 @@ class ReplayRecorder:
         self.world = World()
         #: The last step of which it is known whether an incident begins with it; None: nobody judges.
         self.judged: int | None = None
-        #: Time that recording has taken on the training thread.
-        self.seconds = 0.0
+        #: Time that recording has taken on the training thread, and the part of it that keyframes took.
+        self.seconds = self._frame_seconds = 0.0
+        #: Steps between the last two keyframes.
         self.every = EVERY
+        self._pace: Pace | None = None
         #: Objects that the script passes to have their state kept.
         self.extra: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -203,10 +202,9 @@ class ReplayRecorder:
         self._delivered = False
         self._rng_end: Any = None
         self._since_frame = 0
-        self._framed_at = time.perf_counter()
+        #: Keyframes that were given up while a snapshot referred to them.
+        self._lent: list[weakref.ref[Frame]] = []
         self._too_large = ""
-        #: What recording has taken since the last keyframe, and `seconds` when it was taken.
-        self._spent = self._seconds_before = 0.0
 
     # --------------------------------------------------------------------------------------------------------- events
 
@@ -258,6 +256,7 @@ class ReplayRecorder:
                 self._frames[-1].gradients = tuple(name for name, _ in self.world.tensors() if "/g/" in name)
             if not self.cannot:
                 now.forwards.append(torch_states())
+                self._batch_bytes += _STATE
         self._match(now, inputs)
         self._end_call(began)
 
@@ -279,6 +278,7 @@ class ReplayRecorder:
             return
         if self.world.add_optimizer(optimizer):
             self._frames.clear()  # they lack its state
+            self._since_frame = LONGEST
         name = self.world.optimizer_name(optimizer)
         if not name:
             return
@@ -303,53 +303,62 @@ class ReplayRecorder:
             return
         if self._pending is not None and not self._is_stale:
             return
-        first_of_epoch = self.workers == 1 and one.position == 0 and self._since_frame > 0 and self._affordable()
-        if self._pending is not None or self._is_due() or first_of_epoch:
+        if self._pending is not None or self._is_due(one.position == 0):
             self._take_frame(one)
         self._is_stale = False
 
-    def _affordable(self) -> bool:
-        return self._spent <= SHARE * max(time.perf_counter() - self._framed_at, 1e-9) or self.every == EVERY
-
-    def _is_due(self) -> bool:
-        return (not self._frames and self._pending is None) or self._since_frame >= self.every
+    def _is_due(self, begins_epoch: bool = False) -> bool:
+        """Whether the next step begins with a keyframe."""
+        if self._pace is None or self._since_frame >= LONGEST:
+            return True
+        if self.workers > 1:
+            return self._since_frame >= self.every
+        # A replay cannot begin in the epoch before.
+        allowed = self._pace.allows(time.perf_counter(), self.seconds - self._frame_seconds, ahead=begins_epoch)
+        return allowed and self._since_frame >= (1 if begins_epoch else EVERY)
 
     def _take_frame(self, delivery: Delivery | None) -> None:
         if self.mode != "full" or self.cannot:
             return
-        began = time.perf_counter()
+        began, walked = time.perf_counter(), self.world.walk_seconds
+        if self._pace is None:
+            self._pace = Pace(began)
+        if self._pending is not None:
+            self._recycle(self._pending)
+            self._pending = None
+        nbytes = self._copy_state(delivery)
+        seconds = time.perf_counter() - began
+        self._pace.took(max(seconds - (self.world.walk_seconds - walked), 0.0))
+        self._frame_seconds += seconds
+        self.every = spacing_of(nbytes) if self.workers > 1 else max(EVERY, self._since_frame)
+        self._since_frame = 0
+
+    def _copy_state(self, delivery: Delivery | None) -> int:
+        """Take the keyframe of the next step if it fits.
+
+        Return its size without the objects of the loop, which is the same for all workers of a training.
+        """
         frames = user_frames()
         for model in self._models():
             self.world.add_model(model)
         self.world.discover(frames, self.extra)
         if any(type(one).__name__ == "DTensor" for one in self.world.parameters_and_buffers()):
             self.cannot = f"the weights are sharded over {self.workers} workers"
-            return
-        if self._pending is not None:
-            self._recycle(self._pending)
-            self._pending = None
+            return 0
         nbytes = self.world.nbytes
         if not self._has_room(nbytes):
-            return
+            return nbytes
         spare, self._spare = self._spare, None
-        frame = Frame(-1, self.world.take(spare), [Place.of(one) for one in frames])
+        state = self.world.take(spare)
+        if not self._has_room(state.nbytes):  # the objects of the loop belong to it, too
+            return nbytes
+        frame = Frame(-1, state, [Place.of(one) for one in frames])
         if delivery is not None:
             frame.by_delivery, frame.epoch, frame.position = True, delivery.loader, delivery.position
         elif self._rng_end is not None:
             frame.state.light["rng"] = {**frame.state.light["rng"], "top": self._rng_end}
         self._pending = frame
-        now = time.perf_counter()
-        self._spent = self.seconds - self._seconds_before + now - began
-        self._seconds_before = self.seconds + now - began
-        share = self._spent / max(now - self._framed_at, 1e-9)
-        if self.workers > 1:
-            sizes = (EVERY << number for number in range(LONGEST.bit_length()))
-            self.every = next(one for one in sizes if one == LONGEST or nbytes * EVERY < _SMALL_STATE * one)
-        elif self._since_frame >= self.every and share > SHARE:
-            self.every = min(LONGEST, 2 * self.every)
-        elif share < SHARE / 4:
-            self.every = max(EVERY, self.every // 2)
-        self._framed_at, self._since_frame = now, 0
+        return nbytes
 
     def _has_room(self, nbytes: int) -> bool:
         """Whether a keyframe fits; older ones are given up for it."""
@@ -373,7 +382,8 @@ class ReplayRecorder:
         """Bytes of what is kept."""
         spare = 0 if self._spare is None else self._spare.nbytes
         pending = 0 if self._pending is None else self._pending.state.nbytes
-        return self._batch_bytes + spare + pending + sum(one.state.nbytes for one in self._frames)
+        lent = sum(one.state.nbytes for ref in self._lent if (one := ref()) is not None)
+        return self._batch_bytes + spare + pending + lent + sum(one.state.nbytes for one in self._frames)
 
     def _begin(self, step: int) -> None:
         self._finish()
@@ -404,8 +414,7 @@ class ReplayRecorder:
                 ]
             now.by_order = True
         if self.mode == "full" and not self.cannot:
-            with torch.no_grad():
-                now.digest = self.world.digest()
+            now.digest = self.world.digest(now.step)
             self._rng_end = None if self._delivered else all_states()
         now.is_complete = True
         self._start, self._delivered = self._numbers, False
@@ -444,7 +453,7 @@ class ReplayRecorder:
                 return value.detach().clone()
             return value.copy() if isinstance(value, np.ndarray) else value
 
-        nbytes = 0
+        nbytes = _STATES
 
         def size(value: Any) -> None:
             nonlocal nbytes
@@ -493,6 +502,8 @@ class ReplayRecorder:
     def _recycle(self, frame: Frame) -> None:
         if not frame.is_pinned:
             self._spare = frame.state
+        else:
+            self._lent = [ref for ref in self._lent if ref() is not None] + [weakref.ref(frame)]
 
     def _add(self, one: Delivery) -> None:
         with self._lock:
@@ -517,7 +528,7 @@ class ReplayRecorder:
             judged = next(reversed(self._steps), 0) if self.judged is None else self.judged
             first_step = judged - _STEPS_WITHOUT
         while self._steps and (oldest := next(iter(self._steps))) < first_step:
-            del self._steps[oldest]
+            self._batch_bytes -= _STATE * len(self._steps.pop(oldest).forwards)
         first = next(iter(self._steps.values())).first if self._steps else self._start
         while self._deliveries and (number := next(iter(self._deliveries))) < min(first, self._numbers - 2):
             self._batch_bytes -= self._deliveries.pop(number).nbytes

@@ -18,6 +18,7 @@ import itertools
 import re
 import sys
 import sysconfig
+import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,8 +43,8 @@ _MOST_ELEMENTS: Final = 4096
 _DEEPEST: Final = 3
 #: Bytes of tensors of the loop that are kept whatever the size of the model.
 _SMALL_TENSORS: Final = 16 << 20
-#: Bytes of weights whose checksum is that of every element, and tensors that are looked at; else a sample is.
-_WHOLE_BYTES, _MOST_TENSORS, _SAMPLE = 256 << 10, 32, 256
+#: Bytes of weights whose checksum is that of every element; else of a sample of so many tensors, some at each step.
+_WHOLE_BYTES, _MOST_TENSORS, _TENSORS_A_STEP, _SAMPLE = 256 << 10, 32, 8, 256
 #: Names of secrets.
 _SECRETS: Final = re.compile(
     r"secret|token|passw|credential|auth|api.?key|(access|private|account).?key", re.IGNORECASE
@@ -118,29 +119,34 @@ class _Sampled:
     """A tensor of a digest, and which of its elements belong to it.
 
     Attributes:
-        owner: the module that has it.
-        place: the dictionary of the module: ``"_parameters"`` or ``"_buffers"``.
+        place: the dictionary of the module that has it: ``"_parameters"`` or ``"_buffers"``.
+        module: the module.
         name: its name there.
         tensor: the tensor.
+        address: of its elements. It is another one if they were replaced.
         size: number of its elements.
         count: number of the elements that belong to the digest.
         spacing: their spacing; 0: its layout is unusual.
     """
 
-    owner: weakref.ref[nn.Module]
     place: str
+    module: weakref.ref[nn.Module]
     name: str
     tensor: weakref.ref[torch.Tensor]
+    address: int
     size: int
     count: int
     spacing: int
 
     def elements(self) -> torch.Tensor | None:
-        """Return the elements; None if the module has another tensor now."""
-        module, tensor = self.owner(), self.tensor()
+        """Return the elements.
+
+        None: the module has another tensor now, or the tensor other elements.
+        """
+        module, tensor = self.module(), self.tensor()
         if module is None or tensor is None or module.__dict__[self.place].get(self.name) is not tensor:
             return None
-        if tensor.numel() != self.size or bool(self.spacing) != _is_plain(tensor):
+        if tensor.data_ptr() != self.address or tensor.numel() != self.size:
             return None
         if not self.spacing:
             return tensor.detach().reshape(-1)[:: max(1, self.size // max(1, self.count))][: self.count].resolve_conj()
@@ -180,7 +186,7 @@ class State:
         tensors: by name.
         light: everything else: nested containers of plain values and of small tensors.
         objects: the objects of the loop, whose content ``light`` has.
-        nbytes: bytes of the tensors; the memory is asked for often.
+        nbytes: bytes of all tensors and arrays; the memory is asked for often.
     """
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -205,7 +211,10 @@ class World:
         #: The tensors of the digest. Listing them takes longer than reading them, so they are listed at each keyframe,
         #: and if one of them is another object.
         self._sampled: list[_Sampled] | None = None
+        self._is_whole = False
         self._walked = False
+        #: What the walk over the objects of the process took. There is one.
+        self.walk_seconds = 0.0
         for model in models:
             self.add_model(model)
 
@@ -300,7 +309,9 @@ class World:
                 self._look(name, value, 0)
         if not self._walked:
             self._walked = True
+            began = time.perf_counter()
             self._walk()
+            self.walk_seconds = time.perf_counter() - began
 
     def _look(self, name: str, value: Any, depth: int) -> None:
         if name.startswith("__") or isinstance(value, (*_PLAIN, type, ModuleType)):
@@ -404,6 +415,7 @@ class World:
                 state.tensors[name] = copied
                 state.nbytes += nbytes_of(copied)
             state.light = self.take_light()
+            state.nbytes += _array_bytes(state.light["objects"]) + _array_bytes(state.light["modules"])
             state.objects = dict(self.objects)
         return state
 
@@ -441,23 +453,40 @@ class World:
                 yield from module.parameters()
                 yield from module.buffers()
 
-    def digest(self) -> int | None:
-        """Return a checksum of the weights and buffers.
+    def digest(self, step: int) -> int | None:
+        """Return a checksum of the weights and buffers after a step.
 
-        It is that of all elements of a small model, else of a sample.
+        It is that of all elements of a small model, else of a sample, whose tensors have their turns.
         """
-        elements = None if self._sampled is None else [one.elements() for one in self._sampled]
-        if elements is None or any(one is None for one in elements):
-            self._sampled = self._list_sampled()
-            elements = [one.elements() for one in self._sampled]
-        crc = 0
-        chosen = [one for one in elements if one is not None]
-        if any(not _is_readable(one) for one in chosen):
-            return None
-        for _, group in itertools.groupby(chosen, key=lambda one: one.dtype):
-            several = list(group)
-            crc = zlib.crc32(_bytes_of(several[0] if len(several) == 1 else torch.cat(several)), crc)
+        with torch.no_grad():
+            elements = self._elements(step)
+            if elements is None:
+                self._sampled = self._list_sampled()
+                elements = self._elements(step)
+            if elements is None or not all(map(_is_readable, elements)):
+                return None
+            crc = 0
+            for _, group in itertools.groupby(elements, key=lambda one: one.dtype):
+                several = list(group)
+                crc = zlib.crc32(_bytes_of(several[0] if len(several) == 1 else torch.cat(several)), crc)
         return crc
+
+    def _elements(self, step: int) -> list[torch.Tensor] | None:
+        """Return the elements of the digest after a step.
+
+        None: the list of its tensors is out of date.
+        """
+        sampled = self._sampled
+        if sampled is None:
+            return None
+        turns = 1 if self._is_whole else max(1, -(-len(sampled) // _TENSORS_A_STEP))
+        elements = []
+        for one in sampled[step % turns :: turns]:
+            content = one.elements()
+            if content is None:
+                return None
+            elements.append(content)
+        return elements
 
     def _list_sampled(self) -> list[_Sampled]:
         """Return the tensors of the digest."""
@@ -471,17 +500,17 @@ class World:
                             seen.add(id(one))
                             tensors.append((module, place, name, one))
         total = sum(nbytes_of(one) for *_, one in tensors)
-        is_whole = total <= _WHOLE_BYTES and len(tensors) <= 2 * _MOST_TENSORS
+        is_whole = self._is_whole = total <= _WHOLE_BYTES and len(tensors) <= _MOST_TENSORS
         every = 1 if is_whole else max(1, -(-len(tensors) // _MOST_TENSORS))
         sampled = []
         for module, place, name, one in tensors[::every]:
             size = one.numel()
             spacing = 1 if is_whole else max(1, size // _SAMPLE)
             count = size if is_whole else min(_SAMPLE, -(-size // spacing))
-            plain = _is_plain(one)
-            sampled.append(
-                _Sampled(weakref.ref(module), place, name, weakref.ref(one), size, count, spacing if plain else 0)
-            )
+            if _is_readable(one):
+                spacing = spacing if _is_plain(one) else 0
+                owner, ref = weakref.ref(module), weakref.ref(one)
+                sampled.append(_Sampled(place, owner, name, ref, one.data_ptr(), size, count, spacing))
         return sampled
 
     # -------------------------------------------------------------------------------------------------------- loading
@@ -567,6 +596,21 @@ class World:
 
 #: What stands for a tensor in the state of an optimizer.
 _TENSOR: Final = "$tensor"
+
+
+def _array_bytes(value: Any) -> int:
+    """Return the bytes of tensors and arrays in nested values."""
+    total = 0
+
+    def add(leaf: Any) -> None:
+        nonlocal total
+        if isinstance(leaf, torch.Tensor):
+            total += nbytes_of(leaf)
+        elif isinstance(leaf, np.ndarray):
+            total += leaf.nbytes
+
+    mapped(value, add)
+    return total
 
 
 def _append_tensor(tensors: list[torch.Tensor], leaf: Any) -> None:

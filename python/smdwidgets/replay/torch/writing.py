@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from smdwidgets._text import json_number, shown
 from smdwidgets.replay.files import RECORDING, Stored, write_recording, write_tensors
 from smdwidgets.replay.torch.loop import Loop, NoLoop, loop_of
 from smdwidgets.replay.torch.recording import Delivery, Frame, ReplayRecorder, Snapshot, StepRecord
-from smdwidgets.replay.torch.state import checksum
+from smdwidgets.replay.torch.state import State, checksum
 from smdwidgets.replay.tree import encode, mapped
 
 __all__ = ["NUMPY", "IncidentRecording", "Reference"]
@@ -121,6 +121,8 @@ class IncidentRecording:
         #: The batches as the loaders gave them, with references in place of tensors, by number.
         self.skeletons: dict[int, Any] = {}
         self.why_not = self.snapshot.why_not
+        #: Checksums of the weights at the beginning of later keyframes, by step.
+        self._checks: dict[int, int] = {}
 
     # -------------------------------------------------------------------------------------------------------- writing
 
@@ -140,7 +142,20 @@ class IncidentRecording:
         if snapshot.deliveries:
             self._first = self._next = snapshot.deliveries[0].number
         tensors.update(self._add(snapshot.deliveries))
-        return self._write("state", tensors, snapshot)
+        files = self._write("state", tensors, snapshot)
+        self._give_back()
+        return files
+
+    def _give_back(self) -> None:
+        """Forget the copies that were written.
+
+        The training that was recorded keeps this recording alive.
+        """
+        snapshot, frame = self.snapshot, self.snapshot.frame
+        if frame is not None:
+            frame = replace(frame, state=State(objects=frame.state.objects))
+        deliveries = tuple(replace(one, batch=None, rng=None, nbytes=0) for one in snapshot.deliveries)
+        self.snapshot = replace(snapshot, frame=frame, later=(), deliveries=deliveries)
 
     def extend(self) -> list[str]:
         """Write what has followed; return the names of the files."""
@@ -149,16 +164,12 @@ class IncidentRecording:
         for one in later.steps:
             if one.number == steps[-1].number + 1:  # what follows steps that were given up cannot be reached
                 steps.append(one)
-        frames = {one.step: one for one in (*self.snapshot.later, *later.later)}
-        self.snapshot = Snapshot(
-            self.snapshot.frame,
-            tuple(frames[step] for step in sorted(frames)),
-            tuple(steps),
-            (),
-            self.why_not,
-            self.snapshot.world,
+        self.snapshot = replace(
+            self.snapshot, later=later.later, steps=tuple(steps), deliveries=(), why_not=self.why_not
         )
-        return self._write("after", self._add(later.deliveries), self.snapshot)
+        files = self._write("after", self._add(later.deliveries), self.snapshot)
+        self._give_back()
+        return files
 
     def _state(self, frame: Frame) -> tuple[dict[str, Stored], Any]:
         tensors = {}
@@ -218,11 +229,10 @@ class IncidentRecording:
         if tensors:
             self._files[file] = write_tensors(self.folder / file, tensors)
         frame = snapshot.frame
-        checks = {}
         for later in snapshot.later if not self.why_not else ():
-            crc = checksum(_weights(later))
+            crc = checksum(_weights(later)) if later.step not in self._checks else None
             if crc is not None:
-                checks[str(later.step)] = crc
+                self._checks[later.step] = crc
         write_recording(
             self.folder,
             {
@@ -233,7 +243,7 @@ class IncidentRecording:
                 "steps": steps,
                 "deliveries": self._deliveries,
                 "light": self._light,
-                "checks": checks,
+                "checks": {str(step): crc for step, crc in sorted(self._checks.items())},
                 "about": self._about(),
                 "lost": sorted(self._lost)[:100],
             },
