@@ -49,7 +49,7 @@ BY_WORD = {
     "frozen": ("frozen", "mostly_frozen", "not_in_optimizer", "no_gradient", "some_not_updated"),
     "detached": ("no_gradient", "frozen"),
     "same_batch": ("same_batch",),
-    "scheduler": ("rate_zero", "schedule_over", "other_schedule", "schedule_first"),
+    "scheduler": ("rate_zero", "schedule_over", "other_schedule", "schedule_first", "schedule_per_batch"),
     "dropout_eval": ("dropout_in_eval",),
     "eval_left_on": ("train_in_eval_mode",),
     "clip_before": ("clip_before_backward", "clip_too_early", "clip_after_step", "clip_before_unscale"),
