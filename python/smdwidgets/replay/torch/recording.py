@@ -547,6 +547,8 @@ class ReplayRecorder:
         """
         with self._lock:
             frames = [one for one in self._frames if one.step <= step]
+            # Where loaders give the batches, a pass without one is in the middle of an iteration: nothing begins there.
+            frames = [one for one in frames if one.by_delivery] or frames
             if self.workers > 1:
                 frame = next((one for one in frames[::-1] if one.step <= step - EVERY // 2), next(iter(frames), None))
             else:
