@@ -74,7 +74,7 @@ def test_memory_of_ring_and_keyframes_stays_below_the_bound(kind, tmp_path):
 
 
 def test_copies_that_were_written_are_given_back(tmp_path):
-    """The training of the last incident is kept to be executed again, its copies are not."""
+    """A training is kept to be executed again, its copies are not."""
     model = nn.Linear(30, 30)
     opt = torch.optim.Adam(model.parameters(), 1e-3)
     hook = smd.record(model, tmp_path / "run", replay=True)

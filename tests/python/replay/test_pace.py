@@ -6,7 +6,10 @@ from smdwidgets.replay.torch.pace import EVERY, LONGEST, Pace
 
 
 def _keyframes(step, cost, others, steps, epoch=10**9):
-    """Return the steps of keyframes: seconds of a step, of a keyframe, and of what else is recorded in a step."""
+    """Return the steps of keyframes.
+
+    `step`, `cost` and `others` are seconds: of a step, of a keyframe, and of what else is recorded in a step.
+    """
     now, spent = 0.0, 0.0
     pace, frames = Pace(now), []
     for number in range(steps):
