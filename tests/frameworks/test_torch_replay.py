@@ -483,7 +483,7 @@ def test_keyframes_are_rarer_while_recording_takes_long(tick, frames, tmp_path, 
 
 
 def test_pass_without_a_batch_of_the_loader_is_no_beginning(tmp_path, monkeypatch):
-    """A script that is run again begins with a batch, not in the middle of an iteration."""
+    """A script begins with a batch, not in the middle of an iteration."""
     from smdwidgets.replay.torch import recording
 
     class Clock:

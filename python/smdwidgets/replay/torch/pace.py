@@ -21,7 +21,7 @@ _SMALL_STATE: Final = 8 << 20
 
 
 class Pace:
-    """An account of seconds: a share of the training's time comes in, keyframes take theirs out of it.
+    """An account of seconds: keyframes are paid from a share of the training's time.
 
     Args:
         now: the time.
