@@ -26,7 +26,7 @@ from smdwidgets._text import byte_size
 from smdwidgets.replay.torch.loop import Place, places, user_frames
 from smdwidgets.replay.torch.pace import EVERY, LONGEST, Pace, spacing_of
 from smdwidgets.replay.torch.random_states import all_states, torch_states
-from smdwidgets.replay.torch.state import State, World, nbytes_of
+from smdwidgets.replay.torch.state import State, World, array_bytes
 from smdwidgets.replay.tree import mapped
 
 __all__ = ["Delivery", "Frame", "Mode", "ReplayRecorder", "Snapshot", "StepRecord"]
@@ -453,16 +453,7 @@ class ReplayRecorder:
                 return value.detach().clone()
             return value.copy() if isinstance(value, np.ndarray) else value
 
-        nbytes = _STATES
-
-        def size(value: Any) -> None:
-            nonlocal nbytes
-            if isinstance(value, torch.Tensor):
-                nbytes += nbytes_of(value)
-            elif isinstance(value, np.ndarray):
-                nbytes += value.nbytes
-
-        mapped(batch, size)
+        nbytes = _STATES + array_bytes(batch)
         if not self._make_room(nbytes):
             return
         one.batch, one.rng, one.nbytes = mapped(batch, leaf), all_states(), nbytes

@@ -36,7 +36,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from smdwidgets.replay.torch.random_states import all_states, generator_state, set_generator, set_states
 from smdwidgets.replay.tree import mapped
 
-__all__ = ["Keep", "State", "World", "checksum", "is_user_code", "names_of", "nbytes_of", "small"]
+__all__ = ["Keep", "State", "World", "array_bytes", "checksum", "is_user_code", "names_of", "nbytes_of", "small"]
 
 #: Elements of a container of the loop that is kept, and containers in each other.
 _MOST_ELEMENTS: Final = 4096
@@ -415,7 +415,7 @@ class World:
                 state.tensors[name] = copied
                 state.nbytes += nbytes_of(copied)
             state.light = self.take_light()
-            state.nbytes += _array_bytes(state.light["objects"]) + _array_bytes(state.light["modules"])
+            state.nbytes += array_bytes(state.light["objects"]) + array_bytes(state.light["modules"])
             state.objects = dict(self.objects)
         return state
 
@@ -598,7 +598,7 @@ class World:
 _TENSOR: Final = "$tensor"
 
 
-def _array_bytes(value: Any) -> int:
+def array_bytes(value: Any) -> int:
     """Return the bytes of tensors and arrays in nested values."""
     total = 0
 
