@@ -22,11 +22,13 @@ __all__ = [
     "attracts_only",
     "cosines_before",
     "is_chosen",
+    "is_readable",
     "linear_layers",
     "loss_calls",
     "negated_divergence",
     "reshaped_from",
     "selected",
+    "sizes_of_gradient",
     "softmax_axis",
     "users_of",
     "walk",
@@ -184,6 +186,23 @@ def activation_before(node: Any) -> str:
     """Return the name of the activation that computed a value, or an empty string."""
     node = _shaped(node, 8)
     return "" if node is None else _ACTIVATIONS.get(_plain(node).removesuffix("Backward"), "")
+
+
+def is_readable(output: torch.Tensor) -> bool:
+    """Whether a probe of a whole graph runs no code of the script."""
+    graph = walk(output, None)
+    return graph.whole and not graph.own_functions
+
+
+def sizes_of_gradient(output: torch.Tensor, inner: torch.Tensor) -> torch.Tensor | None:
+    """Return how much an output depends on each element of an earlier value.
+
+    None: it does not depend on it. The graph stays as it is.
+    """
+    with torch.enable_grad():
+        one = output.float().pow(2).sum()
+    gradient = torch.autograd.grad(one, inner, retain_graph=True, allow_unused=True)[0]
+    return None if gradient is None else gradient.detach().abs()
 
 
 def is_chosen(node: Any) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall, walk
+from smdwidgets.checks.torch.graph import LossCall, is_readable, sizes_of_gradient
 from smdwidgets.checks.torch.layers import BATCH_NORMS, FIRST_LAYERS
 from smdwidgets.checks.torch.values import is_plain, sampled
 
@@ -91,22 +91,20 @@ class RowChecks:
             return
         if output.ndim == 2 and output.shape[1] == rows:  # similarities of all pairs
             return
-        graph = walk(output, None)
-        if graph.own_functions or not graph.whole:
+        if not is_readable(output):
             return
         self._probed = True
         with torch.enable_grad():
-            one = output[-1].float().pow(2).sum()
-        gradient = torch.autograd.grad(one, first, retain_graph=True, allow_unused=True)[0]
-        if gradient is None:
+            last = output[-1]
+        sizes = sizes_of_gradient(last, first)
+        if sizes is None:
             return
 
         def judge(own: Any, others: Any) -> None:
             if others > 1e-6 * own:
                 self._mixed = rows
 
-        absolute = gradient.detach().abs()
-        self._context.values.read(judge, absolute[-1].max(), absolute[:-1].max())
+        self._context.values.read(judge, sizes[-1].max(), sizes[:-1].max())
 
     def look(self, call: LossCall) -> None:
         """A loss function has targets. One for each row shows that rows are independent."""

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall, walk
+from smdwidgets.checks.torch.graph import LossCall, is_readable, sizes_of_gradient
 from smdwidgets.checks.torch.layers import FIRST_LAYERS
 from smdwidgets.checks.torch.values import is_plain
 
@@ -77,16 +77,15 @@ class SeriesChecks:
             values = _squeezed(output)
         length = _squeezed(self._input).shape[self._axis]
         axes = [axis for axis in range(1, first.ndim) if first.shape[axis] == length]
-        graph = walk(output, None)
         if len(axes) != 1 or values.ndim <= self._axis or values.shape[self._axis] != length:
             return
-        if not graph.whole or graph.own_functions or not output.requires_grad:
+        if not output.requires_grad or not is_readable(output):
             return
         middle = length // 2
         with torch.enable_grad():
-            one = values[-1].select(self._axis - 1, middle).float().pow(2).sum()
-        gradient = torch.autograd.grad(one, first, retain_graph=True, allow_unused=True)[0]
-        if gradient is None:
+            one = values[-1].select(self._axis - 1, middle)
+        sizes = sizes_of_gradient(one, first)
+        if sizes is None:
             return
         context, step = self._context, self._context.step
 
@@ -94,9 +93,8 @@ class SeriesChecks:
             if later > _ROUNDING * largest:
                 context.log.say("sees_future", step, {"what": "values"})
 
-        absolute = gradient.detach().abs()
-        later = absolute.narrow(axes[0], middle + 1, length - middle - 1)
-        context.values.read(judge, absolute.max(), later.max())
+        later = sizes.narrow(axes[0], middle + 1, length - middle - 1)
+        context.values.read(judge, sizes.max(), later.max())
 
     def look(self, call: LossCall) -> None:
         """A loss function has targets. Look whether they are the next inputs."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall, walk
+from smdwidgets.checks.torch.graph import LossCall, is_readable, sizes_of_gradient
 from smdwidgets.checks.torch.layers import BATCH_NORMS
 from smdwidgets.checks.torch.values import is_plain
 
@@ -126,20 +126,19 @@ class TokenChecks:
 
     def _probe(self, model: nn.Module, logits: torch.Tensor, embedded: torch.Tensor) -> None:
         """Compute the gradient of one output with respect to the embedded tokens."""
-        graph = walk(logits, None)
-        if graph.own_functions or not graph.whole:
+        if not is_readable(logits):
             self._off("the graph contains functions that are written in Python")
             return
         rows, positions = logits.shape[:2]
         middle = positions // 2
         # The last row: a causal mask over the batch would hide that the first one depends on others.
         with torch.enable_grad():
-            one = logits[-1, middle].float().pow(2).sum()
-        gradient = torch.autograd.grad(one, embedded, retain_graph=True, allow_unused=True)[0]
-        if gradient is None:
+            one = logits[-1, middle]
+        sizes = sizes_of_gradient(one, embedded)
+        if sizes is None:
             return
-        if gradient.shape[:2] != logits.shape[:2]:  # the model exchanges rows and positions
-            gradient = gradient.transpose(0, 1)
+        if sizes.shape[:2] != logits.shape[:2]:  # the model exchanges rows and positions
+            sizes = sizes.transpose(0, 1)
         normalized = any(isinstance(part, BATCH_NORMS) and part.training for part in model.modules())
         context, step = self._context, self._context.step
 
@@ -154,9 +153,8 @@ class TokenChecks:
             else:
                 self._mixes_rows = True
 
-        absolute = gradient.detach().abs()
-        others = absolute[:-1].amax(-1)[-_ROWS:]
-        context.values.read(judge, absolute[-1, middle + 1 :].amax().reshape(1), others)
+        others = sizes[:-1].amax(-1)[-_ROWS:]
+        context.values.read(judge, sizes[-1, middle + 1 :].amax().reshape(1), others)
 
     def _off(self, reason: str) -> None:
         self._context.log.off(("sees_future", "rows_mixed"), reason)
