@@ -336,6 +336,7 @@ if __name__ == "__main__":
     data = TensorDataset(torch.arange(64.0).reshape(8, 8))
     for x, in DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context="spawn"):
         loss = model(x).mean()
+        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         print(loss.item().hex())
