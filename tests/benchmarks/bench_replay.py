@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import fmean
 
 from report import table, write_section
 
@@ -106,8 +107,8 @@ def recording_cost(width: int, layers: int, batch: int, steps: int, root: Path) 
 
     import smdwidgets.pytorch as smd
 
-    recorded = [0.0]
-    timed_calls(lambda seconds: recorded.__setitem__(0, recorded[0] + seconds))
+    recorded = [0.0]  # at each step
+    timed_calls(lambda seconds: recorded.__setitem__(-1, recorded[-1] + seconds))
     torch.set_num_threads(1)
     logging.disable(logging.CRITICAL)
     length, words = 32, 4096
@@ -131,21 +132,18 @@ def recording_cost(width: int, layers: int, batch: int, steps: int, root: Path) 
 
     result: dict[str, float] = {}
     gc.disable()
-    half = 0.0
-    # One after the other: keyframes are paid from the time that passes, which must be that of one training.
+    # One training after the other, because states are paid from the time that passes.
     for name, replay in {"bare": None, "hooked": True}.items():
         steps_of_it = training(replay)
+        recorded.clear()
         taken = []
-        for number in range(WARM + steps):
-            if number == WARM:
-                recorded[0] = 0.0
-            elif number == WARM + steps // 2:
-                half = recorded[0]
+        for _ in range(WARM + steps):
+            recorded.append(0.0)
             taken.append(next(steps_of_it))
-        result[name] = sum(taken[WARM:]) / steps
+        result[name] = fmean(taken[WARM:])
     result["every"] = next(steps_of_it)
-    result["recording"] = recorded[0] / steps
-    result["later"] = (recorded[0] - half) / (steps - steps // 2)
+    result["recording"] = fmean(recorded[WARM:])
+    result["later"] = fmean(recorded[WARM + steps // 2 :])
     result["parameters"] = sum(one.numel() for one in transformer(width, layers, words, length).parameters())
     return result
 
@@ -253,13 +251,13 @@ def recording_rows(steps: int) -> list[list[str]]:
     rows = []
     for width, layers, batch in ((128, 2, 8), (256, 4, 4), (256, 4, 8)):
         figures = apart("recording", width, layers, batch, steps)
-        size = f"{figures['parameters'] / 1e6:.1f} M parameters"
-        # Keyframes of the beginning are taken before their time has come in, so that a training of a minute has some.
+        step = f"a step of {figures['parameters'] / 1e6:.1f} M parameters and {batch} rows"
+        # The first states may be copied before the time that pays for them has passed.
         for which, mean in ((f"{steps} steps", figures["recording"]), ("the later half of them", figures["later"])):
             share = mean / figures["bare"]
             rows.append(
                 [
-                    f"recording a step of {size}, mean of {which}",
+                    f"recording {step}, mean of {which}",
                     f"{figures['bare'] * 1e3:.1f} ms bare",
                     f"{mean * 1e3:.2f} ms, a state every {figures['every']:.0f} steps at the end ({share:+.1%})",
                     "<= 1 % of 100 ms or more",
