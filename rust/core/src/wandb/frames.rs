@@ -55,7 +55,7 @@ impl<'a> Frames<'a> {
     pub(super) fn step(&mut self) -> Option<(usize, Frame<'a>)> {
         let mut left = BLOCK - self.next % BLOCK;
         if left < HEADER {
-            if self.next + left >= self.bytes.len() {
+            if self.next + left > self.bytes.len() {
                 return None;
             }
             self.next += left;

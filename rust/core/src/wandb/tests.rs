@@ -66,7 +66,9 @@ fn read(reader: &mut Reader, file: &[u8], blocks: usize) {
     loop {
         let start = reader.at() as usize / BLOCK * BLOCK;
         let piece = &file[start.min(file.len())..(start + blocks * BLOCK).min(file.len())];
+        let before = reader.at();
         reader.feed(piece, start as u64).expect("the next piece");
+        assert!(reader.at() > before || piece.len() < blocks * BLOCK, "a whole piece is passed");
         if piece.len() < blocks * BLOCK {
             return;
         }
@@ -233,6 +235,18 @@ fn record_that_is_too_large_is_not_kept() {
     let large = message(3, &vec![0; LARGEST_RECORD]);
     let (_, batch) = read_all(&framed(&[large, history(&[("x", "1")])]));
     assert_eq!(batch.history.columns[0].1.values, [1.0]);
+}
+
+#[test]
+fn piece_that_ends_with_the_rest_of_a_block_is_passed() {
+    for rest in 1..7 {
+        let mut file = Vec::new();
+        fragment(&mut file, 1, &vec![0; BLOCK - 7 - rest]);
+        file.resize(BLOCK, 0);
+        let mut reader = Reader::new(0, 10);
+        reader.feed(&file, 0).expect("the next piece");
+        assert_eq!(reader.at(), BLOCK as u64);
+    }
 }
 
 #[test]
