@@ -168,7 +168,7 @@ SUITES = (
     pytest("pages", "tests/pages", needs=(*EXTENSION, "servers"), quick=NOT_SLOW),
     pytest("conformance", "tests/conformance", needs=(*EXTENSION, "peers"), quick=None),
     pytest("packaging", "tests/packaging", lock="cargo", quick=None),
-    pytest("notebooks", "tests/notebooks", quick=None),
+    pytest("notebooks", "tests/notebooks", needs=(*EXTENSION, "browser"), quick=None),
     vitest("browser", "--config", "vitest.browser.config.ts", needs=("npm", "browser")),
     vitest("front-end", needs=("npm", "browser")),
     lint("mypy", PY, "-m", "mypy", needs=("python",)),

@@ -1,4 +1,7 @@
-"""Every committed notebook runs from top to bottom in a real kernel."""
+"""Every committed notebook runs from top to bottom in a real kernel.
+
+The pages that its widgets save have no dead end.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,17 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from notebooks.saved_pages import expect_no_dead_end, without_network
+
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+#: Saves each widget that the cells made twice: as it is, and without pictures.
+SAVE_PAGES = """
+from ipywidgets.widgets import widget as _widget
+from smdwidgets.widgets.base import RunWidget
+for _number, _shown in enumerate([one for one in list(_widget._instances.values()) if isinstance(one, RunWidget)]):
+    _shown.to_html(f"{_number}-{_shown.KIND}-full.html")
+    _shown.to_html(f"{_number}-{_shown.KIND}-statistics.html", tensors=[])
+"""
 
 
 def missing(path: Path) -> list[str]:
@@ -22,26 +35,36 @@ def missing(path: Path) -> list[str]:
     return [name for name in needs if importlib.util.find_spec(name) is None]
 
 
-def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> nbformat.NotebookNode:
-    """Run a copy of a notebook in `folder`, which also contains Jupyter's directories."""
-    for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
-        place = folder / f".{name.lower()}"
-        place.mkdir()
-        monkeypatch.setenv(name, str(place))
-    monkeypatch.setenv("CI", "true")
-    monkeypatch.setenv("SMDWIDGETS_DEMO_SECONDS", "0")  # what a user watches for two minutes
+def execute(path: Path, folder: Path, *, then: str = "") -> nbformat.NotebookNode:
+    """Run a copy of a notebook in `folder`, and then one cell more.
+
+    The folder also contains Jupyter's directories.
+    """
     notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell(then))
     client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
-    client.execute()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+            place = folder / f".{name.lower()}"
+            place.mkdir()
+            patch.setenv(name, str(place))
+        patch.setenv("CI", "true")
+        patch.setenv("SMDWIDGETS_DEMO_SECONDS", "0")  # what a user watches for two minutes
+        client.execute()
     return notebook
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # of the kernel's client libraries
-def test_notebook_runs(path, tmp_path, monkeypatch):
+def test_notebook_runs_and_its_pages_have_no_dead_end(path, tmp_path, browser):
     if names := missing(path):
         pytest.skip(f"{path.name} needs {', '.join(names)}; make test-frameworks runs it")
-    expect_no_error(execute(path, tmp_path, monkeypatch))
+    expect_no_error(execute(path, tmp_path, then=SAVE_PAGES))
+    pages = sorted(tmp_path.glob("[0-9]*.html"))
+    assert bool(pages) == (path.stem != "07_hook_your_script")  # the only notebook without a widget
+    with without_network(browser) as opened:
+        for page in pages:
+            expect_no_dead_end(opened(page), statistics=page.stem.endswith("statistics"))
 
 
 def expect_no_error(notebook: nbformat.NotebookNode) -> None:
@@ -53,19 +76,19 @@ def expect_no_error(notebook: nbformat.NotebookNode) -> None:
 
 
 @pytest.mark.filterwarnings("default")
-def test_notebooks_run_in_one_kernel_in_reverse_order(tmp_path, monkeypatch):
+def test_notebooks_run_in_one_kernel_in_reverse_order(tmp_path):
     """No notebook is harmed by what another one left in the kernel."""
     paths = sorted((path for path in FOLDER.glob("*.ipynb") if not missing(path)), reverse=True)
     cells = [cell for path in paths for cell in nbformat.read(path, as_version=4).cells]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell{number}"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "all.ipynb")
-    expect_no_error(execute(tmp_path / "all.ipynb", tmp_path, monkeypatch))
+    expect_no_error(execute(tmp_path / "all.ipynb", tmp_path))
 
 
 @pytest.mark.filterwarnings("default")
-def test_exception_in_a_notebook_is_detected(tmp_path, monkeypatch):
+def test_exception_in_a_notebook_is_detected(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
     nbformat.write(notebook, tmp_path / "raises.ipynb")
     with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
-        execute(tmp_path / "raises.ipynb", tmp_path, monkeypatch)
+        execute(tmp_path / "raises.ipynb", tmp_path)

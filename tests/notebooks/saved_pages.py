@@ -1,36 +1,15 @@
-"""The widgets of all notebooks as saved pages, without kernel or network."""
+"""Saved pages work without kernel or network; every click in them is answered."""
 
 from __future__ import annotations
 
-import json
-import os
+import contextlib
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
-pytestmark = pytest.mark.slow
-
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
-#: A notebook has it without an import.
-DISPLAY = "from IPython.display import display\n"
-#: Saves each widget that the cells made twice: as it is, and without pictures.
-EXPORT = """
-import sys
-from ipywidgets.widgets import widget as _widget
-from smdwidgets.widgets.base import RunWidget
-for _number, _shown in enumerate([one for one in list(_widget._instances.values()) if isinstance(one, RunWidget)]):
-    _shown.to_html(f"{_number}-{_shown.KIND}-full.html")
-    _shown.to_html(f"{_number}-{_shown.KIND}-statistics.html", tensors=[])
-sys.stdout.flush()
-import os
-os._exit(0)  # a server of a notebook may still run
-"""
 #: What a reader of a page must never wait for, and what is no text.
 DEAD_END = re.compile(r"Loading|Reading\u2026|Waiting|Searching|Kernel|undefined|\[object|NaN px")
 #: What two frames show alike: a click, or a finding that arrives, changes rows and tabs in a later frame.
@@ -54,21 +33,17 @@ TABS = """() => [...document.querySelectorAll("[role=tab]")].filter(tab => tab.c
   .map(tab => [tab.textContent, !tab.disabled, tab.title])"""
 
 
-def cells(notebook: Path) -> str:
-    content = json.loads(notebook.read_text(encoding="utf-8"))
-    for name in content["metadata"].get("smdwidgets", {}).get("needs", []):
-        pytest.importorskip(name)
-    return "\n".join("".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code")
+@contextlib.contextmanager
+def without_network(browser: Browser) -> Iterator[Callable[[Path], Page]]:
+    """Give a function that opens a file in a tab.
 
-
-@pytest.fixture
-def opened(browser: Browser) -> Iterator[Any]:
-    """Open a file in a tab that has no network; collect errors and requests."""
+    At the end, no page had an error or sent a request.
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 1000}, offline=True)
     problems: list[str] = []
 
     def open_file(path: Path) -> Page:
-        page: Page = context.new_page()
+        page = context.new_page()
         page.on("pageerror", lambda error: problems.append(f"{path.name}: {error}"))
         page.on("console", lambda said: problems.append(f"{path.name}: {said.text}") if said.type == "error" else None)
         page.goto(path.as_uri())
@@ -128,21 +103,15 @@ def click_tabs(page: Page) -> None:
         answered(page)
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_pages_of_a_notebook_have_no_dead_end(notebook, tmp_path, opened):
-    environment = {**os.environ, "HOME": str(tmp_path), "CI": "true", "SMDWIDGETS_DEMO_SECONDS": "0"}
-    # As in a kernel, the program is no file, which processes of `multiprocessing` would import.
-    program = [sys.executable, "-c", DISPLAY + cells(notebook) + EXPORT]
-    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    pages = sorted(tmp_path.glob("[0-9]*.html"))
-    assert bool(pages) == (notebook.stem != "07_hook_your_script")  # the only notebook without a widget
-    for path in pages:
-        page = opened(path)
-        answered(page)
-        classes = click_each_class_of_row(page)
-        assert bool(classes) == (page.locator(".smdw-map-row").count() > 0)
-        if path.stem.endswith("statistics") and classes:
-            assert any(" true " in kind for kind in classes)
-        click_tabs(page)
-        page.close()
+def expect_no_dead_end(page: Page, *, statistics: bool) -> None:
+    """Open every tab and one row of each class.
+
+    With `statistics`, the file has no values of some tensors.
+    """
+    answered(page)
+    classes = click_each_class_of_row(page)
+    assert bool(classes) == (page.locator(".smdw-map-row").count() > 0)
+    if statistics and classes:
+        assert any(" true " in kind for kind in classes)
+    click_tabs(page)
+    page.close()
