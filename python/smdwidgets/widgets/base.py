@@ -267,8 +267,8 @@ class RunWidget(anywidget.AnyWidget, RunView):
         tensors: Iterable[str] | None = None,
         limit: int = 20_000_000,
         diagnosis: Diagnosis | None = None,
-    ) -> int:
-        """Write a self-contained HTML page with a working step slider.
+    ) -> Path:
+        """Write one HTML page with a working step slider, and return its path.
 
         The page makes no network requests and has a strict Content-Security-Policy.
 
@@ -279,14 +279,12 @@ class RunWidget(anywidget.AnyWidget, RunView):
                 finds, and others by suspicion. The page contains map, timeline, findings and statistics of all tensors.
             limit: maximum size in bytes. To stay below it, steps are omitted at regular intervals.
             diagnosis: a diagnosis of the run, which is shown above the widget.
-
-        Returns:
-            the size of the page in bytes.
         """
         from smdwidgets.widgets import page
 
         chosen = list(tensors) if tensors is not None else None
-        return page.write_page(self, os.fspath(path), chosen, limit, diagnosis).size
+        page.write_page(self, os.fspath(path), chosen, limit, diagnosis)
+        return Path(path)
 
     def story(self, parts: Iterable[str] = ("current view",)) -> Story:
         """Return captioned pictures for a pull request or a report.
@@ -408,8 +406,7 @@ def _named_subshell(data: Any, named: str | None) -> str | None:
 
 def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
     """Return the trials, and the tensor's name if a tensor was given instead of a run."""
-    from smdwidgets.trials import LocalTrial, Tensor, Trial, create_trial
-    from smdwidgets.trials.utils import has_started
+    from smdwidgets.trials import Tensor, Trial
 
     if isinstance(runs, Tensor):
         return [runs.trial], runs.name
@@ -421,10 +418,18 @@ def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
         if isinstance(run, Trial):
             trials.append(run)
         elif isinstance(run, (str, os.PathLike)):
-            trials.append(create_trial(run) if has_started(run) else LocalTrial(None, run, unstarted=True))
+            trials.append(open_run(run))
         else:
             raise SMDebugTypeError(f"a run must be a path or a trial, got {type(run).__name__}")
     return trials, ""
+
+
+def open_run(path: str | os.PathLike[str]) -> Trial:
+    """Return the trial of a path; a run that does not exist yet has no steps."""
+    from smdwidgets.trials import LocalTrial, create_trial
+    from smdwidgets.trials.utils import has_started
+
+    return create_trial(path) if has_started(path) else LocalTrial(None, path, unstarted=True)
 
 
 def _make_controller(trials: Sequence[Trial], rules: Any, notices: list[str] | None) -> RuleController:

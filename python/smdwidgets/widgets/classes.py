@@ -11,9 +11,9 @@ import numpy as np
 import traitlets
 
 from smdwidgets._text import natural
-from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
+from smdwidgets.exceptions import SeveralRuns, SMDebugError, SMDebugTypeError
 from smdwidgets.naming.tensors import SCALAR_COLLECTIONS
-from smdwidgets.widgets.base import RunWidget, Source
+from smdwidgets.widgets.base import RunWidget, Source, open_run
 
 if TYPE_CHECKING:
     from smdwidgets.run_table import RunTable
@@ -128,6 +128,7 @@ class Explorer(RunWidget):
                 traits["panels"] = ["histogram", "heatmap", "history", "statistics", "values", "rules"]
             # Who names a tensor wants to see it.
             traits.setdefault("inspect", bool(traits.get("tensor")))
+        runs = _opened(runs)
         rows = _live_rows(runs, hparams)
         if rows is not None:
             # Who names a run or a tensor wants to see it.
@@ -155,7 +156,7 @@ def explore(
     More than four runs, and a table of :func:`smdwidgets.runs`, are shown as a table from which runs are opened.
 
     Args:
-        runs: a path, a trial, a list of them, or a table of runs.
+        runs: a path, a trial, a list of them, or a table of runs. A folder of several runs is shown as their table.
         hparams: hyperparameters for the table of runs: a dictionary by name of the run, or a list in the order of the
             runs.
         rules: rules to evaluate: names, classes, or a :class:`~smdwidgets.rules.RuleRunner`.
@@ -168,6 +169,18 @@ def explore(
     (100, 'fc1.weight', (32, 10))
     """
     return Explorer(runs, rules=rules, hparams=hparams, state=state, **traits)
+
+
+def _opened(runs: Source | Sequence[Source] | RunTable) -> Source | Sequence[Source] | RunTable:
+    """Open a path: a trial, or the table of the runs in a folder."""
+    if not isinstance(runs, str | os.PathLike):
+        return runs
+    try:
+        return open_run(runs)
+    except SeveralRuns:
+        from smdwidgets.run_table import runs as table_of
+
+        return table_of(runs)
 
 
 def _live_rows(

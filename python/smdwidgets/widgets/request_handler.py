@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from smdwidgets._text import shown
+from smdwidgets._text import capitalized, shown
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.overview import SHOWN_NAME, SentState, nothing_sent, overview, status_packets
 from smdwidgets.pictures.packet import LARGEST
@@ -365,7 +365,7 @@ class RequestHandler:
                 return []
             return overview(trial, sent)
         except FileNotFoundError as error:
-            return status_packets(trial, sent, "gone", str(error))
+            return status_packets(trial, sent, "gone", capitalized(str(error)))
         except (SMDebugError, OSError) as error:
             return status_packets(trial, sent, "error", str(error))
         except Exception as error:  # a user-defined trial can raise any exception, which the page must show

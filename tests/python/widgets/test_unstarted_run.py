@@ -35,7 +35,7 @@ def test_the_widget_appears_at_once_and_shows_the_steps_that_come(tmp_path: Path
         assert (head["path"], head["tensors"]) == (str(root), [])
         if state == "missing":
             widget.request_handler.poll()
-            assert any("no run at" in head.get("message", "") for head, _ in page.updates)
+            assert any("No run at" in head.get("message", "") for head, _ in page.updates)
         with smd.Hook(root, overwrite=state == "hook") as hook:
             for _ in range(3):
                 hook.save_tensor("w", np.ones((2, 2), np.float32), "weights")

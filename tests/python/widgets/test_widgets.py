@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gc
 import json
 import re
@@ -476,7 +477,7 @@ def test_status_of_failing_or_removed_run(tmp_path: Path) -> None:
     trial.failure = None
     wait_for("running", "")
     shutil.rmtree(root)
-    wait_for("gone", "the directory no longer exists")
+    wait_for("gone", "The directory no longer exists")
     widget.close()
 
 
@@ -592,15 +593,26 @@ def test_mime_bundle_contains_image_and_text(explorer: Any) -> None:
     assert f"mean {weights(19).mean():.6g}"[:9] in data["text/plain"]
 
 
+def test_a_folder_of_runs_is_shown_as_their_table(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.csv").write_text("step,loss\n0,2\n1,1\n")
+    with contextlib.closing(smdwidgets.explore(tmp_path)) as shown:
+        assert shown.run_names() == ["a", "b"]
+        assert shown.table
+    with contextlib.closing(smdwidgets.explore(tmp_path, run=1)) as shown:
+        assert (shown.table, shown.trial.name) == (False, "b")
+
+
 def test_html_page_is_self_contained(explorer: Any, tmp_path: Path) -> None:
-    size = explorer.to_html(tmp_path / "page.html")
+    size = explorer.to_html(tmp_path / "page.html").stat().st_size
     page = (tmp_path / "page.html").read_text()
     assert len(page.encode()) == size
     assert "default-src 'none'" in page
     assert "unsafe-inline" not in page
     assert page.count('class="smdw-packet"') >= 4
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["page.html"]
-    few = explorer.to_html(tmp_path / "small.html", limit=size - 20_000)
+    few = explorer.to_html(tmp_path / "small.html", limit=size - 20_000).stat().st_size
     assert few < size
 
 

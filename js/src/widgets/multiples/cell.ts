@@ -20,8 +20,8 @@ import { CurveSource, valueNear } from "../common/curve-source";
 import type { Context } from "../common/part";
 import { nameElement, spreads } from "../map/text";
 
-/** Size in pixels, and that of the axis at the left. */
-export const CELL = { width: 176, height: 72 };
+/** Smallest size in pixels, the largest height, and the size of the axis at the left. */
+export const CELL = { width: 176, height: 72, tallest: 360 };
 const GUTTER = 38;
 const TOP = 19;
 
@@ -63,7 +63,7 @@ export class MultipleCell {
     return new StepAxis(stepAxis.from, stepAxis.to, GUTTER, width - 5);
   }
 
-  update(scene: Scene, content: CellContent, width: number): void {
+  update(scene: Scene, content: CellContent, width: number, height: number): void {
     this.content = content;
     const { traits, step } = scene;
     const { name, histogram } = content;
@@ -87,8 +87,8 @@ export class MultipleCell {
     setVisible(this.#head, inside);
     if (inside) this.#head.style.transform = `translateX(${x}px)`;
     this.#markSelection(scene, axis);
-    if (histogram) this.#drawHistogram(scene, content, width);
-    else this.#drawCurve(curve, axis, width);
+    if (histogram) this.#drawHistogram(scene, content, width, height);
+    else this.#drawCurve(curve, axis, width, height);
   }
 
   #markSelection({ traits: { selection } }: Scene, axis: StepAxis) {
@@ -108,11 +108,11 @@ export class MultipleCell {
     });
   }
 
-  #drawCurve(curve: LaneCurve | undefined, axis: StepAxis, width: number) {
+  #drawCurve(curve: LaneCurve | undefined, axis: StepAxis, width: number, height: number) {
     const colours = this.context.theme();
-    if (!this.#drawn.changed([curve, axis.from, axis.to, width, colours])) return;
-    const box = { x: GUTTER, y: TOP + 6, width: axis.right - axis.left, height: CELL.height - TOP - 13 };
-    this.#paint(width, colours, (pen) => curve?.x.length && drawCurve(pen, colours, curve, axis, box));
+    if (!this.#drawn.changed([curve, axis.from, axis.to, width, height, colours])) return;
+    const box = { x: GUTTER, y: TOP + 6, width: axis.right - axis.left, height: height - TOP - 13 };
+    this.#paint(width, height, colours, (pen) => curve?.x.length && drawCurve(pen, colours, curve, axis, box));
   }
 
   #histogramOf({ traits, step }: Scene, { name }: CellContent) {
@@ -128,17 +128,17 @@ export class MultipleCell {
     return hist ? `${num(defined(hist.edges[0]), 2)} \u2026 ${num(hist.edges.at(-1) as number, 2)}` : "";
   }
 
-  #drawHistogram(scene: Scene, content: CellContent, width: number) {
+  #drawHistogram(scene: Scene, content: CellContent, width: number, height: number) {
     const colours = this.context.theme();
     const { hist } = this.#histogramOf(scene, content);
-    if (!this.#drawn.changed([hist, width, colours, "histogram"])) return;
-    const box = { x: 6, y: TOP + 3, width: width - 12, height: CELL.height - TOP - 8 };
-    this.#paint(width, colours, (pen) => hist && drawBars(pen, colours, hist.counts as Column, box));
+    if (!this.#drawn.changed([hist, width, height, colours, "histogram"])) return;
+    const box = { x: 6, y: TOP + 3, width: width - 12, height: height - TOP - 8 };
+    this.#paint(width, height, colours, (pen) => hist && drawBars(pen, colours, hist.counts as Column, box));
   }
 
-  #paint(width: number, theme: Theme, draw: (pen: CanvasPen) => void) {
+  #paint(width: number, height: number, theme: Theme, draw: (pen: CanvasPen) => void) {
     this.context.paint(() => {
-      this.#pen?.begin(width - 2, CELL.height - 2, Math.min(3, globalThis.devicePixelRatio || 1), theme);
+      this.#pen?.begin(width - 2, height - 2, Math.min(3, globalThis.devicePixelRatio || 1), theme);
       if (this.#pen) draw(this.#pen);
     });
   }

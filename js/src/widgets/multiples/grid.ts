@@ -19,7 +19,6 @@ import { CELL, type CellContent, curveTitle, MultipleCell, stepAt } from "./cell
 
 const GAP = 8;
 const EDGE = 12;
-const ROW = CELL.height + GAP;
 /** A drag starts after this many pixels. */
 const DRAG = 4;
 /** Milliseconds without a change before histograms are requested. */
@@ -33,6 +32,19 @@ function labelOf(model: MapModel, tensor: number): string {
   const module = model.moduleOf(tensor);
   const alone = !module || module.tensors.length === 1 || model.letters[tensor] === "S";
   return alone ? (model.flatRows([tensor])[0]?.label ?? "") : `${model.short(module.id)} ${model.label(tensor)}`;
+}
+
+/** Columns and the size of a cell: the smallest one, or a larger one with which all cells fill the space. */
+export function cellsIn(n: number, width: number, height: number) {
+  const most = Math.max(1, Math.floor((width + GAP) / (CELL.width + GAP)));
+  const widthOf = (columns: number) => Math.floor((width + GAP) / columns) - GAP;
+  let best = { columns: most, width: widthOf(most), height: CELL.height };
+  for (let columns = 1; columns <= Math.min(n, most); columns++) {
+    const fit = Math.floor((height + GAP) / Math.ceil(n / columns)) - GAP;
+    const each = { columns, width: widthOf(columns), height: Math.min(CELL.tallest, fit) };
+    if (fit >= CELL.height && each.width * each.height > best.width * best.height) best = each;
+  }
+  return best;
 }
 
 export class Multiples {
@@ -49,6 +61,8 @@ export class Multiples {
   #model: MapModel | undefined;
   #tensors: readonly number[] = [];
   #columns = 1;
+  /** distance of rows */
+  #row = CELL.height + GAP;
   #width = 0;
   #height = 0;
   #active = 0;
@@ -114,26 +128,27 @@ export class Multiples {
     if (!this.#width) [this.#width, this.#height] = [this.#list.clientWidth, this.#list.clientHeight];
     const room = this.#width - 2 * EDGE;
     if (room < 1) return;
-    this.#columns = Math.max(1, Math.floor((room + GAP) / (CELL.width + GAP)));
-    const each = Math.floor((room + GAP) / this.#columns) - GAP;
+    const { columns, width: each, height } = cellsIn(length, room, this.#height);
+    [this.#columns, this.#row] = [columns, height + GAP];
     const rows = Math.ceil(length / this.#columns);
-    const { first, last, total, shift } = visibleRange(rows, ROW, this.#list.scrollTop, this.#height);
+    const { first, last, total, shift } = visibleRange(rows, this.#row, this.#list.scrollTop, this.#height);
     this.#space.style.height = `${total}px`;
     const from = first * this.#columns;
     const count = Math.max(0, Math.min(length, last * this.#columns) - from);
     // A cell keeps its tensor while the rows scroll.
-    const slots = Math.max(this.#cells.length, (Math.ceil(this.#height / ROW) + 1) * this.#columns);
+    const slots = Math.max(this.#cells.length, (Math.ceil(this.#height / this.#row) + 1) * this.#columns);
     while (this.#cells.length < slots) this.#cells.push(new MultipleCell(this.context));
     const contents = this.#contents(scene, from, count, histogram, scale === "shared");
     const used = contents.map((content, k) => {
       const i = from + k;
       const cell = this.#cells[i % slots] as MultipleCell;
       const [row, column] = [Math.floor(i / this.#columns), i % this.#columns];
-      cell.el.style.transform = `translate(${EDGE + column * (each + GAP)}px, ${row * ROW - shift}px)`;
+      cell.el.style.transform = `translate(${EDGE + column * (each + GAP)}px, ${row * this.#row - shift}px)`;
       cell.el.style.width = `${each}px`;
+      cell.el.style.height = `${height}px`;
       setAttributes(cell.el, { id: `${this.#id}-${i}`, "aria-setsize": length, "aria-posinset": i + 1 });
       cell.el.classList.toggle("smdw-active", i === this.#active);
-      cell.update(scene, content, each);
+      cell.update(scene, content, each, height);
       return cell.el;
     });
     const shown = [...this.#space.children];
@@ -248,7 +263,7 @@ export class Multiples {
   }
 
   #key(event: KeyboardEvent): boolean {
-    const page = Math.max(1, Math.floor(this.#height / ROW)) * this.#columns;
+    const page = Math.max(1, Math.floor(this.#height / this.#row)) * this.#columns;
     const by = {
       ArrowLeft: -1,
       ArrowRight: 1,
@@ -268,9 +283,9 @@ export class Multiples {
   #moveTo(i: number) {
     this.#active = i;
     this.#activeTensor = this.#tensors[i] ?? -1;
-    const y = Math.floor(i / this.#columns) * ROW;
+    const y = Math.floor(i / this.#columns) * this.#row;
     const { scrollTop: top, clientHeight: height } = this.#list;
-    this.#list.scrollTop = Math.max(y + ROW - height, Math.min(top, y));
+    this.#list.scrollTop = Math.max(y + this.#row - height, Math.min(top, y));
     this.context.redraw();
   }
 

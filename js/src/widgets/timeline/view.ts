@@ -198,7 +198,7 @@ export class Timeline implements Part {
       const named = other && `A ${truncate(run?.head.name ?? "", 30)}, B (dashed) ${truncate(other.head.name, 30)}`;
       setText(
         this.#curveNote,
-        named ? named : least ? `lowest ${num(least.value)}, step\u00a0${count(least.step)}` : "",
+        named ? named : least ? `lowest ${num(least.value)} at\u00a0step\u00a0${count(least.step)}` : "",
       );
     }
     if (mode) {
