@@ -12,6 +12,7 @@ import type { Context, Part } from "../common/part";
 import { fits } from "../inspector/fits";
 import { TensorHeader } from "../inspector/header";
 import type { Pictures } from "../inspector/pictures";
+import { ROOMY } from "../map/list";
 import { RunMap } from "../map/view";
 import type { Multiples } from "../multiples/grid";
 import { DiagnosisBar } from "../status/diagnosis";
@@ -26,6 +27,8 @@ import { Tooltip } from "./tooltip";
 
 const HEIGHT = 600;
 const LEAST_HEIGHT = 420;
+/** Height of the axis of steps. */
+const AXIS = 22;
 
 /** How many pictures fit side by side; 0: the inspector hides the map. */
 const roomOf = (width: number) => (width >= 1000 ? 3 : width >= 700 ? 2 : width >= 500 ? 1 : 0);
@@ -59,6 +62,7 @@ export class Explorer implements Part {
   readonly #edge: HTMLElement;
   #shown = "";
   #height = 0;
+  #stageHeight = 0;
   #gutter = 0;
   /** the next frame, in which what the pointer is over is shown */
   #hoverFrame = 0;
@@ -116,6 +120,14 @@ export class Explorer implements Part {
       this.#hover.el,
     );
     this.#hover.follow(this.stage, signal);
+    const observer = new ResizeObserver(() => {
+      const { clientHeight } = this.stage;
+      if (clientHeight === this.#stageHeight) return;
+      this.#stageHeight = clientHeight;
+      context.redraw();
+    });
+    observer.observe(this.stage);
+    signal.addEventListener("abort", () => observer.disconnect());
     this.el = h(
       "div",
       { class: "smdw-explorer", tabindex: -1 },
@@ -169,7 +181,9 @@ export class Explorer implements Part {
       this.#shown = shown;
     }
     this.#toolbar.update(scene, this.#map.results);
-    this.#timeline.update(scene);
+    // A map of few rows leaves its height to the curve.
+    const rows = cells || inspect ? Number.POSITIVE_INFINITY : this.#map.results.model.mostRows;
+    this.#timeline.update(scene, this.#stageHeight - AXIS - rows * ROOMY);
     const numbers = inspect && !single && fits("statistics", scene);
     setVisible(this.#size.el, numbers);
     setVisible(this.#strip.el, numbers);

@@ -23,7 +23,7 @@ const FIRED = 2;
 
 /** Rows of a map in its usual height; rows of a smaller map grow to this height. */
 const FEW_ROWS = 24;
-const ROOMY = 20;
+export const ROOMY = 20;
 /** More tensors than rows of one pixel fit are merged. */
 const LEAST_HEIGHT = 1;
 const MOST_HEIGHT = 4;

@@ -27,6 +27,9 @@ import type { StepControl } from "../steps/control";
 import { AxisStrip } from "./axis";
 
 const CURVE = 48;
+/** What the curve gets at most of the height that a map of few rows leaves. */
+const MORE_CURVE = 150;
+const TOP = 6;
 const MODE = 12;
 const RULE = 13;
 const OVERVIEW = 8;
@@ -123,7 +126,8 @@ export class Timeline implements Part {
     return words.join(" \u00b7 ");
   }
 
-  update(scene: Scene): void {
+  /** With `spare`, the height that the lanes may have together. */
+  update(scene: Scene, spare = 0): void {
     this.#scene = scene;
     const { store } = this.context.session;
     const { traits } = scene;
@@ -134,22 +138,24 @@ export class Timeline implements Part {
     const shown = this.#all ? rules : rules.slice(0, OPEN);
     // The inspector of a scalar shows the same curve larger.
     const inspected = traits.inspect && traits.tensor === line?.tensor;
-    this.#layout(scene, line !== undefined && !inspected, shown);
+    this.#layout(scene, line !== undefined && !inspected, shown, spare);
     this.#gutter(scene, line?.tensor ?? "", rules, shown.length);
     this.#strip.update(scene);
     this.#draw(scene);
   }
 
-  #layout({ run, traits }: Scene, curve: boolean, rules: readonly RuleState[]) {
+  #layout({ run, traits }: Scene, curve: boolean, rules: readonly RuleState[], spare: number) {
+    const modes = new Set(run?.modes ?? []).size > 1;
+    const others = TOP + (modes ? MODE : 0) + rules.length * RULE + OVERVIEW;
+    const more = Math.max(0, Math.min(MORE_CURVE, Math.floor(spare) - others - CURVE));
     const lanes: Lane[] = [];
-    let top = 6;
+    let top = TOP;
     const add = (name: Lane["name"], height: number, rule?: RuleState) => {
       lanes.push({ name, top, height, ...(rule ? { rule } : {}) });
       top += height;
     };
-    if (curve) add("curve", CURVE);
-    const modes = new Set(run?.modes ?? []);
-    if (modes.size > 1) add("mode", MODE);
+    if (curve) add("curve", CURVE + more);
+    if (modes) add("mode", MODE);
     for (const rule of rules) add("rule", RULE, rule);
     this.#lanes = lanes;
     const zoomed = traits.range.length === 2;
