@@ -70,7 +70,11 @@ class DaskExecutor:
                     raise _failure(ended.number, ended.error)
                 yield ended.number, ended.result
         except Exception as error:
+            from distributed.comm import CommClosedError
+
             self._check_open(error)
+            if isinstance(error, CommClosedError):  # of a question to the scheduler; the client has not noticed yet
+                raise _lost(error) from error
             raise
         finally:
             sweep.cancel()

@@ -12,6 +12,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from distributed.comm import CommClosedError
 
 import smdwidgets
 from python.scale import clusters, runs
@@ -123,6 +124,15 @@ def test_scheduler_that_is_killed_is_an_error(trial, tmp_path):
         pytest.raises(ExecutorError, match=r"lost the connection to its scheduler.*call the function again"),
     ):
         trial.statistics(cache=False, client=client, progress=lambda done, total: process.kill())
+
+
+def test_connection_that_ends_before_the_client_knows_is_an_error(trial, client, monkeypatch):
+    def workers(sweep):
+        raise CommClosedError("in <TCP (closed)>: ConnectionResetError")
+
+    monkeypatch.setattr(dask_sweep.DaskSweep, "workers", workers)
+    with pytest.raises(ExecutorError, match=r"lost the connection to its scheduler \(in <TCP"):
+        trial.statistics(cache=False, client=client)
 
 
 def test_scheduler_that_ended_is_an_error(trial, tmp_path):
