@@ -67,6 +67,7 @@ SAVE = """() => {
   window.jupyterapp.shell.currentWidget.context.save().then(() => { window.savedByTest = true; });
 }"""
 THEME = """(name) => { window.jupyterapp.commands.execute("apputils:change-theme", { theme: name }); }"""
+THEMED = """(name) => document.body.dataset.jpThemeName === name && !document.getElementById("jupyterlab-splash")"""
 
 # Notebook 7 logs this on every page.
 KNOWN_NOISE = ("Cannot read properties of undefined (reading 'schema')",)
@@ -289,9 +290,12 @@ class Notebook:
             self.page.remove_listener(event, listener)
 
     def theme(self, name: str) -> None:
-        """Change the page's theme in the menu."""
+        """Change the page's theme in the menu, and wait until JupyterLab has removed its splash screen.
+
+        JupyterLab removes it twice, which is an error, if the theme is changed again before.
+        """
         self.page.evaluate(THEME, name)
-        self.page.wait_for_function("(name) => document.body.dataset.jpThemeName === name", arg=name)
+        self.page.wait_for_function(THEMED, arg=name)
 
     def run(self, index: int, *, wait: bool = True, seconds: float = 90) -> Notebook:
         """Run a cell; with `wait`, until it has finished."""

@@ -40,7 +40,7 @@ def two(tmp_path_factory):
 def test_two_runs_are_aligned_by_step(lab, two, width, theme):
     a, b = two
     source = COMPARE.format(a=str(a), b=str(b), tensor=runs.WEIGHT)
-    notebook = lab.open([source], size=(width, 1300))
+    notebook = lab.open([source], size=(width, 1300), dark="Dark" in theme)
     if "Contrast" in theme:
         notebook.theme(theme)
     notebook.run(0)
