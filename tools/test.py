@@ -158,6 +158,7 @@ NOT_SLOW = ("-m", "not slow")
 SUITES = (
     pytest("python", "tests/python", workers=4, needs=(*EXTENSION, "servers"), quick=NOT_SLOW),
     pytest("e2e", "tests/e2e", workers=2, needs=(*EXTENSION, "browser"), lock="browser", slots=2, quick=NOT_SLOW),
+    pytest("notebooks", "tests/notebooks", needs=(*EXTENSION, "browser"), quick=None),
     lint("clippy", "cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings", lock="cargo"),
     Suite("rust", "rust", ("cargo", "test", "--workspace", "--locked", "--no-fail-fast"), (), _cargo, lock="cargo"),
     pytest("diagnosis", "tests/diagnosis", workers=4, quick=NOT_SLOW, OPENBLAS_NUM_THREADS="1"),
@@ -168,7 +169,6 @@ SUITES = (
     pytest("pages", "tests/pages", needs=(*EXTENSION, "servers"), quick=NOT_SLOW),
     pytest("conformance", "tests/conformance", needs=(*EXTENSION, "peers"), quick=None),
     pytest("packaging", "tests/packaging", lock="cargo", quick=None),
-    pytest("notebooks", "tests/notebooks", needs=(*EXTENSION, "browser"), quick=None),
     vitest("browser", "--config", "vitest.browser.config.ts", needs=("npm", "browser")),
     vitest("front-end", needs=("npm", "browser")),
     lint("mypy", PY, "-m", "mypy", needs=("python",)),
