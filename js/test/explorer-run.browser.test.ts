@@ -445,6 +445,18 @@ describe("states", () => {
     expect(el.querySelectorAll(".smdw-map-row")).toHaveLength(rows);
   });
 
+  test("a map of few rows leaves its height to the curve, until the inspector is open", async () => {
+    const names = ["fc.weight", "fc.bias", "loss"];
+    const run = { ...made, names, collections: { losses: [2], scalars: [2], weights: [0], biases: [1] } };
+    const { el } = open([catalogPacket(run)], { tensor: "fc.weight" });
+    const lanes = await until(() => $(el, ".smdw-lanes"));
+    const height = () => lanes.getBoundingClientRect().height;
+    await until(() => height() > 150);
+    expect($(el, ".smdw-explorer").scrollHeight).toBeLessThanOrEqual(600);
+    await press("Enter");
+    await until(() => height() < 60);
+  });
+
   test("a run of scalars has a small curve for each, and no map", async () => {
     const run = {
       ...made,
@@ -467,7 +479,14 @@ describe("states", () => {
         ),
       ]);
     await until(() => /0\.009901/.test(el.querySelector(".smdw-multiple")?.textContent ?? ""));
-    expect(el.querySelectorAll(".smdw-multiple")).toHaveLength(3);
+    const cells = [...el.querySelectorAll<HTMLElement>(".smdw-multiple")];
+    expect(cells).toHaveLength(3);
+    // They fill the place of a map.
+    const list = $(el, ".smdw-multiples-list").getBoundingClientRect();
+    const covered = cells
+      .map((each) => each.getBoundingClientRect())
+      .reduce((sum, { width, height }) => sum + width * height, 0);
+    expect(covered / (list.width * list.height)).toBeGreaterThan(0.6);
     expect($(el, ".smdw-map").checkVisibility()).toBe(false);
     expect($(el, ".smdw-map-legend").checkVisibility()).toBe(false);
     // A scalar opens one large curve; curves of several, and rules, are behind a button.
