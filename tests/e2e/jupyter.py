@@ -290,9 +290,9 @@ class Notebook:
             self.page.remove_listener(event, listener)
 
     def theme(self, name: str) -> None:
-        """Change the page's theme in the menu, and wait until JupyterLab has removed its splash screen.
+        """Change the page's theme in the menu, and wait until the splash is gone.
 
-        JupyterLab removes it twice, which is an error, if the theme is changed again before.
+        JupyterLab removes its splash screen twice, which is an error, if the theme is changed again before.
         """
         self.page.evaluate(THEME, name)
         self.page.wait_for_function(THEMED, arg=name)
