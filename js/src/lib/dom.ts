@@ -153,6 +153,13 @@ export function field(label: string, control: HTMLElement): HTMLElement {
 /** The element with the focus in the same document or shadow tree. */
 export const focusedNear = (el: Element): Element | null => (el.getRootNode() as Document | ShadowRoot).activeElement;
 
+/** Calls a function after each change of an element's size. */
+export function onResize(el: Element, resized: () => void, signal: AbortSignal): void {
+  const observer = new ResizeObserver(resized);
+  observer.observe(el);
+  signal.addEventListener("abort", () => observer.disconnect());
+}
+
 /** Sends the following events of a pointer to an element, also when it leaves the element. */
 export function capturePointer(el: Element, { pointerId }: PointerEvent): void {
   try {

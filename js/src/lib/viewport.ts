@@ -1,3 +1,5 @@
+import { onResize } from "./dom";
+
 /** Caches the scroll position and size of an element. Reading them during a redraw would force a page layout. */
 export class Viewport {
   left = 0;
@@ -18,9 +20,7 @@ export class Viewport {
       changed();
     };
     el.addEventListener("scroll", measure, { signal, passive: true });
-    const observer = new ResizeObserver(measure);
-    observer.observe(el);
-    signal.addEventListener("abort", () => observer.disconnect());
+    onResize(el, measure, signal);
   }
 
   /** Sets the vertical scroll position. */

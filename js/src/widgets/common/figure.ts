@@ -2,7 +2,7 @@
 
 import { CanvasPen, type Drawing, type Size } from "../../draw/pen";
 import type { Theme } from "../../draw/theme";
-import { capturePointer, h } from "../../lib/dom";
+import { capturePointer, h, onResize } from "../../lib/dom";
 import type { Context } from "./part";
 
 interface Pointer {
@@ -38,22 +38,19 @@ export class Figure {
     figures.set(this.canvas, this);
     const canvas = this.canvas.getContext("2d");
     if (canvas) this.#pen = new CanvasPen(canvas);
-    const observer = new ResizeObserver(() => {
+    const resized = () => {
       const { clientWidth: width, clientHeight: height } = this.el;
       if (width === this.size.width && height === this.size.height) return;
       this.size = { width, height };
       context.redraw();
-    });
-    observer.observe(this.el);
+    };
+    onResize(this.el, resized, signal);
     const sight = new IntersectionObserver((entries) => {
       this.#inSight = entries.at(-1)?.isIntersecting ?? true;
       if (this.#inSight && this.#due) this.#draw();
     });
     sight.observe(this.el);
-    signal.addEventListener("abort", () => {
-      observer.disconnect();
-      sight.disconnect();
-    });
+    signal.addEventListener("abort", () => sight.disconnect());
   }
 
   /** The figure that draws on a canvas. */

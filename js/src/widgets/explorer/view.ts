@@ -1,7 +1,7 @@
 /** The explorer: the whole run as a map over its timeline, and an inspector of one tensor below. */
 
 import { isScalar } from "../../data/tensor-view";
-import { capturePointer, h, setAttributes, setText, setVisible, Toggle, textButton } from "../../lib/dom";
+import { capturePointer, h, onResize, setAttributes, setText, setVisible, Toggle, textButton } from "../../lib/dom";
 import { truncate } from "../../lib/format";
 import { MINIMAP } from "../../lib/step-axis";
 import { scalarsOnly } from "../../session/lane-curve";
@@ -27,7 +27,7 @@ import { Tooltip } from "./tooltip";
 
 const HEIGHT = 600;
 const LEAST_HEIGHT = 420;
-/** Height of the axis of steps. */
+/** Pixels that the axis of steps takes below the lanes. */
 const AXIS = 22;
 
 /** How many pictures fit side by side; 0: the inspector hides the map. */
@@ -120,14 +120,13 @@ export class Explorer implements Part {
       this.#hover.el,
     );
     this.#hover.follow(this.stage, signal);
-    const observer = new ResizeObserver(() => {
+    const resized = () => {
       const { clientHeight } = this.stage;
       if (clientHeight === this.#stageHeight) return;
       this.#stageHeight = clientHeight;
       context.redraw();
-    });
-    observer.observe(this.stage);
-    signal.addEventListener("abort", () => observer.disconnect());
+    };
+    onResize(this.stage, resized, signal);
     this.el = h(
       "div",
       { class: "smdw-explorer", tabindex: -1 },

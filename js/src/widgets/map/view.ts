@@ -1,7 +1,7 @@
 /** The Run Map: one row per module or tensor over all steps, coloured by one statistic. */
 import type { Survey } from "../../data/survey";
 import { defined } from "../../lib/defined";
-import { h, setText, setVisible } from "../../lib/dom";
+import { h, onResize, setText, setVisible } from "../../lib/dom";
 import { truncate } from "../../lib/format";
 import type { MapRow } from "../../lib/map-rows";
 import { QueryResults } from "../../session/query-results";
@@ -98,14 +98,13 @@ export class RunMap implements Part {
       this.#differences.el,
     );
     keys.on(grid, (event) => this.#cursor.key(event, (row, step) => this.#choose(row, step)) || this.key(event));
-    const observer = new ResizeObserver(() => {
+    const resized = () => {
       const { clientHeight } = this.el;
       if (clientHeight === this.#scroll.height) return;
       this.#scroll.height = clientHeight;
       context.redraw();
-    });
-    observer.observe(this.el);
-    signal.addEventListener("abort", () => observer.disconnect());
+    };
+    onResize(this.el, resized, signal);
   }
 
   /** The tensors of all rows, in their order. */

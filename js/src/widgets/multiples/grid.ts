@@ -3,7 +3,7 @@
 import { histogramKey, histogramRequest, lastAtOrBefore } from "../../data/frames";
 import { surveyEnds } from "../../data/survey-columns";
 import { defined } from "../../lib/defined";
-import { capturePointer, h, Segments, setAttributes, setText, setVisible } from "../../lib/dom";
+import { capturePointer, h, onResize, Segments, setAttributes, setText, setVisible } from "../../lib/dom";
 import { equal } from "../../lib/equal";
 import { plural } from "../../lib/format";
 import { IdleTimer } from "../../lib/idle-timer";
@@ -92,14 +92,13 @@ export class Multiples {
       this.#empty,
     );
     this.#idle = new IdleTimer(signal);
-    const observer = new ResizeObserver(() => {
+    const resized = () => {
       const { clientWidth: width, clientHeight: height } = this.#list;
       if (width === this.#width && height === this.#height) return;
       [this.#width, this.#height] = [width, height];
       context.redraw();
-    });
-    observer.observe(this.#list);
-    signal.addEventListener("abort", () => observer.disconnect());
+    };
+    onResize(this.#list, resized, signal);
     this.#list.addEventListener("scroll", () => context.redraw(), { signal });
     for (const type of ["focus", "blur"]) this.#list.addEventListener(type, () => context.redraw(), { signal });
     keys.on(this.#list, (event) => this.#key(event));
