@@ -127,16 +127,17 @@ pub fn rows(columns: &Bound<'_, PyDict>) -> PyResult<Vec<Statistics>> {
     let column = |name: &str, dtype: &str| -> PyResult<Option<Elements>> {
         let Some(given) = columns.get_item(name)? else { return Ok(None) };
         let array = numpy.call_method1(intern!(py, "ascontiguousarray"), (given, dtype))?;
-        Elements::of(&array, None, None).map(Some)
+        // NumPy computes the name of a dtype at every call, which takes longer than all else here.
+        Elements::of(&array, Some(dtype), None).map(Some)
     };
     let missing = |name: &str| PyKeyError::new_err(format!("no column {name:?}"));
     let mut whole = Vec::with_capacity(COUNTS.len());
     for name in COUNTS {
-        whole.push(column(name, "<i8")?.ok_or_else(|| missing(name))?);
+        whole.push(column(name, "int64")?.ok_or_else(|| missing(name))?);
     }
     let mut real = Vec::with_capacity(NUMBERS.len());
     for name in NUMBERS {
-        let found = column(name, "<f8")?;
+        let found = column(name, "float64")?;
         if found.is_none() && !matches!(name, "l2" | "abs_max" | "update") {
             return Err(missing(name));
         }

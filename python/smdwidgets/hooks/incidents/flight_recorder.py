@@ -178,6 +178,7 @@ class FlightRecorder:
         step = self._open.get(key)
         if step is None:
             step = self._open[key] = HeldStep(key)
+        limit = self._limit
         for one in captured:
             if one.copy is None:
                 continue
@@ -185,9 +186,9 @@ class FlightRecorder:
             step.nbytes[kind] = step.nbytes.get(kind, 0) + one.copy.nbytes
             if one.name in self._too_large or (kind in self._left_out and not self._weights_due(kind, step)):
                 continue
-            if 2 * one.copy.nbytes > self._limit:
+            if 2 * one.copy.nbytes > limit:
                 self._leave_out_tensor(one)
-            elif self._make_room(self._memory.cost(one.copy)):
+            elif self._make_room(self._memory.cost(one.copy), limit):
                 self._memory.retain(one.copy)
                 step.captured.append(one)
             else:
@@ -297,15 +298,15 @@ class FlightRecorder:
                 self._drop(before)
         return self._weights is step
 
-    def _make_room(self, nbytes: int) -> bool:
+    def _make_room(self, nbytes: int, limit: int) -> bool:
         """Return whether so many bytes fit.
 
         The step before the current one is never given up for it, because it shows the cause of what breaks in this
         step.
         """
-        while self._memory.nbytes + nbytes > self._limit and len(self._ring) > 1:
+        while self._memory.nbytes + nbytes > limit and len(self._ring) > 1:
             self._evict()
-        return self._memory.nbytes + nbytes <= self._limit
+        return self._memory.nbytes + nbytes <= limit
 
     def _evict(self) -> None:
         """Give up the oldest step, if possible of a mode that has more than two.
