@@ -29,8 +29,8 @@ logger = logging.getLogger("smdwidgets.hooks")
 #: Seconds after which a writer that has finished no call counts as stuck (for example on an unreachable network disk).
 #: The training then continues until the queue is full.
 _STUCK_AFTER = 10.0
-#: So many calls that do not wake the thread are executed together, and after so many seconds at most.
-_TOGETHER, _PATIENCE = 4, 0.25
+#: So many calls that do not wake the thread are executed together, or those of so many seconds.
+_TOGETHER, _PATIENCE = 16, 0.25
 
 
 class _Item(NamedTuple):
@@ -86,8 +86,8 @@ class Background:
         """Queue ``call(*args)``.
 
         Waits until the queue has room if ``nbytes`` is not 0. A call larger than the limit is queued when the queue is
-        empty. One that does not wake the thread is executed with the next that does, or after a few of its kind, or
-        after a part of ``seconds``.
+        empty. One that does not wake the thread is executed with the next that does, at a :meth:`nudge`, or after a
+        part of ``seconds``, for which the thread sleeps.
         """
         with self._changed:
             if self._closed:
@@ -102,10 +102,20 @@ class Background:
                 self._progress = now
             self._bytes += nbytes
             self._waiting.append(_Item(call, args, nbytes, now))
-            if wakes or len(self._waiting) >= _TOGETHER or now - self._waiting[0].since >= self._patience:
+            if wakes:
                 self._changed.notify_all()
         if self._thread is None:
             self._run_inline()
+
+    def nudge(self) -> None:
+        """Wake the thread if a few calls wait, or one for long.
+
+        Both threads need the interpreter's lock, so the training calls this where it is about to compute without it.
+        """
+        waiting = self._waiting
+        if waiting and (len(waiting) >= _TOGETHER or time.monotonic() - waiting[0].since >= self._patience):
+            with self._changed:
+                self._changed.notify_all()
 
     def start(self) -> None:
         """Start the thread, so that ``idle`` is called before the first :meth:`put`."""
@@ -142,9 +152,9 @@ class Background:
         The age is ignored while the writer is stuck.
         """
         while self._bytes:
-            self._changed.notify_all()
             now = time.monotonic()
             if self._bytes + nbytes > self._limit:
+                self._changed.notify_all()
                 self._changed.wait()
                 continue
             if self._seconds is None or not self._waiting or now - self._waiting[0].since <= self._seconds:
@@ -155,6 +165,7 @@ class Background:
                     f"the writer has been stuck for {_STUCK_AFTER:.0f} s; up to {self._limit:,} bytes stay queued in memory"
                 )
                 return
+            self._changed.notify_all()
             self._changed.wait(patience)
 
     def _start(self) -> None:

@@ -131,6 +131,7 @@ class WriteQueue:
         """Begin a step, to which the tensors added from now on belong."""
         self._key = key
         self._begun = self._settled = False
+        self._background.nudge()
 
     def suspend(self) -> SuspendedStep:
         """Suspend the current step, so that another one can be queued before it ends."""
