@@ -59,7 +59,7 @@ class PlannedSteps:
         #: Whether the size of the model is known, which the budget may follow.
         self._fitted = False
         self._logged_pause = False
-        #: Space that the last step without values takes.
+        #: Space that the last step takes without its values.
         self._small_step = SMALL_STEP
 
     def hold(self, key: StepKey, captured: Sequence[Captured]) -> bool:
@@ -132,6 +132,8 @@ class PlannedSteps:
     def saved(self, key: StepKey, nbytes: int, own_files: bool = True) -> None:
         """A step was written, to separate files or to a segment."""
         values = self._chosen.pop(key, None)
+        # What is left of a step without its values, or takes two files.
+        self._small_step = SMALL_STEP if own_files else max(nbytes - (values or 0), 1)
         if key in self._kept:
             self._kept.discard(key)
             self._first.pop(key, None)
@@ -142,7 +144,6 @@ class PlannedSteps:
             self._disk.values.saved(key, nbytes)
             self._forecast(key, nbytes)
         else:
-            self._small_step = SMALL_STEP if own_files else nbytes
             self._disk.scalars.saved(key, self._small_step)
 
     # ------------------------------------------------------------------------------------------------------- inside
