@@ -37,8 +37,8 @@ __all__ = ["TorchSignals"]
 _EVERY, _CLOSER, _LARGEST_INTERVAL, _ROUTER_FIRST = 8, 2, 1 << 14, 1024
 #: Attention logits that are large.
 _LARGE = 20.0
-#: Share of the time that reading may take, seconds that are free, and seconds of the start, which is read more often.
-_SHARE, _FREE_SECONDS, _START_SECONDS = 0.005, 2.0, 1.0
+#: Share of the time that reading may take, and what it may take at the start, which is read more often.
+_SHARE, _START_SECONDS = 0.005, 1.0
 #: Bytes after which the interval of all saves doubles, and doubles again.
 _BYTES = 16 << 20
 #: Passes that were read, after which a kind that is missing is named.
@@ -93,7 +93,9 @@ class TorchSignals:
         self._updates = 0
         self._every, self._closer_until = _EVERY, 0
         self._adapted_at = -1
+        #: Seconds that reading took at the start, then since the last time the interval was adapted, and when that was.
         self._spent, self._began = 0.0, time.perf_counter()
+        self._is_start = True
         self._off: set[str] = set()
         self._health: dict[int, OptimizerHealth] = {}
         self._names: Mapping[int, str] = {}
@@ -123,21 +125,32 @@ class TorchSignals:
     def _interval(self) -> int:
         doublings = (self._writer.size // _BYTES + 1).bit_length() - 1
         every = self._every << min(doublings, 10)
-        closer = self._updates < self._closer_until or self._spent < _START_SECONDS
+        closer = self._updates < self._closer_until or self._is_start
         return _CLOSER if closer and every == _EVERY else every
 
     def _spend(self, begin: float) -> None:
-        """Count the time since ``begin``, and adapt the interval to it."""
+        """Count the time since ``begin``."""
         self._spent += self._seconds() - begin
+
+    def _adapt(self) -> None:
+        """Adapt the interval to what reading took since the last time.
+
+        Called when an update is about to be read.
+        """
         if self._adapted_at == self._updates:
             return
-        allowed = _SHARE * (time.perf_counter() - self._began)
-        if self._spent > max(allowed, _FREE_SECONDS):
-            self._every, self._adapted_at = min(self._every * 2, _LARGEST_INTERVAL), self._updates
-            # Restart the count, so that one expensive start does not hold for the whole training.
-            self._spent, self._began = _FREE_SECONDS, time.perf_counter() - _FREE_SECONDS / _SHARE
-        elif self._every > _EVERY and self._spent < allowed / 4:
-            self._every, self._adapted_at = self._every // 2, self._updates
+        self._adapted_at = self._updates
+        if self._is_start and self._spent < _START_SECONDS:
+            return
+        now = time.perf_counter()
+        spent, passed = self._spent, now - self._began
+        self._spent, self._began = 0.0, now
+        if self._is_start:
+            self._is_start = False
+        elif spent > _SHARE * passed:
+            self._every = min(self._every * 2, _LARGEST_INTERVAL)
+        elif self._every > _EVERY and spent < _SHARE * passed / 4:
+            self._every //= 2
 
     def _fail(self, mechanism: str, error: Exception) -> None:
         self._off.add(mechanism)
@@ -169,6 +182,7 @@ class TorchSignals:
         routes = self._routes and self._updates < _ROUTER_FIRST and self._every == _EVERY
         if not (whole or routes) or self._read_at == self._updates or not (model.training and torch.is_grad_enabled()):
             return
+        self._adapt()
         if self._is_compiled(model):
             for mechanism in ("attention", "routing", "blocks"):
                 for kind in _MECHANISMS[mechanism]:
@@ -398,6 +412,7 @@ class TorchSignals:
             self._health.clear()
         health = self._health.setdefault(id(optimizer), OptimizerHealth())
         if health.is_due(self._interval):
+            self._adapt()
             self._count_time("optimizer", health.before, optimizer)
 
     def after_update(self, optimizer: Optimizer) -> None:
