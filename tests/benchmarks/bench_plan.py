@@ -3,19 +3,21 @@
 Usage: `make bench-hooks`, or `PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_plan.py`. It writes the
 section in RESULTS.md, in about four minutes.
 
-The model is a chain of small linear layers; a step is filled up with products of matrices to its length. A chain of 150
-layers takes more than a millisecond, and one of 1,500 more than 30, so these rows are missing. Each row is a separate
-process, in which a bare training and one with a hook alternate at every step. All times are CPU time: that of the
-training's thread, and that of the process, in which the writer's thread has its part.
+The model is a chain of small linear layers; a step is made longer by products of matrices, the same number with and
+without the hook. A chain of 150 layers takes more than a millisecond, and one of 1,500 more than 30, so these rows are
+missing. Each row is a separate process, in which a bare training and one with a hook alternate at every step. All times
+are CPU time: that of the training's thread, and that of the process, in which the writer's thread has its part.
 
-* Nothing due: the plan captures tensors at every 1,024th step. The result is the least time of a step with the hook
-  less the least of one without: other processes only ever add to both. That of the process is the median difference.
+* Nothing due: the plan captures tensors at every 1,024th step. The result is the median time that the training's
+  thread is inside the hook, by the hook's clock: a difference of two steps of tens of milliseconds has more noise. That
+  of the process is the median difference.
 * Default plan: `smd.record(model, directory)`. After three seconds of training, the sum over all steps is compared.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import logging
 import os
@@ -43,8 +45,11 @@ STEP_US, TENSOR_US, SHARE = 50.0, 0.5, 0.01
 SEED, RATE = 0, 1e-4
 
 
-def training(tensors: int, milliseconds: int) -> tuple[Callable[[], None], object]:
-    """Return a function that trains for one step, and the model."""
+def training(tensors: int) -> tuple[Callable[[int], None], object]:
+    """Return a function that trains for one step, and the model.
+
+    The function takes a number of products of matrices, which make a step longer.
+    """
     import torch
     from torch import nn
 
@@ -53,45 +58,56 @@ def training(tensors: int, milliseconds: int) -> tuple[Callable[[], None], objec
     model = nn.Sequential(*layers)
     optimizer = torch.optim.SGD(model.parameters(), RATE, foreach=True)
     x, matrix = torch.randn(8, 16), torch.randn(64, 64)
-    products = 0
 
-    def step() -> None:
+    def step(products: int) -> None:
         optimizer.zero_grad()
         for _ in range(products):
             torch.mm(matrix, matrix)
         model(x).square().mean().backward()
         optimizer.step()
 
-    def timed(count: int) -> float:
-        began = time.thread_time()
-        for _ in range(count):
-            step()
-        return (time.thread_time() - began) / count
-
-    timed(3)
-    bare = min(timed(5) for _ in range(3))
-    products = 200
-    of_product = max(min(timed(3) for _ in range(3)) - bare, 1e-6) / products
-    products = max(round((milliseconds / 1e3 - bare) / of_product), 0)
     return step, model
 
 
-def pairs(bare: Callable[[], None], hooked: Callable[[], None], seconds: float, together: int = 1) -> list[list[float]]:
+def products_of(step: Callable[[int], None], milliseconds: int) -> int:
+    """Return the number of products with which a step takes so long."""
+
+    def timed(count: int, products: int) -> float:
+        began = time.thread_time()
+        for _ in range(count):
+            step(products)
+        return (time.thread_time() - began) / count
+
+    timed(3, 0)
+    bare = min(timed(5, 0) for _ in range(3))
+    of_product = max(min(timed(3, 200) for _ in range(3)) - bare, 1e-6) / 200
+    return max(round((milliseconds / 1e3 - bare) / of_product), 0)
+
+
+def pairs(
+    bare: Callable[[], None],
+    hooked: Callable[[], None],
+    seconds: float,
+    together: int = 1,
+    clock: Callable[[], float] = float,
+) -> list[list[float]]:
     """Train both in turn for some seconds.
 
-    Returns thread and process seconds of the bare steps and of the others, of so many steps together. For the hook, a
-    bare training in between is a pause: a long one changes less than many short ones.
+    Returns thread and process seconds of the bare steps and of the others, of so many steps together, and what the
+    hook's clock says of the others. For the hook, a bare training in between is a pause: a long one changes less than
+    many short ones.
     """
     taken = []
     ends = time.thread_time() + 2 * seconds
     while time.thread_time() < ends or len(taken) < 8:
         row: list[float] = []
         for step in (bare, hooked):
+            inside = clock()
             began = time.thread_time(), time.process_time()
             for _ in range(together):
                 step()
             row += [(time.thread_time() - began[0]) / together, (time.process_time() - began[1]) / together]
-        taken.append(row)
+        taken.append([*row, clock() - inside])
     return taken
 
 
@@ -104,11 +120,13 @@ def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
     from smdwidgets import CapturePlan
 
     torch.set_num_threads(1)
-    bare, _ = training(tensors, milliseconds)
-    hooked, model = training(tensors, milliseconds)
+    step, _ = training(tensors)
+    hooked_step, model = training(tensors)
+    products = products_of(step, milliseconds)  # the same number for both: two measurements of it differ
+    bare, hooked = functools.partial(step, products), functools.partial(hooked_step, products)
     hook = smd.record(model, root / "idle", plan=CapturePlan(statistics=1024, every=1024))
     pairs(bare, hooked, 0.3)
-    idle = pairs(bare, hooked, 1.0)
+    idle = pairs(bare, hooked, 1.0, clock=lambda: hook.guard.gate.seconds)
     hook.close()
 
     hook = smd.record(model, root / "default")
@@ -124,7 +142,7 @@ def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
     totals = [sum(column) for column in zip(*planned, strict=True)]
     return {
         "bare": min(row[0] for row in idle),
-        "idle": min(row[2] for row in idle) - min(row[0] for row in idle),
+        "idle": statistics.median(row[4] for row in idle),
         "idle_process": statistics.median(row[3] - row[1] for row in idle),
         "share": totals[2] / totals[0] - 1,
         "share_process": totals[3] / totals[1] - 1,
@@ -185,15 +203,16 @@ def main() -> None:
         print(cells, flush=True)
     load = f"; load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     body = (
-        f"`make bench-hooks`. CPU time that the hook adds to a step{load}. Nothing due: of the training's thread, beside the "
+        f"`make bench-hooks`. CPU time that the hook adds to a step{load}. Nothing due: time inside the hook, beside the "
         f"target of {STEP_US:.0f} µs and {TENSOR_US} µs a tensor, and of the process. Default plan, after "
         f"{BEFORE:.0f} s of training: the share of the step that is added, beside the target of {SHARE:.0%}; by the hook's own "
-        "clock, which the plan follows; the longest interval that the plan has chosen; files of the run and its steps.\n\n"
+        "clock, which the plan follows; the longest interval that the plan has chosen; files of the run and its steps. "
+        "Differences of long steps, also negative ones, are within the noise of the machine.\n\n"
         + table(
             (
                 "tensors",
                 "step",
-                "nothing due: thread",
+                "nothing due: in the hook",
                 "target",
                 "met",
                 "nothing due: process",
