@@ -59,6 +59,11 @@ class Kind(Enum):
         """Whether it is a weight or a bias."""
         return self in (Kind.WEIGHT, Kind.BIAS)
 
+    @property
+    def plural(self) -> str:
+        """Several of them, as a message names them."""
+        return {Kind.BIAS: "biases", Kind.OPTIMIZER: "optimizer states"}.get(self, f"{self.value}s")
+
 
 @dataclass(frozen=True, slots=True)
 class TensorName:

@@ -217,6 +217,14 @@ def test_outputs_then_inputs_then_weights_are_left_out_if_two_steps_do_not_fit(t
     assert trial.tensor_names(step=10) == ["gradient", "loss", "weight"]
 
 
+def test_message_names_the_kinds_that_are_left_out(tmp_path, caplog):
+    rig = Rig(tmp_path, limit=2 * MIB)
+    with caplog.at_level(logging.WARNING):
+        rig.step(0, weight=np.ones(1 << 17), bias=np.ones(1 << 17), net_input_0=np.ones(1 << 17), loss=1.0)
+    assert "keeps no inputs, weights, biases: two steps" in caplog.text
+    rig.close()
+
+
 def test_the_last_whole_copy_of_the_weights_is_kept_if_weights_are_left_out(tmp_path):
     rig = Rig(tmp_path, limit=64 * MIB)
     size = 30 * MIB // 4

@@ -350,10 +350,10 @@ class FlightRecorder:
             if 2 * (left + SLAB) <= self._limit:
                 break
             self._left_out.add(kind)
-        if new := [kind.value for kind in _LEFT_OUT_FIRST if kind in self._left_out - before and kind in step.nbytes]:
+        if new := [kind for kind in _LEFT_OUT_FIRST if kind in self._left_out - before and kind in step.nbytes]:
             logger.warning(
                 "the flight recorder keeps no %s: two steps of %s are more than its %s; their statistics are recorded",
-                listed([f"{name}s" for name in new], 6),
+                listed([kind.plural for kind in new], 6),
                 byte_size(sum(step.nbytes.values())),
                 byte_size(self._limit),
             )
