@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -235,3 +236,33 @@ def test_staging_is_thread_safe():
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(work, seed) for seed in range(8)]:
             done.result()
+
+
+def test_nudges_while_calls_are_executed():
+    done = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # the other thread may run between any two instructions
+    try:
+        with Background(limit=1000) as background:
+            for number in range(20_000):
+                background.put(done.append, number)
+                background.nudge()
+    finally:
+        sys.setswitchinterval(before)
+    assert done == list(range(20_000))
+
+
+def test_nudge_wakes_the_thread_for_several_calls_only(monkeypatch):
+    monkeypatch.setattr(background_module, "_PATIENCE", 1000.0)
+    began, done = threading.Event(), threading.Event()
+    with Background(limit=1000) as background:
+        background.put(began.set)
+        assert began.wait(30)
+        background.wait()
+        background.put(done.set, wakes=False)
+        background.nudge()
+        assert not done.is_set()
+        for _ in range(20):
+            background.put(list, wakes=False)
+        background.nudge()
+        assert done.wait(30)

@@ -112,9 +112,9 @@ class Background:
 
         Both threads need the interpreter's lock, so the training calls this where it is about to compute without it.
         """
-        waiting = self._waiting
-        if waiting and (len(waiting) >= _TOGETHER or time.monotonic() - waiting[0].since >= self._patience):
-            with self._changed:
+        with self._changed:
+            waiting = self._waiting
+            if waiting and (len(waiting) >= _TOGETHER or time.monotonic() - waiting[0].since >= self._patience):
                 self._changed.notify_all()
 
     def start(self) -> None:
