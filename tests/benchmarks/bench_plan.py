@@ -5,12 +5,13 @@ section in RESULTS.md, in about four minutes.
 
 The model is a chain of small linear layers; a step is made longer by products of matrices, the same number with and
 without the hook. A chain of 150 layers takes more than a millisecond, and one of 1,500 more than 30, so these rows are
-missing. Each row is a separate process, in which a bare training and one with a hook alternate at every step. All times
-are CPU time: that of the training's thread, and that of the process, in which the writer's thread has its part.
+missing. Each row is a separate process, in which a bare training and one with a hook alternate at every step. Times are
+CPU time of the training's thread, and of the process, which includes the writer's thread. The hook's clock also counts
+the time that the training waits inside the hook.
 
 * Nothing due: the plan captures tensors at every 1,024th step. The result is the median time that the training's
-  thread is inside the hook, by the hook's clock: a difference of two steps of tens of milliseconds has more noise. That
-  of the process is the median difference.
+  thread is inside the hook, by the hook's clock: a difference of two steps of tens of milliseconds has more noise. For
+  the process it is the median difference of CPU time.
 * Default plan: `smd.record(model, directory)`. After three seconds of training, the sum over all steps is compared.
 """
 
@@ -203,7 +204,7 @@ def main() -> None:
         print(cells, flush=True)
     load = f"; load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     body = (
-        f"`make bench-hooks`. CPU time that the hook adds to a step{load}. Nothing due: time inside the hook, beside the "
+        f"`make bench-hooks`. CPU time that the hook adds to a step{load}. Nothing due: time inside the hook by its clock, beside the "
         f"target of {STEP_US:.0f} µs and {TENSOR_US} µs a tensor, and of the process. Default plan, after "
         f"{BEFORE:.0f} s of training: the share of the step that is added, beside the target of {SHARE:.0%}; by the hook's own "
         "clock, which the plan follows; the longest interval that the plan has chosen; files of the run and its steps. "

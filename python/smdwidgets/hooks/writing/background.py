@@ -29,7 +29,7 @@ logger = logging.getLogger("smdwidgets.hooks")
 #: Seconds after which a writer that has finished no call counts as stuck (for example on an unreachable network disk).
 #: The training then continues until the queue is full.
 _STUCK_AFTER = 10.0
-#: So many calls that do not wake the thread are executed together, or those of so many seconds.
+#: A nudge wakes the thread if this many calls wait, or if one has waited for this many seconds.
 _TOGETHER, _PATIENCE = 16, 0.25
 
 

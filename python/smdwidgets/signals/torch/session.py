@@ -37,7 +37,7 @@ __all__ = ["TorchSignals"]
 _EVERY, _CLOSER, _LARGEST_INTERVAL, _ROUTER_FIRST = 8, 2, 1 << 14, 1024
 #: Attention logits that are large.
 _LARGE = 20.0
-#: Share of the time that reading may take, and what it may take at the start, which is read more often.
+#: Share of the time that reading may take, and the seconds of reading that end the start, when more is read.
 _SHARE, _START_SECONDS = 0.005, 1.0
 #: Bytes after which the interval of all saves doubles, and doubles again.
 _BYTES = 16 << 20
