@@ -94,6 +94,8 @@ class _Run:
     has_read: bool = False
     unjudged: bool = False
     findings: dict[str, Any] = field(default_factory=dict)
+    #: Share of the run that had been read when `findings` were made.
+    share: float | None = None
 
 
 class LiveSurvey:
@@ -373,10 +375,12 @@ class LiveSurvey:
         if since is not None:
             packets += self._poster(number, run, sent, since)
             run.stale = since if run.stale is None else min(since, run.stale)
-        # Reading may end after its last values were sent, and nothing changes then.
+        # Reading may end after its last values were sent and judged, and no value changes then.
         if run.stale is not None and not is_reading:
             packets += self._detail(number, run, run.stale)
             run.stale = None
+        if run.share not in (None, run.survey.share_read) and not is_reading:
+            run.unjudged = True
         if since is not None:
             run.unjudged = True
             took = time.monotonic() - now
@@ -436,6 +440,7 @@ class LiveSurvey:
 
     def _findings(self, number: int, run: _Run, sent: SentState) -> list[bytes]:
         """Return what stands out, if that has changed."""
+        run.share = run.survey.share_read
         run.marks = run.survey.findings(run.firings)
         clauses = run.survey.sentence([mark for mark in run.marks if mark.source == "survey"])
         indices = {name: index for index, name in enumerate(sent.names)}

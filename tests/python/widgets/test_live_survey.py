@@ -96,6 +96,12 @@ class Held:
                 setattr(self, head["kind"], head)
         return self
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether all was read and judged; findings follow the values in another packet."""
+        everything = not text(self.findings).startswith("In the ") if self.findings else False
+        return everything and self.reading["state"] == "complete"
+
 
 def text(findings: dict[str, Any]) -> str:
     return "".join(clause["text"] for clause in findings["sentence"])
@@ -108,7 +114,7 @@ def test_a_page_gets_the_whole_run_and_what_stands_out(tmp_path: Path, explore: 
     assert held.reading["state"] == "reading"
     assert all(values[-1] == UNREAD for values in held.cells.values())
     assert len(held.cells) == 13 * runs.STEPS
-    until(lambda: held.add(page.updates) and held.reading["state"] == "complete" and held.findings["findings"])
+    until(lambda: held.add(page.updates).is_judged)
     names = widget.trial.tensor_names()
     bad = names.index("layers.2.weight")
     assert {place for (_, _, tensor, place), (_, flag) in held.cells.items() if tensor == bad and flag & NAN} == set(
@@ -135,6 +141,20 @@ def test_values_sent_just_before_reading_ends_reach_the_window_of_the_page(tmp_p
     assert not any("lo" in arrays for _, arrays in page.updates)
     survey.reading = ended
     until(lambda: any("lo" in arrays for _, arrays in page.updates))
+
+
+def test_the_sentence_is_about_all_when_reading_ends_without_a_new_value(tmp_path: Path, explore: Any) -> None:
+    widget = explore(runs.written(tmp_path / "run", runs.nan))
+    page, held = Page(widget), Held()
+    page.ask("hello", protocol=1, again=False)
+    widget.live_survey.complete()
+    survey, _ = widget.live_survey.of(0)
+    until(lambda: survey.table._changed is None)
+    ended, survey.reading = survey.reading, replace(survey.reading, state="reading", done=survey.reading.total // 2)
+    survey.table._changed = 0
+    until(lambda: text(held.add(page.updates).findings or {"sentence": []}).startswith("In the 50 % read so far"))
+    survey.reading = ended
+    until(lambda: held.add(page.updates).is_judged)
 
 
 def test_a_second_widget_has_everything_in_its_state(tmp_path: Path, explore: Any) -> None:
@@ -188,7 +208,7 @@ def test_new_steps_are_appended(tmp_path: Path, explore: Any) -> None:
         save(root, step, {"w": np.full(4, 100 if step == 70 else 1 + step % 3 / 50, np.float32)}, mode=1)
         time.sleep(0.01)
     end(root)
-    until(lambda: held.add(page.updates).reading["done"] == 80 and held.findings["findings"])
+    until(lambda: held.add(page.updates).reading["done"] == 80 and held.is_judged)
     appended = [arrays["flag"].shape[1] for head, arrays in page.updates if head["kind"] == "survey"]
     assert max(appended) <= 30
     fresh = explore(root)
@@ -216,8 +236,8 @@ def test_a_large_run_is_sampled_until_all_is_asked_for(
     assert any((arrays["flag"] & SAMPLED).any() for _, arrays in coarse)
     assert text(held.findings).startswith("In the ")
     assert page.ask("read_all", do="start", run=0)[1][0][0]["kind"] == "reading"
-    until(lambda: held.add(page.updates).reading["state"] == "complete")
-    until(lambda: held.add(page.updates) and text(held.findings).startswith("`layers.2.weight` is NaN from step 120"))
+    until(lambda: held.add(page.updates).is_judged)
+    assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
     assert not any(flag & (UNREAD | SAMPLED) for *_, flag in held.cells.values())
     whole = Survey(smdwidgets.create_trial(tmp_path / "run"))
     whole.update()
