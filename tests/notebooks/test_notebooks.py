@@ -5,11 +5,15 @@ The pages that its widgets save have no dead end.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import threading
 from pathlib import Path
 
 import nbformat
 import pytest
+import zmq
+from jupyter_client.channels import HBChannel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -24,6 +28,19 @@ for _number, _shown in enumerate([one for one in list(_widget._instances.values(
     _shown.to_html(f"{_number}-{_shown.KIND}-full.html")
     _shown.to_html(f"{_number}-{_shown.KIND}-statistics.html", tensors=[])
 """
+
+
+class Client(NotebookClient):
+    """Stops the heartbeat before the cleanup, which closes all sockets.
+
+    The heartbeat's thread opens a socket each second while a kernel ends. One opened during the cleanup lets it wait
+    for ever.
+    """
+
+    async def _async_cleanup_kernel(self) -> None:
+        if self.kc is not None and self.kc.hb_channel.is_alive():
+            self.kc.hb_channel.stop()
+        await super()._async_cleanup_kernel()
 
 
 def missing(path: Path) -> list[str]:
@@ -42,7 +59,7 @@ def execute(path: Path, folder: Path, *, then: str = "") -> nbformat.NotebookNod
     """
     notebook = nbformat.read(path, as_version=4)
     notebook.cells.append(nbformat.v4.new_code_cell(then))
-    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client = Client(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
             place = folder / f".{name.lower()}"
@@ -75,6 +92,7 @@ def expect_no_error(notebook: nbformat.NotebookNode) -> None:
             assert output.get("name") != "stderr", f"a cell wrote to standard error: {output.text}"
 
 
+@pytest.mark.timeout(1200)  # as long as all tests of single notebooks together
 @pytest.mark.filterwarnings("default")
 def test_notebooks_run_in_one_kernel_in_reverse_order(tmp_path):
     """No notebook is harmed by what another one left in the kernel."""
@@ -84,6 +102,24 @@ def test_notebooks_run_in_one_kernel_in_reverse_order(tmp_path):
         cell["id"] = f"cell{number}"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "all.ipynb")
     expect_no_error(execute(tmp_path / "all.ipynb", tmp_path))
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("source", ["1", "1 / 0"])
+def test_no_heartbeat_uses_sockets_while_they_are_closed(source, tmp_path, monkeypatch):
+    beating = []
+    destroy = zmq.Context.destroy
+
+    def observed(context, **options):
+        beating.extend(thread for thread in threading.enumerate() if isinstance(thread, HBChannel))
+        destroy(context, **options)
+
+    monkeypatch.setattr(zmq.Context, "destroy", observed)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    nbformat.write(notebook, tmp_path / "short.ipynb")
+    with contextlib.suppress(CellExecutionError):
+        execute(tmp_path / "short.ipynb", tmp_path)
+    assert beating == []
 
 
 @pytest.mark.filterwarnings("default")
