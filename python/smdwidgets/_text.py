@@ -14,6 +14,8 @@ from itertools import islice
 
 #: Maximum characters of a name in a message. A name may come from an untrusted file.
 _SHOWN = 120
+#: Maximum characters of a name in a sentence of a finding.
+_QUOTED = 160
 #: Maximum number of candidates for a suggestion, so that an error does not take seconds.
 _CANDIDATES = 20_000
 #: Maximum characters of a name that is checked for misspellings.
@@ -54,6 +56,20 @@ def visible(text: object, limit: int | None = None, lines: bool = False) -> str:
         char if char.isprintable() or (lines and char == "\n") else char.encode("unicode_escape").decode()
         for char in content
     )
+
+
+def quoted(name: str) -> str:
+    """Return a name between backquotes, escaped.
+
+    A very long name is shown with its start, which says whether it is a gradient, and its end.
+
+    >>> quoted("gradient/fc1.weight")
+    '`gradient/fc1.weight`'
+    """
+    if len(name) > _QUOTED:
+        name = f"{name[: _QUOTED // 3]}…{name[_QUOTED // 3 - _QUOTED + 1 :]}"
+    escaped = visible(name).replace("`", "'")
+    return f"`{escaped}`"
 
 
 def underlined(text: str, start: int, end: int, width: int = 100) -> tuple[str, str]:

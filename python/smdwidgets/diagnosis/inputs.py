@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets._text import visible
+from smdwidgets._text import quoted
 from smdwidgets.anomalies import Rises
 from smdwidgets.checks.record import CheckRecord
 from smdwidgets.diagnosis.arrays import Floats, Steps
@@ -21,18 +21,10 @@ from smdwidgets.incident import Incident
 from smdwidgets.naming.scalars import Role
 from smdwidgets.signals import Signals
 
-#: Characters of a name in a sentence.
-_LONGEST_NAME = 160
-
 #: Words of the name of a whole loss.
 WHOLE_WORDS = frozenset({"loss", "total"})
 #: A whole loss of fewer points, relative to its part, is a summary.
 SHARE_OF_WHOLE = 0.5
-
-
-def quoted(name: str) -> str:
-    """Return a name between backquotes, escaped and truncated."""
-    return f"`{visible(name, _LONGEST_NAME)}`"
 
 
 class Kind(Enum):

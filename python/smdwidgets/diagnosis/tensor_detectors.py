@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets._text import quoted
 from smdwidgets.diagnosis import tensor_gradients, tensor_updates
 from smdwidgets.diagnosis.detectors.incidents import NOT_FINITE, with_rows
-from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumn, quoted
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumn
 from smdwidgets.diagnosis.tensor_layers import (
     DEAD,
     broken_at,

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smdwidgets._text import visible
+from smdwidgets._text import quoted
 from smdwidgets.finding.finding import Evidence, Finding
 
-__all__ = ["quoted", "rule_finding"]
+__all__ = ["rule_finding"]
 
-#: Characters of a name in a sentence, and tensors that are kept of a finding.
-_NAME, _NAMES = 48, 1000
-
-
-def quoted(name: str) -> str:
-    """Return a name between backticks, escaped, with its end if it is long.
-
-    >>> quoted("model.layers.17.self_attn.k_proj.lora_A.default.weight")
-    '`…ayers.17.self_attn.k_proj.lora_A.default.weight`'
-    """
-    text = visible(name).replace("`", "'")
-    return f"`{text if len(text) <= _NAME else '…' + text[1 - _NAME :]}`"
+#: Tensors that are kept of a finding.
+_NAMES = 1000
 
 
 def rule_finding(

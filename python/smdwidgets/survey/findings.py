@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets._text import natural
+from smdwidgets._text import natural, quoted
 from smdwidgets.anomalies import not_finite, rises
 from smdwidgets.anomalies.defaults import SIZE_DEVIATIONS
 from smdwidgets.finding import Confidence, Finding, Level, ordered
-from smdwidgets.finding.rules import quoted, rule_finding
+from smdwidgets.finding.rules import rule_finding
 from smdwidgets.survey.bins import INFINITE, NAN
 from smdwidgets.survey.table import Records, SurveyTable
 

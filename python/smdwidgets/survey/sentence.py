@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from smdwidgets._text import capitalized
+from smdwidgets._text import capitalized, quoted
 from smdwidgets.finding import Finding
-from smdwidgets.finding.rules import quoted
 from smdwidgets.survey.findings import largest_change
 from smdwidgets.survey.table import SurveyTable
 
