@@ -172,15 +172,12 @@ def _overall(every: Iterable[Layer], cosine: Callable[[Layer], tuple[Steps, Floa
 
     It is the mean of their cosines, weighted by the products of norms.
     """
-    total: dict[int, tuple[float, float]] = {}
-    for layer in every:
-        steps, one, weight = cosine(layer)
-        known = np.isfinite(one) & np.isfinite(weight)
-        for step, dot, norm in zip(*(part[known].tolist() for part in (steps, one * weight, weight)), strict=True):
-            dots, norms = total.get(step, (0.0, 0.0))
-            total[step] = dots + dot, norms + norm
-    steps = np.array(sorted(total), dtype=np.int64)
-    return steps, np.array([total[step][0] / total[step][1] if total[step][1] else np.nan for step in steps.tolist()])
+    steps, each, weights = (np.concatenate(parts) for parts in zip(*map(cosine, every), strict=True))
+    known = np.isfinite(each) & np.isfinite(weights)
+    steps, places = np.unique(steps[known], return_inverse=True)
+    norms = np.bincount(places, weights[known], len(steps))
+    dots = np.bincount(places, (each * weights)[known], len(steps))
+    return steps, np.divide(dots, norms, out=np.full(len(steps), np.nan), where=norms != 0)
 
 
 def loss_sign(data: RunData) -> Iterator[Finding]:
