@@ -7,6 +7,7 @@ exported pages draw from frames.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,10 +116,10 @@ def make_frame(
     """
     frame = Frame(step, np.full(len(REDUCTIONS), np.nan), np.zeros(5))
     try:
-        stored = view.stored_reductions(step)
-        _fill_stats(frame, stored)
         value = view.numbers(step)
     except SMDebugError as error:
+        with suppress(SMDebugError):
+            _fill_stats(frame, view.stored_reductions(step))
         if not any(np.isfinite(frame.stats)):
             frame.error = {"type": type(error).__name__, "message": str(error)}
         return frame
@@ -163,10 +164,12 @@ def even_sample(value: NDArray[Any]) -> NDArray[Any]:
 
 
 def _fill_stats(frame: Frame, reductions: dict[tuple[str, bool], Any]) -> None:
-    for i, key in enumerate(REDUCTIONS):
-        number = reductions.get(key)
-        if number is not None:
-            with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, key in enumerate(REDUCTIONS):
+            number = reductions.get(key)
+            if isinstance(number, float | np.floating):
+                frame.stats[i] = number
+            elif number is not None:
                 number = np.asarray(number).reshape(-1)
                 number = np.abs(number) if number.dtype.kind == "c" else number
                 frame.stats[i] = np.float64(number[0]) if number.size else np.nan

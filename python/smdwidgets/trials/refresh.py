@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
 from smdwidgets.trials.trial import Trial
@@ -33,8 +33,10 @@ def refresh(trials: Trials) -> Iterator[Trials]:
         yield trials
 
 
-def _refreshing(trials: Trial | Iterable[Trial], on: bool) -> ExitStack:
+def _refreshing(trials: Trial | Iterable[Trial], on: bool) -> AbstractContextManager[object]:
+    if isinstance(trials, Trial):
+        return trials.refreshing(on)
     with ExitStack() as stack:
-        for trial in [trials] if isinstance(trials, Trial) else trials:
+        for trial in trials:
             stack.enter_context(trial.refreshing(on))
         return stack.pop_all()

@@ -7,6 +7,7 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from smdwidgets.pictures.view import TensorView
 
 _FEW = 8
 """Steps in the second packet. The first has only the displayed step, so that it appears before the others are ready."""
+
+_LARGE = 1 << 16
+"""Elements from which on frames are computed by several threads."""
 
 makers = ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="smdwidgets-frames")
 """Threads that compute frames. They are separate from those that answer requests, which wait for frames."""
@@ -98,12 +102,13 @@ class FrameStream:
         if not order or cancelled():
             return
         edges, edition = self._bin_edges()
-        yield self._packets([self._make(order[0], steps, edges)], edges, edition)
+        first = self._make(order[0], steps, edges)
+        yield self._packets([first], edges, edition)
+        # Threads gain time where the work is outside of the interpreter, which of a small value it is not.
+        each = makers.map if prod(first.shape) >= _LARGE else map
         at, size = 1, _FEW
         while at < len(order):
-            made = makers.map(
-                lambda step: None if cancelled() else self._make(step, steps, edges), order[at : at + size]
-            )
+            made = each(lambda step: None if cancelled() else self._make(step, steps, edges), order[at : at + size])
             batch = [frame for frame in made if frame is not None]
             if cancelled():
                 return

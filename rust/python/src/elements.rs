@@ -80,7 +80,16 @@ fn of_array(dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
     if kind == "U" || kind == "S" || kind == "O" || kind == "T" {
         return Ok(DType::Str);
     }
-    named(&dtype.getattr(intern!(py, "name"))?.extract::<String>()?)
+    // NumPy composes the name of a dtype at each call, which takes longer than to reduce a small array. Its numbers of
+    // dtypes are part of its ABI.
+    let size: usize = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
+    match (dtype.getattr(intern!(py, "num"))?.extract::<i64>()?, size) {
+        (5 | 7 | 9, 4) => Ok(DType::I32),
+        (5 | 7 | 9, 8) => Ok(DType::I64),
+        (11, _) => Ok(DType::F32),
+        (12, _) => Ok(DType::F64),
+        _ => named(&dtype.getattr(intern!(py, "name"))?.extract::<String>()?),
+    }
 }
 
 /// The array, or a copy in little-endian C order; as bytes, because some dtypes (bfloat16) export no buffer.

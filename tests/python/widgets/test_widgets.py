@@ -59,8 +59,8 @@ def held():
     gc.collect()
     return int(re.search(r"RssAnon:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())[1])
 
-page = Page(smdwidgets.explore(sys.argv[1], tensor="small"))
-page.frames("small", want=WANT)
+page = Page(smdwidgets.explore(sys.argv[1], tensor="smaller"))
+page.frames("smaller", want=WANT)  # the threads start
 before = held()
 page.frames("w", want=WANT)
 print(held() - before)
@@ -215,7 +215,7 @@ def test_shared_edges_span_all_finite_values(tmp_path: Path) -> None:
 def test_values_are_freed_after_their_frames_are_sent(tmp_path: Path) -> None:
     root = begin(tmp_path / "large")
     for step in range(24):
-        save(root, step, {"w": np.full((1000, 1000), step, np.float32), "small": weights(step)})
+        save(root, step, {"w": np.full((1000, 1000), step, np.float32), "smaller": weights(step, (300, 300))})
     tests = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-c", MEASURE, str(end(root)), str(tests)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
