@@ -1,6 +1,6 @@
 //! Bindings of statistics files.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -226,15 +226,15 @@ impl StatisticsReader {
         mode: Option<i64>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (source, mode) = (RecordSource::of(files)?, filter_of(mode)?);
-        fn set(given: Option<&Vec<String>>) -> Option<HashSet<&str>> {
+        fn texts_of<'g, C: FromIterator<&'g str>>(given: Option<&'g Vec<String>>) -> Option<C> {
             given.map(|given| given.iter().map(String::as_str).collect())
         }
         let found = py
             .detach(|| {
                 let selection = Selection {
-                    names: set(names.as_ref()),
+                    names: texts_of(names.as_ref()),
                     steps: steps.map(BTreeSet::from_iter),
-                    workers: set(workers.as_ref()),
+                    workers: texts_of(workers.as_ref()),
                     mode,
                 };
                 self.0.read().read(source.as_dyn(), &selection)

@@ -1,6 +1,7 @@
 //! Bindings of sweeps: many records at once, each read once, into columns.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +9,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use smdwidgets_core::checked;
 use smdwidgets_core::error::{Error, Result};
 use smdwidgets_core::reduce::{Op, OpSet};
@@ -141,9 +142,7 @@ fn array<'py>(py: Python<'py>, dtype: DType, shape: &[u64], bytes: &[u8]) -> PyR
 }
 
 pub fn ints<'py>(py: Python<'py>, numbers: impl ExactSizeIterator<Item = i64>) -> PyResult<Bound<'py, PyAny>> {
-    let count = numbers.len() as u64;
-    let bytes: Vec<u8> = numbers.flat_map(i64::to_le_bytes).collect();
-    array(py, DType::I64, &[count], &bytes)
+    Ok(numpy::column(py, DType::I64, numbers.map(i64::to_le_bytes))?.into_bound(py))
 }
 
 /// Creates an array of str objects, one per distinct key.
@@ -152,26 +151,26 @@ pub fn texts<'py, K: std::hash::Hash + Eq>(
     keys: impl ExactSizeIterator<Item = K>,
     text: impl Fn(&K) -> String,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut made: HashMap<K, Bound<'py, PyString>> = HashMap::new();
-    let list = PyList::empty(py);
-    let count = keys.len();
+    let mut made: HashMap<K, i64> = HashMap::new();
+    let strings = PyList::empty(py);
+    let mut places = Vec::with_capacity(keys.len());
     for key in keys {
-        let string = made.entry(key);
-        let string = match string {
-            std::collections::hash_map::Entry::Occupied(slot) => slot.into_mut(),
-            std::collections::hash_map::Entry::Vacant(slot) => {
-                let string = PyString::new(py, &text(slot.key()));
-                slot.insert(string)
+        let next = made.len() as i64;
+        places.push(match made.entry(key) {
+            Occupied(place) => *place.get(),
+            Vacant(place) => {
+                strings.append(text(place.key()))?;
+                *place.insert(next)
             }
-        };
-        list.append(&*string)?;
+        });
     }
     let module = py.import(intern!(py, "numpy"))?;
-    let array = module.call_method1(intern!(py, "empty"), (count, "O"))?;
-    if count > 0 {
-        array.set_item(pyo3::types::PySlice::full(py), list)?;
+    let distinct = module.call_method1(intern!(py, "empty"), (strings.len(), "O"))?;
+    if !strings.is_empty() {
+        distinct.set_item(pyo3::types::PySlice::full(py), strings)?;
     }
-    Ok(array)
+    // NumPy copies references faster than it takes them out of a list.
+    distinct.call_method1(intern!(py, "take"), (ints(py, places.into_iter())?,))
 }
 
 /// The selection of workers: by default the first that has the tensor, all if the list is empty.

@@ -64,7 +64,7 @@ class StatisticsFile:
         workers: Sequence[str] | None = None,
         mode: int | None = None,
     ) -> Table:
-        """Return rows as columns, sorted by name, step and worker."""
+        """Return rows as columns, sorted by name in the order of `names`, step and worker."""
         files = None if workers is None else [_core.worker_file_name(worker) for worker in workers]
         return self._reader.read(self._source, names, steps, files, mode)
 

@@ -78,7 +78,9 @@ def statistics(
     table["coverage"] = np.ones(len(table["step"]))
     if worker is None:
         table = _one_per_step(run, table)
-    return _columns(_sorted(table, chosen), chosen_columns, last_step)
+    # A file returns its rows in the order of the names.
+    is_sorted = file is not None and stored == chosen and len(file.workers()) == 1
+    return _columns(table if is_sorted else _sorted(table, chosen), chosen_columns, last_step)
 
 
 def names_with_statistics(reader: RunReader) -> list[str]:
@@ -123,8 +125,7 @@ def _chosen(reader: RunReader, names: Iterable[str] | str | None, in_file: Itera
 def _with_run_names(run: Run, table: Table) -> Table:
     """Replace the names of workers in files by those of the run."""
     names = {_core.worker_file_name(worker): worker for worker in run.index.workers()}
-    present = set(table["worker"].tolist())
-    if any(names.get(worker, worker) != worker for worker in present):
+    if any(name != worker for name, worker in names.items()):
         table["worker"] = np.array([names.get(worker, worker) for worker in table["worker"]], dtype=object)
     return table
 
@@ -330,9 +331,7 @@ def _combined(table: Table, shards: dict[tuple[str, int], list[int]], sharded: d
 def _sorted(table: Table, names: list[str]) -> Table:
     """Sort rows by the order of the names, step and worker."""
     by_name, by_worker = _places(table["name"], names), _places(table["worker"], sorted(set(table["worker"].tolist())))
-    order = np.lexsort((by_worker, table["step"], by_name))
-    # A file has this order already.
-    return table if (order == np.arange(len(order))).all() else selected(table, order)
+    return selected(table, np.lexsort((by_worker, table["step"], by_name)))
 
 
 def _columns(table: Table, chosen: list[str], last_step: int | None) -> Columns:

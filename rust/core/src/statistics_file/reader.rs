@@ -75,8 +75,8 @@ pub struct Covered {
 /// What is read of the statistics.
 #[derive(Default)]
 pub struct Selection<'s> {
-    /// Names of tensors; all by default.
-    pub names: Option<HashSet<&'s str>>,
+    /// Names of tensors, in the order of the rows; all by default, in the order in which they were added.
+    pub names: Option<Vec<&'s str>>,
     /// Global steps; all by default.
     pub steps: Option<BTreeSet<Step>>,
     /// Workers; all by default.
@@ -202,6 +202,10 @@ impl Reader {
     pub fn read(&self, source: &dyn Source, selection: &Selection<'_>) -> Result<Found> {
         let mut found = Found::default();
         let mut names: HashMap<String, u32> = HashMap::new();
+        for name in selection.names.iter().flatten() {
+            let next = names.len() as u32;
+            names.entry((*name).to_owned()).or_insert(next);
+        }
         let ends = selection.steps.as_ref().map(|steps| {
             let end = |step: Option<&Step>| step.map_or(0, |step| u64::try_from(*step).unwrap_or(0));
             (end(steps.first()), end(steps.last()))
@@ -224,9 +228,8 @@ impl Reader {
                 }
                 // The selected tensors of the segment, by number.
                 let mut wanted: HashMap<u32, u32> = HashMap::new();
-                let selected =
-                    |name: &Name| selection.names.as_ref().is_none_or(|names| names.contains(name.name.as_str()));
-                let mut all: Vec<&Name> = segment.names.values().filter(|name| selected(name)).collect();
+                let selected = |name: &&Name| selection.names.is_none() || names.contains_key(&name.name);
+                let mut all: Vec<&Name> = segment.names.values().filter(selected).collect();
                 all.sort_by_key(|name| name.id);
                 for name in all {
                     let next = names.len() as u32;
@@ -246,16 +249,7 @@ impl Reader {
         }
         found.names = vec![String::new(); names.len()];
         names.into_iter().for_each(|(name, at)| found.names[at as usize] = name);
-        let key = |(name, worker, row): &(u32, u32, Row)| (*name, row.step, *worker);
-        found.rows.sort_by_key(key);
-        // Of equal keys, the last one counts; `dedup` keeps the first.
-        found.rows.dedup_by(|later, kept| {
-            let same = key(later) == key(kept);
-            if same {
-                *kept = *later;
-            }
-            same
-        });
+        found.rows = sorted(found.rows, found.names.len());
         Ok(found)
     }
 
@@ -364,6 +358,36 @@ impl Segment {
         self.named += complete as u64;
         Ok(())
     }
+}
+
+/// Sorts rows by name, step and worker. Of equal ones the last counts.
+///
+/// Those of a name mostly are in order already, so that a row is moved once.
+fn sorted(rows: Vec<(u32, u32, Row)>, names: usize) -> Vec<(u32, u32, Row)> {
+    let mut ends = vec![0; names];
+    rows.iter().for_each(|(name, ..)| ends[*name as usize] += 1);
+    let mut begin = 0;
+    for end in &mut ends {
+        begin += std::mem::replace(end, begin);
+    }
+    let mut order = vec![0; rows.len()];
+    for (at, (name, ..)) in rows.iter().enumerate() {
+        let end = &mut ends[*name as usize];
+        order[*end] = at;
+        *end += 1;
+    }
+    let key = |at: &usize| (rows[*at].2.step, rows[*at].1);
+    let mut all = Vec::with_capacity(rows.len());
+    let mut begin = 0;
+    for end in ends {
+        let of_name = &mut order[begin..end];
+        if !of_name.is_sorted_by_key(key) {
+            of_name.sort_by_key(key);
+        }
+        all.extend(of_name.chunk_by(|a, b| key(a) == key(b)).filter_map(|same| same.last()).map(|at| rows[*at]));
+        begin = end;
+    }
+    all
 }
 
 /// Opens a file; `None` if it does not exist.

@@ -123,6 +123,20 @@ fn reader_follows_a_growing_file() {
 }
 
 #[test]
+fn rows_come_in_the_order_of_the_selected_names() {
+    let run = tempfile::tempdir().unwrap();
+    let mut writer = writer(run.path(), 4, 1 << 30);
+    (0..20).for_each(|step| append(&mut writer, step, 3));
+    writer.close().unwrap();
+    let selection = Selection { names: Some(vec!["w2", "x", "w0", "w2"]), ..Selection::default() };
+    let found = opened(run.path()).read(&Local::new(run.path()), &selection).unwrap();
+    let rows: Vec<_> =
+        found.rows.iter().map(|(name, _, row)| (found.names[*name as usize].as_str(), row.step)).collect();
+    let expected: Vec<_> = ["w2", "w0"].iter().flat_map(|name| (0..20).map(move |step| (*name, step))).collect();
+    assert_eq!(rows, expected);
+}
+
+#[test]
 fn rows_can_be_selected() {
     let run = tempfile::tempdir().unwrap();
     let mut writer = writer(run.path(), 4, 1 << 30);
