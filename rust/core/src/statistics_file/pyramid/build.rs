@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use super::file::{Directory, FileWriter, Out};
 use super::measure::{MEASURES, Record, Sample, Sampler};
@@ -18,7 +19,7 @@ use crate::statistics_file::reader::{Reader, Segment, check_rows, each_block, st
 /// Records of findings that are kept at most. Of values that stay NaN only the first and the last are.
 const MOST_RECORDS: usize = 2_000_000;
 /// Samples that are collected before they are merged, tensor by tensor.
-const AT_ONCE: usize = 1 << 20;
+const AT_ONCE: usize = 1 << 19;
 /// Called with the rows done and their total; an error ends the work.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> Result<()>;
 
@@ -39,31 +40,118 @@ pub fn build(
     let segments = reader.segments(worker).ok_or_else(none)?;
     let plan = Plan::new(segments)?.ok_or_else(none)?;
     let mut builder = Builder::new(&plan, FileWriter::create(path)?);
-    let (mut done, mut columns) = (0, Columns::default());
-    let (mut numbers, mut before) = (Numbers::default(), None);
-    for (number, segment) in segments {
-        if !before.replace(&segment.names).is_some_and(|before| Arc::ptr_eq(before, &segment.names)) {
-            numbers = builder.numbers(segment, whole);
+    let mut done = 0;
+    // Rows are read by another thread while those before are merged.
+    std::thread::scope(|scope| {
+        let (sender, parts) = std::sync::mpsc::sync_channel(0);
+        let plan = &plan;
+        let reads = scope.spawn(move || Parts::new(plan, whole).read(source, worker, segments, &sender));
+        for part in parts {
+            done += part.rows;
+            builder.tensors.extend(part.tensors);
+            builder.merge(&part.samples)?;
+            builder.settle(part.frontier)?;
+            progress(done, plan.rows)?;
         }
-        let cut = plan.cut[number];
-        let mut frontiers = plan.frontier[number].iter();
-        let key = stem(worker, *number) + ".arrows";
-        each_block(source, &key, segment.commits.iter(), &mut |commit, block, decompressor| {
-            let decoded = block.and_then(|bytes| check_rows(columns.decode(bytes, decompressor)?, commit));
-            decoded.map_err(|error| error.within(&key, commit.offset))?;
-            builder.collect(&mut numbers, &columns, cut);
-            if builder.samples.len() >= AT_ONCE {
-                builder.merge()?;
-                builder.settle(frontiers.next().copied().unwrap_or(0))?;
-            } else {
-                frontiers.next();
-            }
-            done += u64::from(commit.rows);
-            progress(done, plan.rows)
-        })?;
-    }
-    builder.merge()?;
+        reads.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
     builder.finish(segments)
+}
+
+/// Rows that are merged at once, and the tensors that they are the first of.
+struct Part {
+    tensors: Vec<Tensor>,
+    samples: Vec<Sample>,
+    rows: u64,
+    /// The first step that may follow.
+    frontier: i64,
+}
+
+/// Reads the rows of a worker's segments, part by part.
+struct Parts<'p> {
+    plan: &'p Plan,
+    whole: &'p HashSet<&'p str>,
+    by_name: HashMap<String, u32>,
+    sampler: Sampler,
+    part: Part,
+}
+
+impl<'p> Parts<'p> {
+    fn new(plan: &'p Plan, whole: &'p HashSet<&'p str>) -> Parts<'p> {
+        Parts { plan, whole, by_name: HashMap::new(), sampler: Sampler::new(), part: Part::EMPTY }
+    }
+
+    /// Sends each part, until nobody receives them.
+    fn read(
+        mut self,
+        source: &dyn Source,
+        worker: &str,
+        segments: &BTreeMap<u64, Segment>,
+        sender: &SyncSender<Part>,
+    ) -> Result<()> {
+        let (mut columns, mut numbers, mut before) = (Columns::default(), Numbers::default(), None);
+        for (number, segment) in segments {
+            if !before.replace(&segment.names).is_some_and(|before| Arc::ptr_eq(before, &segment.names)) {
+                numbers = self.numbers(segment);
+            }
+            let cut = self.plan.cut[number];
+            let mut frontiers = self.plan.frontier[number].iter();
+            let key = stem(worker, *number) + ".arrows";
+            each_block(source, &key, segment.commits.iter(), &mut |commit, block, decompressor| {
+                let decoded = block.and_then(|bytes| check_rows(columns.decode(bytes, decompressor)?, commit));
+                decoded.map_err(|error| error.within(&key, commit.offset))?;
+                self.collect(&mut numbers, &columns, cut);
+                self.part.rows += u64::from(commit.rows);
+                self.part.frontier = frontiers.next().copied().unwrap_or(0);
+                if self.part.samples.len() >= AT_ONCE { self.send(sender) } else { Ok(()) }
+            })?;
+        }
+        self.part.frontier = 0;
+        self.send(sender)
+    }
+
+    fn send(&mut self, sender: &SyncSender<Part>) -> Result<()> {
+        let ended = |_| Error::Invalid("the rows are not wanted any more".into());
+        sender.send(std::mem::replace(&mut self.part, Part::EMPTY)).map_err(ended)
+    }
+
+    /// The tensor of each number of a segment.
+    fn numbers(&mut self, segment: &Segment) -> Numbers {
+        let mut names: Vec<_> = segment.names.values().collect();
+        names.sort_by_key(|name| name.id);
+        let each = names.into_iter().map(|about| {
+            let next = self.by_name.len() as u32;
+            let number = *self.by_name.entry(about.name.clone()).or_insert(next);
+            if number == next {
+                self.part.tensors.push(Tensor {
+                    name: about.name.clone(),
+                    series: [NO_SERIES; 8],
+                    whole: self.whole.contains(about.name.as_str()),
+                    several: false,
+                    starts: [None; 2],
+                    before: None,
+                    largest: None,
+                });
+            }
+            (about.id, number)
+        });
+        Numbers { sorted: each.collect(), next: 0 }
+    }
+
+    /// Collects the rows of a batch before a step.
+    fn collect(&mut self, numbers: &mut Numbers, columns: &Columns, cut: i64) {
+        for (at, (id, step)) in columns.tensor.iter().zip(&columns.step).enumerate() {
+            if *step < cut
+                && let Some(number) = numbers.find(*id)
+            {
+                self.part.samples.push(self.sampler.sample(number, columns, at));
+            }
+        }
+    }
+}
+
+impl Part {
+    const EMPTY: Part = Part { tensors: Vec::new(), samples: Vec::new(), rows: 0, frontier: 0 };
 }
 
 /// What the commit records say before anything is read.
@@ -171,7 +259,6 @@ impl Numbers {
 struct Builder<'p> {
     plan: &'p Plan,
     file: FileWriter,
-    by_name: HashMap<String, u32>,
     tensors: Vec<Tensor>,
     series: Vec<One>,
     /// Blocks of the lowest level that are being filled.
@@ -179,10 +266,7 @@ struct Builder<'p> {
     /// The block of each higher level that is being filled.
     above: Vec<Option<Block>>,
     records: Vec<Record>,
-    /// Rows that are to be merged, as they came.
-    samples: Vec<Sample>,
-    sampler: Sampler,
-    /// Their places, tensor by tensor.
+    /// Places of rows that are merged, tensor by tensor.
     order: Vec<u32>,
     directory: Directory,
 }
@@ -193,72 +277,34 @@ impl<'p> Builder<'p> {
         Builder {
             plan,
             file,
-            by_name: HashMap::new(),
             tensors: Vec::new(),
             series: Vec::new(),
             blocks: BTreeMap::new(),
             above: (base..top).map(|_| None).collect(),
             records: Vec::new(),
-            samples: Vec::new(),
-            sampler: Sampler::new(),
             order: Vec::new(),
             directory: Directory { base, top, first, last, rows, ..Directory::default() },
         }
     }
 
-    /// The tensor of each number of a segment.
-    fn numbers(&mut self, segment: &Segment, whole: &HashSet<&str>) -> Numbers {
-        let mut names: Vec<_> = segment.names.values().collect();
-        names.sort_by_key(|name| name.id);
-        let each = names.into_iter().map(|about| {
-            let next = self.tensors.len() as u32;
-            let number = *self.by_name.entry(about.name.clone()).or_insert(next);
-            if number == next {
-                self.tensors.push(Tensor {
-                    name: about.name.clone(),
-                    series: [NO_SERIES; 8],
-                    whole: whole.contains(about.name.as_str()),
-                    several: false,
-                    starts: [None; 2],
-                    before: None,
-                    largest: None,
-                });
-            }
-            (about.id, number)
-        });
-        Numbers { sorted: each.collect(), next: 0 }
-    }
-
-    /// Collects the rows of a batch before a step.
-    fn collect(&mut self, numbers: &mut Numbers, columns: &Columns, cut: i64) {
-        for (at, (id, step)) in columns.tensor.iter().zip(&columns.step).enumerate() {
-            if *step < cut
-                && let Some(number) = numbers.find(*id)
-            {
-                self.samples.push(self.sampler.sample(number, columns, at));
-            }
-        }
-    }
-
-    /// Merges the collected rows, all of a tensor one after the other: what is known of it is then at hand.
-    fn merge(&mut self) -> Result<()> {
+    /// Merges rows, all of a tensor one after the other: what is known of it is then at hand.
+    fn merge(&mut self, samples: &[Sample]) -> Result<()> {
         let mut begins = vec![0u32; self.tensors.len() + 1];
-        for sample in &self.samples {
+        for sample in samples {
             begins[sample.tensor() as usize + 1] += 1;
         }
         for tensor in 1..begins.len() {
             begins[tensor] += begins[tensor - 1];
         }
-        self.order.resize(self.samples.len(), 0);
-        for (at, sample) in (0..).zip(&self.samples) {
+        self.order.resize(samples.len(), 0);
+        for (at, sample) in (0..).zip(samples) {
             let next = &mut begins[sample.tensor() as usize];
             self.order[*next as usize] = at;
             *next += 1;
         }
-        let (samples, order) = (std::mem::take(&mut self.samples), std::mem::take(&mut self.order));
+        let order = std::mem::take(&mut self.order);
         order.iter().try_for_each(|at| self.add(&samples[*at as usize]))?;
-        (self.samples, self.order) = (samples, order);
-        self.samples.clear();
+        self.order = order;
         Ok(())
     }
 
