@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from smdwidgets._text import quoted
 from smdwidgets.cli import main
 from smdwidgets.finding import CHECKS, CONFIDENCES, KINDS, Curve, Evidence, Finding, about, ordered
 from smdwidgets.finding.document import with_kinds
@@ -30,6 +31,18 @@ FINDING = Finding(
     incident=10,
     others=("fc1",),
 )
+
+
+@pytest.mark.parametrize(
+    "name", ["gradient/model.layers.26.post_attention_layernorm.weight", "gradient/" + "a." * 2000 + "weight", "a`b\n"]
+)
+def test_a_quoted_name_has_its_start_and_end_in_one_line(name):
+    text = quoted(name)
+    assert text.startswith("`" + name[:1])
+    assert text.endswith(("weight`", "\\n`"))
+    assert text.count("`") == 2
+    assert len(text) <= 164
+    assert text.isprintable()
 
 
 def test_id_consists_of_kind_subject_and_first_step():
