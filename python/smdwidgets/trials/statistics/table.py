@@ -78,8 +78,9 @@ def statistics(
     table["coverage"] = np.ones(len(table["step"]))
     if worker is None:
         table = _one_per_step(run, table)
-    # A file returns its rows in the order of the names.
-    is_sorted = file is not None and stored == chosen and len(file.workers()) == 1
+    # A file returns its rows in the order of the names; combined shards follow them.
+    has_shards = getattr(run.index, "has_shards", False)
+    is_sorted = file is not None and stored == chosen and len(file.workers()) == 1 and not has_shards
     return _columns(table if is_sorted else _sorted(table, chosen), chosen_columns, last_step)
 
 
