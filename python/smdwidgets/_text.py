@@ -61,7 +61,7 @@ def visible(text: object, limit: int | None = None, lines: bool = False) -> str:
 def quoted(name: str) -> str:
     """Return a name between backquotes, escaped.
 
-    A very long name is shown with its start, which says whether it is a gradient, and its end.
+    The middle of a very long name is left out: its start says whether it is a gradient.
 
     >>> quoted("gradient/fc1.weight")
     '`gradient/fc1.weight`'

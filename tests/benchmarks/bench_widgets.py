@@ -337,7 +337,8 @@ def main() -> None:
 
 def report(title: str, head: list[str], rows: list[list[str]]) -> None:
     """Write the section, and print its table."""
-    how = "`python tests/benchmarks/bench_widgets.py`. Wall time; single numbers are the best of three, but for the first time."
+    how = "`python tests/benchmarks/bench_widgets.py`. Wall time; single numbers are the best of three"
+    how += ", except those of a first time."
     load = f"Load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
     write_section(title, f"{how} {load}\n\n{table(head, rows)}")
     print(table(head, rows))

@@ -78,10 +78,7 @@ def statistics(
     table["coverage"] = np.ones(len(table["step"]))
     if worker is None:
         table = _one_per_step(run, table)
-    # A file returns its rows in the order of the names; combined shards follow them.
-    has_shards = getattr(run.index, "has_shards", False)
-    is_sorted = file is not None and stored == chosen and len(file.workers()) == 1 and not has_shards
-    return _columns(table if is_sorted else _sorted(table, chosen), chosen_columns, last_step)
+    return _columns(_sorted(table, chosen), chosen_columns, last_step)
 
 
 def names_with_statistics(reader: RunReader) -> list[str]:
@@ -332,7 +329,9 @@ def _combined(table: Table, shards: dict[tuple[str, int], list[int]], sharded: d
 def _sorted(table: Table, names: list[str]) -> Table:
     """Sort rows by the order of the names, step and worker."""
     by_name, by_worker = _places(table["name"], names), _places(table["worker"], sorted(set(table["worker"].tolist())))
-    return selected(table, np.lexsort((by_worker, table["step"], by_name)))
+    order = np.lexsort((by_worker, table["step"], by_name))
+    # A file has this order already.
+    return table if (order == np.arange(len(order))).all() else selected(table, order)
 
 
 def _columns(table: Table, chosen: list[str], last_step: int | None) -> Columns:

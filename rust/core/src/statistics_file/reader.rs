@@ -362,7 +362,7 @@ impl Segment {
 
 /// Sorts rows by name, step and worker. Of equal ones the last counts.
 ///
-/// Those of a name mostly are in order already, so that a row is moved once.
+/// The rows of a name are mostly in order already, so each row is moved once.
 fn sorted(rows: Vec<(u32, u32, Row)>, names: usize) -> Vec<(u32, u32, Row)> {
     let mut ends = vec![0; names];
     rows.iter().for_each(|(name, ..)| ends[*name as usize] += 1);
