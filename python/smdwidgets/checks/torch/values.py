@@ -33,9 +33,8 @@ def is_plain(tensor: object) -> bool:
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and isinstance(tensor, torch.Tensor)
         and tensor.layout is torch.strided
-        and tensor.device.type in ("cpu", "cuda")
-        and not tensor.is_complex()
-        and not tensor.is_quantized
+        and (tensor.is_cpu or tensor.is_cuda)
+        and not (tensor.is_complex() or tensor.is_quantized)
     )
 
 
