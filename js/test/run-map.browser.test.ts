@@ -1,6 +1,7 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { FLAG } from "../src/data/survey";
+import { MapPainter } from "../src/draw/map";
 import { encode } from "../src/protocol/packet";
 import type { DiagnosisFinding } from "../src/protocol/types";
 import { $, frame, key, pixel, pointer, until } from "./helpers";
@@ -394,6 +395,37 @@ test("a zoom shows what is held until finer bins arrive", async () => {
   session.store.addPackets([surveyPacket([run.names.indexOf(NAN_TENSOR)], [fine], { first: 340, flag: [flag] })]);
   await until(() => at(shown as MountedMap, "k_proj.weightNaN", 369)[0] !== 150);
   expect(at(shown, "k_proj.weightNaN", NAN_STEP + 1)).toEqual(VIOLET);
+});
+
+test("cells that take long to draw are drawn again after a pause, and in the end with everything", async () => {
+  const clock = vi.spyOn(performance, "now").mockReturnValue(0);
+  const { paint } = MapPainter.prototype;
+  const painted = vi.spyOn(MapPainter.prototype, "paint").mockImplementation(function (this: MapPainter, ...args) {
+    paint.apply(this, args);
+    clock.mockReturnValue(performance.now() + 50);
+  });
+  try {
+    const { session, el } = await opened({}, madeRun(false));
+    let before = -1;
+    for (let quiet = 0; quiet < 5; quiet++) {
+      if (painted.mock.calls.length !== before) quiet = 0;
+      before = painted.mock.calls.length;
+      await frame();
+    }
+    const flag = new Uint8Array(32);
+    for (let k = 0; k < flag.length; k++) {
+      flag[k] = FLAG.nan;
+      session.store.addPackets([surveyPacket([3], [new Float32Array(32)], { first: 100, flag: [flag] })]);
+      await frame();
+    }
+    expect(painted.mock.calls.length).toBe(before);
+    expect(hasViolet(canvasOf(el))).toBe(false);
+    clock.mockReturnValue(1000);
+    await until(() => hasViolet(canvasOf(el)));
+  } finally {
+    painted.mockRestore();
+    clock.mockRestore();
+  }
 });
 
 test("what differs in a range is listed, the most different first", async () => {

@@ -50,7 +50,7 @@ export function differences(survey: Survey, tensors: readonly number[], from: nu
       for (let k = 0; k < block.bins; k++) {
         const start = (block.first + k) * width;
         const within = start <= to && start + width > from;
-        if (within !== wanted || !reader(k, centre)) continue;
+        if (within !== wanted || !reader.read(k, centre)) continue;
         if (wanted) {
           bins++;
           fired += reader.flag & FLAG.fired ? 1 : 0;
@@ -88,7 +88,7 @@ export function curveOf(survey: Survey, tensor: number, most: number): { step: n
   const centre = block.usual(row, survey.stat);
   const points: { step: number; y: number }[] = [];
   for (let k = 0; k < block.bins; k++)
-    if (reader(k, centre) && reader.code && Number.isFinite(codeValue(survey.stat, reader.code)))
+    if (reader.read(k, centre) && reader.code && Number.isFinite(codeValue(survey.stat, reader.code)))
       points.push({ step: (block.first + k) * 2 ** block.level, y: codePosition(survey.stat, reader.code) });
   const each = Math.ceil(points.length / most);
   if (each <= 1) return points;

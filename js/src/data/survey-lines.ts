@@ -229,14 +229,14 @@ export class LineMaker {
   #addRow(survey: Survey, block: SurveyBlock, row: number, from: number, to: number) {
     const list = this.bins.at(block.level);
     const out = this.#level(block.level);
-    const read = block.reader(row, survey.stat);
+    const bin = block.reader(row, survey.stat);
     const centre = block.usual(row, survey.stat);
     const size = list.bin.length;
     let missing = false;
     for (let i = 0; i < size; i++) {
       const k = defined(list.bin[i]) - block.first;
       if (k < 0 || k >= block.bins || (defined(list.first[i]) >= from && defined(list.last[i]) < to)) continue;
-      if (read(k, centre)) this.#put(out, i, read.code, centre, read.n || defined(list.steps[i]), read.flag);
+      if (bin.read(k, centre)) this.#put(out, i, bin.code, centre, bin.n || defined(list.steps[i]), bin.flag);
       else missing = true;
     }
     if (missing) this.#fill(block, row, survey, list, out, centre, from, to);
@@ -271,12 +271,12 @@ export class LineMaker {
     from: number,
     to: number,
   ) {
-    const read = block.reader(row, survey.stat);
+    const bin = block.reader(row, survey.stat);
     const size = list.bin.length;
     const saved: number[] = [];
     for (let i = 0; i < size; i++) {
       const k = defined(list.bin[i]) - block.first;
-      if (k >= 0 && k < block.bins && read(k, centre)) saved.push(i);
+      if (k >= 0 && k < block.bins && bin.read(k, centre)) saved.push(i);
     }
     const due = usualGap(saved);
     const short = Math.max(2 * due, LONG_GAP * size);
@@ -291,8 +291,8 @@ export class LineMaker {
       const isShort = (saved[next] ?? size) - before <= short;
       // A map of sizes has no stripes where evaluation saves fewer tensors.
       if (i - before < due || (isShort && survey.stat === "growth")) {
-        read(defined(list.bin[before]) - block.first, centre);
-        this.#put(out, i, read.code, centre, 0, read.flag);
+        bin.read(defined(list.bin[before]) - block.first, centre);
+        this.#put(out, i, bin.code, centre, 0, bin.flag);
       } else if (isShort) out.state[i] = Math.max(defined(out.state[i]), STATE.blank);
     }
   }

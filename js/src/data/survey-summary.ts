@@ -61,7 +61,7 @@ export class Summaries {
 
 function summariseRow(block: SurveyBlock, row: number, stat: MapStat, out: Summary): void {
   const width = 2 ** block.level;
-  const read = block.reader(row, stat);
+  const bin = block.reader(row, stat);
   const centre = block.usual(row, stat);
   let flag = 0;
   let n = 0;
@@ -70,16 +70,16 @@ function summariseRow(block: SurveyBlock, row: number, stat: MapStat, out: Summa
   let notFinite = Number.POSITIVE_INFINITY;
   let sudden = Number.POSITIVE_INFINITY;
   for (let k = 0; k < block.bins; k++) {
-    if (!read(k, centre)) continue;
-    flag |= read.flag;
-    if (read.flag & NOT_FINITE_FLAGS) notFinite = Math.min(notFinite, (block.first + k) * width);
-    if (read.flag & FLAG.sudden) sudden = Math.min(sudden, (block.first + k) * width);
-    if (!read.code) continue;
-    n += read.n || 1;
-    const score = Math.abs(read.code - centre);
+    if (!bin.read(k, centre)) continue;
+    flag |= bin.flag;
+    if (bin.flag & NOT_FINITE_FLAGS) notFinite = Math.min(notFinite, (block.first + k) * width);
+    if (bin.flag & FLAG.sudden) sudden = Math.min(sudden, (block.first + k) * width);
+    if (!bin.code) continue;
+    n += bin.n || 1;
+    const score = Math.abs(bin.code - centre);
     if (score > worst) {
       worst = score;
-      code = read.code;
+      code = bin.code;
     }
   }
   out.flag[row] = flag;

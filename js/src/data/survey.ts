@@ -71,14 +71,43 @@ type Name = "lo" | "mid" | "hi" | "n" | "shown" | "flag";
 const NAMES: Name[] = ["lo", "mid", "hi", "n", "shown", "flag"];
 type Codes = Uint8Array | Uint16Array;
 
-/** Reads a bin: false if nothing was saved in it. The fields describe the bin that was read last. */
-export interface BinReader {
-  (k: number, centre: number): boolean;
+/** Reads the bins of a row. The fields describe the bin that was read last. */
+export class BinReader {
   /** the extreme that is farther from the centre; 0: no value */
-  code: number;
+  code = 0;
   /** saved steps; 0: unknown, in a poster */
-  n: number;
-  flag: number;
+  n = 0;
+  flag = 0;
+  /** of shares, the larger one is always the worse */
+  readonly #isShare: boolean;
+
+  constructor(
+    private readonly arrays: Partial<Record<Name, Codes>>,
+    /** the cell of the row's first bin */
+    private readonly start: number,
+    stat: MapStat,
+  ) {
+    this.#isShare = stat === "zeros" || stat === "not_finite";
+  }
+
+  /** Reads a bin, numbered from the block's first one: false if nothing was saved in it. */
+  read(k: number, centre: number): boolean {
+    const { lo, hi, n, shown, flag } = this.arrays;
+    const i = this.start + k;
+    this.flag = flag?.[i] ?? 0;
+    if (shown) {
+      const byte = defined(shown[i]);
+      // The middle of the codes with this high byte.
+      this.code = byte && (byte << 8) | 128;
+      this.n = 0;
+      return byte > 0 || (this.flag & ~FLAG.sampled) !== 0;
+    }
+    const a = lo?.[i] ?? 0;
+    const b = hi?.[i] ?? 0;
+    this.code = this.#isShare || b - centre >= centre - a ? b : a;
+    this.n = n?.[i] ?? 0;
+    return this.n > 0 || (this.flag & ~FLAG.sampled) !== 0;
+  }
 }
 
 /** Bins of one level, from `first` on, of some tensors. */
@@ -126,28 +155,8 @@ export class SurveyBlock {
     return this.#arrays[name];
   }
 
-  /** A reader of the bins of a row, numbered from `first`. */
   reader(row: number, stat: MapStat): BinReader {
-    const { lo, hi, n, shown, flag } = this.#arrays;
-    const start = row * this.stride;
-    const reader = ((k: number, centre: number) => {
-      const i = start + k;
-      reader.flag = flag?.[i] ?? 0;
-      if (shown) {
-        const byte = defined(shown[i]);
-        // The middle of the codes with this high byte.
-        reader.code = byte && (byte << 8) | 128;
-        reader.n = 0;
-        return byte > 0 || (reader.flag & ~FLAG.sampled) !== 0;
-      }
-      const [a, b] = [lo?.[i] ?? 0, hi?.[i] ?? 0];
-      // Of shares, the larger one is always the worse.
-      reader.code = stat === "zeros" || stat === "not_finite" || b - centre >= centre - a ? b : a;
-      reader.n = n?.[i] ?? 0;
-      return reader.n > 0 || (reader.flag & ~FLAG.sampled) !== 0;
-    }) as BinReader;
-    Object.assign(reader, { code: 0, n: 0, flag: 0 });
-    return reader;
+    return new BinReader(this.#arrays, row * this.stride, stat);
   }
 
   /** The code of a row's usual value. */
@@ -272,20 +281,20 @@ export class Survey {
       const row = block.rows.get(tensor);
       const k = Math.floor(step / 2 ** block.level) - block.first;
       if (row === undefined || k < 0 || k >= block.bins) continue;
-      const read = block.reader(row, this.stat);
+      const bin = block.reader(row, this.stat);
       const centre = block.usual(row, this.stat);
-      const saved = read(k, centre);
+      const saved = bin.read(k, centre);
       const at = row * block.stride + k;
-      const ends = block.poster ? [read.code, read.code] : [block.array("lo")?.[at] ?? 0, block.array("hi")?.[at] ?? 0];
+      const ends = block.poster ? [bin.code, bin.code] : [block.array("lo")?.[at] ?? 0, block.array("hi")?.[at] ?? 0];
       return {
         level: block.level,
         k: k + block.first,
         saved,
-        code: read.code,
+        code: bin.code,
         lo: defined(ends[0]),
         hi: defined(ends[1]),
-        flag: read.flag,
-        score: read.code ? Math.abs(read.code - centre) : -1,
+        flag: bin.flag,
+        score: bin.code ? Math.abs(bin.code - centre) : -1,
       };
     }
     return undefined;

@@ -14,9 +14,13 @@ import { LastingStates } from "./lasting";
 import type { MapList } from "./list";
 import type { MapScroll } from "./scroll";
 
-/** While zooming, cells that take longer to draw than this many milliseconds are stretched until the zoom rests. */
+/**
+ * While zooming, cells that take longer to draw than this many milliseconds are stretched until the zoom rests. While a
+ * run is read, they are drawn again after a pause of several times as long as drawing takes.
+ */
 const FAST = 12;
 const REST = 90;
+const PAUSE = 3;
 
 /** What decides how the cells look, beside the rows. */
 export interface CellsPicture {
@@ -43,8 +47,9 @@ export class MapCells {
   /** the lines are those of other data, or of another part of the axis */
   #renewed = false;
   #zoomed = false;
-  /** ends of the axis for which the cells were drawn, and how long that took */
+  /** ends of the axis for which the cells were drawn, when, and how long that took */
   #drawn: [number, number] = [0, 1];
+  #ended = 0;
   #cost = 0;
   #stretched = false;
 
@@ -74,6 +79,11 @@ export class MapCells {
         this.#stretched = true;
         this.context.redraw();
       });
+      return;
+    }
+    const pause = this.#cost > FAST ? this.#ended + PAUSE * this.#cost - performance.now() : 0;
+    if (pause > 0 && !this.#zoomed && !looks) {
+      this.#idle.schedule(pause, () => this.context.redraw());
       return;
     }
     this.#stretched = false;
@@ -116,7 +126,8 @@ export class MapCells {
       );
       this.#drawn = [axis.from, axis.to];
       this.#stretch(axis.from, axis.to, width);
-      this.#cost = performance.now() - start;
+      this.#ended = performance.now();
+      this.#cost = this.#ended - start;
     });
   }
 

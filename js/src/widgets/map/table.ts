@@ -159,8 +159,8 @@ function lastCell(survey: Survey | undefined, tensor: number, end: number): numb
   for (const block of [...(survey?.blocks ?? [])].reverse()) {
     const row = block.rows.get(tensor);
     if (row === undefined || (block.first + block.bins) * 2 ** block.level <= end) continue;
-    const read = block.reader(row, (survey as Survey).stat);
-    for (let k = block.bins - 1; k >= 0; k--) if (read(k, 0) && read.code) return read.code;
+    const bin = block.reader(row, (survey as Survey).stat);
+    for (let k = block.bins - 1; k >= 0; k--) if (bin.read(k, 0) && bin.code) return bin.code;
   }
   return 0;
 }
