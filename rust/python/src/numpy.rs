@@ -156,7 +156,11 @@ pub fn doubles(py: Python<'_>, values: &[f64]) -> PyResult<Py<PyAny>> {
 
 /// A one-dimensional array of these elements.
 pub fn column<const N: usize>(py: Python<'_>, of: DType, values: impl Iterator<Item = [u8; N]>) -> PyResult<Py<PyAny>> {
-    let values: Vec<[u8; N]> = values.collect();
+    whole_column(py, of, values.collect())
+}
+
+/// Numbers as an array that has one axis and takes them over.
+pub fn whole_column<const N: usize>(py: Python<'_>, of: DType, values: Vec<[u8; N]>) -> PyResult<Py<PyAny>> {
     Ok(own(py, of, &[values.len() as u64], values.into_flattened(), 0)?.unbind())
 }
 

@@ -241,7 +241,6 @@ impl StatisticsReader {
             })
             .map_err(|error| to_python(py, &error))?;
         let rows = &found.rows;
-        let all: Vec<_> = rows.iter().map(|(_, _, row)| row.statistics).collect();
         let table = PyDict::new(py);
         table.set_item("name", texts(py, rows.iter().map(|row| row.0), |at| found.names[*at as usize].clone())?)?;
         table.set_item("step", ints(py, rows.iter().map(|(_, _, row)| row.step))?)?;
@@ -250,7 +249,7 @@ impl StatisticsReader {
         table.set_item("worker", texts(py, rows.iter().map(|row| row.1), |at| found.workers[*at as usize].clone())?)?;
         let flags = rows.iter().map(|(_, _, row)| row.flags.to_le_bytes());
         table.set_item("flags", numpy::column(py, DType::U16, flags)?)?;
-        table.update(statistics::columns(py, &all)?.as_mapping())?;
+        table.update(statistics::columns(py, rows.iter().map(|(_, _, row)| &row.statistics))?.as_mapping())?;
         table.set_item("error", errors(py, &found.failed)?)?;
         Ok(table)
     }

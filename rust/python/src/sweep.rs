@@ -146,7 +146,7 @@ pub fn ints<'py>(py: Python<'py>, numbers: impl ExactSizeIterator<Item = i64>) -
 }
 
 /// Creates an array of str objects, one per distinct key.
-pub fn texts<'py, K: std::hash::Hash + Eq>(
+pub fn texts<'py, K: std::hash::Hash + Eq + Copy>(
     py: Python<'py>,
     keys: impl ExactSizeIterator<Item = K>,
     text: impl Fn(&K) -> String,
@@ -154,15 +154,21 @@ pub fn texts<'py, K: std::hash::Hash + Eq>(
     let mut made: HashMap<K, i64> = HashMap::new();
     let strings = PyList::empty(py);
     let mut places = Vec::with_capacity(keys.len());
+    let mut last: Option<(K, i64)> = None;
     for key in keys {
-        let next = made.len() as i64;
-        places.push(match made.entry(key) {
-            Occupied(place) => *place.get(),
-            Vacant(place) => {
-                strings.append(text(place.key()))?;
-                *place.insert(next)
-            }
-        });
+        let place = match last {
+            Some((before, place)) if before == key => place, // rows of one text mostly follow each other
+            _ => match made.entry(key) {
+                Occupied(place) => *place.get(),
+                Vacant(place) => {
+                    strings.append(text(place.key()))?;
+                    let next = strings.len() as i64 - 1;
+                    *place.insert(next)
+                }
+            },
+        };
+        last = Some((key, place));
+        places.push(place);
     }
     let module = py.import(intern!(py, "numpy"))?;
     let distinct = module.call_method1(intern!(py, "empty"), (strings.len(), "O"))?;
@@ -285,7 +291,7 @@ pub fn sweep_statistics<'py>(
         rows.rows.iter().zip(found).filter_map(|(row, found)| Some((*row, as_stored(&found?)))).unzip();
     rows.rows = kept;
     let table = keys(py, catalog, &rows)?;
-    table.update(statistics::columns(py, &found)?.as_mapping())?;
+    table.update(statistics::columns(py, found.iter())?.as_mapping())?;
     table.set_item("error", errors)?;
     Ok(table)
 }

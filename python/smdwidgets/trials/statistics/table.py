@@ -74,11 +74,11 @@ def statistics(
         tables.append(_with_run_names(run, table))
     if others := [name for name in chosen if name not in in_file]:
         tables.append(_computed(reader, others, at, mode, worker, cache, options))
-    table = joined(tables) if tables else _empty()
-    table["coverage"] = np.ones(len(table["step"]))
+    for table in tables:
+        table["coverage"] = np.ones(len(table["step"]))
     if worker is None:
-        table = _one_per_step(run, table)
-    return _columns(_sorted(table, chosen), chosen_columns, last_step)
+        tables = [_one_per_step(run, table) for table in tables]
+    return _columns(_sorted(tables or [_empty()], chosen), chosen_columns, last_step)
 
 
 def names_with_statistics(reader: RunReader) -> list[str]:
@@ -233,7 +233,7 @@ def _before(every: Sequence[int], steps: Sequence[int]) -> set[int]:
 
 def _empty() -> Table:
     table: Table = {name: np.empty(0, object if name in ("name", "worker") else np.int64) for name in KEYS}
-    table["flags"] = np.empty(0, np.uint16)
+    table |= {"flags": np.empty(0, np.uint16), "coverage": np.empty(0)}
     table |= {name: np.empty(0, np.int64) for name in COUNTS} | {name: np.empty(0) for name in NUMBERS}
     return table | {"error": []}
 
@@ -241,8 +241,10 @@ def _empty() -> Table:
 def _one_per_step(run: Run, table: Table) -> Table:
     """Keep the first worker of each tensor and step, and combine shards."""
     names = list(dict.fromkeys(table["name"].tolist()))
-    numbers = _places(table["name"], names)
     sharded = {name: _sharded(run, name) for name in names}
+    if not any(sharded.values()) and _blocks(table, strictly=True) is not None:
+        return table
+    numbers = _places(table["name"], names)
     is_sharded = np.array([sharded[name] is not None for name in names], bool)[numbers]
     whole = selected(selected(table, ~is_sharded), _is_first(numbers[~is_sharded], table["step"][~is_sharded]))
     if not is_sharded.any():
@@ -326,12 +328,50 @@ def _combined(table: Table, shards: dict[tuple[str, int], list[int]], sharded: d
     return combined
 
 
-def _sorted(table: Table, names: list[str]) -> Table:
-    """Sort rows by the order of the names, step and worker."""
-    by_name, by_worker = _places(table["name"], names), _places(table["worker"], sorted(set(table["worker"].tolist())))
-    order = np.lexsort((by_worker, table["step"], by_name))
-    # A file has this order already.
-    return table if (order == np.arange(len(order))).all() else selected(table, order)
+def _blocks(table: Table, strictly: bool = False) -> list[tuple[str, int, int]] | None:
+    """Return the name, first row and end of each tensor's rows.
+
+    Return None if a tensor has rows in several places, or rows that are not sorted by step and worker; with
+    ``strictly``, also if it has several rows of a step.
+    """
+    names, steps, workers = table["name"], table["step"], table["worker"]
+    if not len(names):
+        return []
+    begins = np.append(True, names[1:] != names[:-1]).astype(bool)
+    later = steps[1:] - steps[:-1]
+    is_sorted = begins[1:] | (later > 0)
+    again = np.flatnonzero(~is_sorted)
+    if len(again) and (strictly or (later[again] < 0).any() or not (workers[again + 1] > workers[again]).all()):
+        return None
+    starts = np.flatnonzero(begins)
+    blocks = list(zip(names[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), len(names)], strict=True))
+    return blocks if len({name for name, *_ in blocks}) == len(blocks) else None
+
+
+def _sorted(tables: list[Table], names: list[str]) -> Table:
+    """Return the rows of tables in the order of the names, step and worker."""
+    place = {name: number for number, name in enumerate(names)}
+    by_table = [_blocks(table) for table in tables]
+    blocks = [
+        (place[name], table, start, end)
+        for table, rows in zip(tables, by_table, strict=True)
+        for name, start, end in rows or ()
+    ]
+    if not blocks or None in by_table or len({number for number, *_ in blocks}) < len(blocks):
+        table = joined(tables)
+        by_worker = _places(table["worker"], sorted(set(table["worker"].tolist())))
+        return selected(table, np.lexsort((by_worker, table["step"], _places(table["name"], names))))
+    # Whole blocks are copied, as few as possible: sorting millions of rows takes longer than reading them.
+    pieces: list[tuple[Table, int, int]] = []
+    for _, table, start, end in sorted(blocks, key=lambda block: block[0]):
+        if pieces and pieces[-1][0] is table and pieces[-1][2] == start:
+            start = pieces.pop()[1]
+        pieces.append((table, start, end))
+    ordered = joined(
+        table if end - start == len(table["step"]) else selected(table, slice(start, end))
+        for table, start, end in pieces
+    )
+    return ordered | {"error": [error for table in tables for error in table["error"]]}
 
 
 def _columns(table: Table, chosen: list[str], last_step: int | None) -> Columns:

@@ -363,7 +363,7 @@ impl Segment {
 /// Sorts rows by name, step and worker. Of equal ones the last counts.
 ///
 /// The rows of a name are mostly in order already, so each row is moved once.
-fn sorted(rows: Vec<(u32, u32, Row)>, names: usize) -> Vec<(u32, u32, Row)> {
+fn sorted(mut rows: Vec<(u32, u32, Row)>, names: usize) -> Vec<(u32, u32, Row)> {
     let mut ends = vec![0; names];
     rows.iter().for_each(|(name, ..)| ends[*name as usize] += 1);
     let mut begin = 0;
@@ -377,17 +377,45 @@ fn sorted(rows: Vec<(u32, u32, Row)>, names: usize) -> Vec<(u32, u32, Row)> {
         *end += 1;
     }
     let key = |at: &usize| (rows[*at].2.step, rows[*at].1);
-    let mut all = Vec::with_capacity(rows.len());
+    let (mut kept, mut dropped) = (Vec::with_capacity(rows.len()), Vec::new());
     let mut begin = 0;
     for end in ends {
         let of_name = &mut order[begin..end];
         if !of_name.is_sorted_by_key(key) {
             of_name.sort_by_key(key);
         }
-        all.extend(of_name.chunk_by(|a, b| key(a) == key(b)).filter_map(|same| same.last()).map(|at| rows[*at]));
+        for same in of_name.chunk_by(|a, b| key(a) == key(b)) {
+            let (earlier, last) = same.split_at(same.len() - 1);
+            kept.extend_from_slice(last);
+            dropped.extend_from_slice(earlier);
+        }
         begin = end;
     }
-    all
+    let count = kept.len();
+    kept.append(&mut dropped);
+    permute(&mut rows, kept);
+    rows.truncate(count);
+    rows
+}
+
+/// Moves each element to the place that has its number in `order`, a permutation.
+///
+/// A second array of millions of rows would take longer to allocate than these moves.
+fn permute<T: Copy>(elements: &mut [T], mut order: Vec<usize>) {
+    for start in 0..order.len() {
+        let (first, mut at) = (elements[start], start);
+        loop {
+            let from = std::mem::replace(&mut order[at], at);
+            if from == start {
+                break;
+            }
+            elements[at] = elements[from];
+            at = from;
+        }
+        if at != start {
+            elements[at] = first;
+        }
+    }
 }
 
 /// Opens a file; `None` if it does not exist.
