@@ -6,8 +6,8 @@ differ from the base where the fault needs other surroundings. Names begin with 
 and `u` for reporting; `r` was looked at once before `u` was written.
 
 `architectures.txt` has whole programs of other architectures and habits, in the parts `a` to `d`,
-`keras_programs.txt` those of Keras, in the part `k`, and `reported.txt` those with faults that people report, in the
-part `e`.
+`keras_programs.txt` those of Keras, in the part `k`, `reported.txt` those with faults that people report, in the part
+`e`, and `unseen.txt` more of these, in the part `f`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-WHOLE = tuple(Path(__file__).with_name(f"{name}.txt") for name in ("architectures", "keras_programs", "reported"))
+WHOLE = tuple(
+    Path(__file__).with_name(f"{name}.txt") for name in ("architectures", "keras_programs", "reported", "unseen")
+)
 
 HEAD = """import math
 import os

@@ -455,7 +455,24 @@ def loss_that_rises_on_a_plateau(watch):
         schedule.step(0.4 + 0.03 * epoch + 0.01 * math.sin(epoch))
 
 
+def samples_that_explode(watch):
+    """A sampler calls the model on what it has made of the last output."""
+    model = nn.Linear(8, 8)
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(12):
+        optimizer.zero_grad()
+        F.mse_loss(model(X[:64]), X[:64]).backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        made = X[:64]
+        for _ in range(20):
+            made = 1.3 * made + 0.01 * model(made)
+
+
 HEALTHY = (
+    samples_that_explode,
     sampled_by_gradients,
     error_rate_that_falls_then_rises,
     loss_that_rises_on_a_plateau,
@@ -1308,7 +1325,45 @@ def pictures_that_are_normalized_for_training_only(watch, broken):
             model(pictures if broken else (pictures - 0.5) / 0.1)
 
 
+def epochs_of_a_schedule(watch, schedule_of, per_epoch, epochs=6):
+    model = nn.Linear(8, 4)
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    schedule = schedule_of(optimizer, 10 * epochs)
+    for _ in range(epochs):
+        for rows, labels in zip(X[:250].split(25), Y[:250].split(25), strict=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(rows), labels).backward()
+            optimizer.step()
+            if not per_epoch:
+                schedule.step()
+        if per_epoch:
+            schedule.step()
+
+
+def one_cycle_per_epoch(watch, broken):
+    lr_scheduler = torch.optim.lr_scheduler
+    epochs_of_a_schedule(watch, lambda optimizer, steps: lr_scheduler.OneCycleLR(optimizer, 0.1, steps), broken)
+
+
+def cosine_per_epoch(watch, broken):
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR
+    # The repaired form is planned in epochs.
+    epochs_of_a_schedule(watch, lambda optimizer, steps: cosine(optimizer, steps if broken else 6), True)
+
+
+def warm_up_per_epoch(watch, broken):
+    def schedule_of(optimizer, steps):
+        warm_up = 0.4 * steps if broken else 4  # planned in epochs
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warm_up))
+
+    epochs_of_a_schedule(watch, schedule_of, True, 5)
+
+
 PAIRS = {
+    one_cycle_per_epoch: "schedule_per_epoch",
+    cosine_per_epoch: "schedule_per_epoch",
+    warm_up_per_epoch: "schedule_per_epoch",
     schedule_at_each_part_of_a_batch: "schedule_per_batch",
     accuracy_that_is_minimized: "metric_direction",
     optimizer_that_decays_by_itself: "strong_decay",

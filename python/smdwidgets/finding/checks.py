@@ -1056,6 +1056,18 @@ CHECKS: tuple[Kind, ...] = (
         frozenset({"rate_zero", "rate_too_low", "not_learning", "schedule_first", "schedule_over"}),
     ),
     _check(
+        "schedule_per_epoch",
+        "problem",
+        "a schedule planned in updates that steps once per epoch",
+        "When the training ends, a schedule has made one step for at least 8 updates, although it was planned with as many steps "
+        "as there were updates. If its length is unknown, it is a warning that its warm-up, which rose at each step, has not "
+        "reached half of the learning rate.",
+        "a schedule that steps after each update, or is planned in epochs",
+        "call `scheduler.step()` after each `optimizer.step()`, or plan the schedule in epochs.",
+        "{what}",
+        frozenset({"rate_too_low", "rate_zero", "not_learning"}),
+    ),
+    _check(
         "schedule_first",
         "warning",
         "a schedule that steps before the update",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
@@ -25,6 +26,8 @@ _SAMPLED, _KNOWN, _EVALUATIONS = 512, 6, 32
 _OTHER, _STEADY = 6.0, 2.0
 #: Ratio of their deviations, if their means differ by this share of the larger deviation, too.
 _SPREAD, _MOVED = 3.0, 0.3
+#: Correlation of two inputs in a row of which one was made of the other.
+_ALIKE = 0.9
 
 
 class InputChecks:
@@ -43,6 +46,9 @@ class InputChecks:
         self._moments: deque[tuple[float, float]] = deque(maxlen=32)
         self._ndim = 0
         self._evaluations = 0
+        #: Whether an evaluation is in progress, and the sample of its last input.
+        self._in_evaluation = False
+        self._last: NDArray[np.float64] = np.empty(0)
 
     def enters(self, model: nn.Module, tensors: list[torch.Tensor]) -> None:
         """A model is called with these tensors."""
@@ -52,7 +58,7 @@ class InputChecks:
             return
         context = self._context
         if torch.is_grad_enabled():
-            self._input = first
+            self._input, self._in_evaluation = first, False
             if context.due and model.training:
                 self._ndim = first.ndim
                 context.values.read(self._trained, sampled(first, _SAMPLED))
@@ -64,8 +70,8 @@ class InputChecks:
             and len(list(context.models())) == 1
         ):
             self._evaluations += 1
-            step = context.step
-            context.values.read(lambda values: self._evaluated(values, step), sampled(first, _SAMPLED))
+            step, is_first, self._in_evaluation = context.step, not self._in_evaluation, True
+            context.values.read(lambda values: self._evaluated(values, step, is_first), sampled(first, _SAMPLED))
 
     def _trained(self, values: Any) -> None:
         size = float(np.abs(values).mean())
@@ -73,7 +79,10 @@ class InputChecks:
             self._sizes.append(size)
             self._moments.append((float(values.mean()), float(values.std())))
 
-    def _evaluated(self, values: Any, step: int) -> None:
+    def _evaluated(self, values: Any, step: int, is_first: bool) -> None:
+        last, self._last = self._last, values
+        if not is_first and _are_alike(last, values):
+            return  # a sampler has made it of the last one, so that it says what the model does
         size = float(np.abs(values).mean())
         if len(self._sizes) < _KNOWN or not np.isfinite(size) or min(self._sizes) <= 0 or size <= 0:
             return
@@ -136,3 +145,16 @@ class InputChecks:
         self._column = column
         facts = {"column": column, "rows": len(targets)}
         self._context.log.say("target_in_input", step, facts, ["loss"], need=_STEPS)
+
+
+def _are_alike(before: NDArray[np.float64], values: NDArray[np.float64]) -> bool:
+    """Whether the elements of two samples rise and fall together.
+
+    >>> _are_alike(np.array([1.0, 2.0, 0.0]), np.array([10.0, 21.0, 1.0]))
+    True
+    """
+    if before.shape != values.shape or values.size < 2:
+        return False
+    a, b = before - before.mean(), values - values.mean()
+    with np.errstate(all="ignore"):
+        return bool((a * b).sum() > _ALIKE * np.sqrt((a * a).sum() * (b * b).sum()))

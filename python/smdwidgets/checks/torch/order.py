@@ -448,6 +448,10 @@ class OrderChecks:
         if isinstance(length, int) and length > 0 and last > 1.05 * length + 1 and context.updates > 3:
             context.log.say("schedule_over", context.step, {"length": length, "count": last}, [name])
 
+    def close(self) -> None:
+        """The training has ended."""
+        self._schedules.close()
+
 
 def _is_wrapped(optimizer: Optimizer, stepped: Optimizer) -> bool:
     """Whether two optimizers are the same, or share their groups."""

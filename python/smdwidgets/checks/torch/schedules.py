@@ -1,10 +1,12 @@
 """Checks of schedules.
 
-They step too often, or follow a metric in the wrong direction.
+They step too often or too rarely, or follow a metric in the wrong direction.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +26,10 @@ _SMALL, _NOTHING = 0.05, 1e-6
 _FALLS, _STEEP = 4, 0.985
 #: Updates between which a schedule has stepped several times.
 _OFTEN = 3
+#: Updates between two steps of a schedule that steps rarely, and its fewest steps; schedules that are followed.
+_RARELY, _RARE_STEPS, _MOST_SCHEDULES = 8, 3, 256
+#: A warm-up that has not reached this share of the learning rate has not ended.
+_WARM = 0.5
 #: Values of a metric that are looked at, the largest number of samples of which it may be a share, how exactly, and its
 #: rise.
 _VALUES, _MOST_SAMPLES, _EXACT, _RISE = 6, 20_000, 2e-3, 0.03
@@ -50,6 +56,30 @@ class _Between:
 
 
 @dataclass
+class _Course:
+    """The steps of a schedule in the whole training.
+
+    The schedule may be deleted before the training ends.
+
+    Attributes:
+        length: the number of steps that it was planned with, if it is known.
+        most: the learning rate without the schedule.
+        updates: updates before its last step.
+        rates: learning rates before the last two steps.
+        rises: whether the learning rate has risen at each step.
+    """
+
+    schedule: weakref.ref[Any]
+    name: str
+    length: int | None
+    most: float
+    count: int = 0
+    updates: int = 0
+    rates: tuple[float, float] = (0.0, 0.0)
+    rises: bool = True
+
+
+@dataclass
 class _Followed:
     """The metric that a schedule follows, and the first learning rate."""
 
@@ -69,6 +99,7 @@ class Schedules:
         self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._between: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._followed: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._courses: dict[int, _Course] = {}
 
     def steps(self, schedule: Any, updates: int, metric: Any) -> None:
         """A schedule is about to step.
@@ -82,6 +113,8 @@ class Schedules:
             self._follows(schedule, metric)
         elif self._is_often(schedule, updates):
             return
+        else:
+            self._count(schedule, updates)
         context = self._context
         steps: _Steps = self._known.setdefault(schedule, _Steps())
         if not context.loader or context.batches is None:
@@ -120,6 +153,41 @@ class Schedules:
         self._context.log.say("schedule_per_batch", self._context.step, facts, [name], level="warning")
         return True
 
+    def _count(self, schedule: Any, updates: int) -> None:
+        """Count a step of a schedule in the whole training."""
+        course = self._courses.get(id(schedule))
+        if course is None or course.schedule() is not schedule:
+            if course is not None:
+                self._judge([course])
+            elif len(self._courses) >= _MOST_SCHEDULES:
+                return
+            most = max(float(group.get("initial_lr", group["lr"])) for group in schedule.optimizer.param_groups)
+            course = _Course(weakref.ref(schedule), type(schedule).__name__, _length(schedule), most)
+            self._courses[id(schedule)] = course
+        rate = max(float(group["lr"]) for group in schedule.optimizer.param_groups)
+        course.rises = course.rises and (not course.count or rate > course.rates[1])
+        course.rates = course.rates[1], rate
+        course.count, course.updates = course.count + 1, updates
+
+    def close(self) -> None:
+        """The training has ended: judge what was planned in updates and stepped in epochs."""
+        courses, self._courses = self._courses, {}
+        self._judge(courses.values())
+
+    def _judge(self, courses: Iterable[_Course]) -> None:
+        for one in courses:
+            if one.count < _RARE_STEPS or one.updates < _RARELY * one.count:
+                continue
+            every = one.updates / one.count
+            what = f"{one.name} steps {one.count} times in {one.updates:,} updates"
+            if one.length is not None and abs(one.length - one.updates) <= max(every, 0.02 * one.length):
+                facts = {"what": f"{what}, and was planned with {one.length:,} steps"}
+                self._context.log.say("schedule_per_epoch", self._context.step, facts, [one.name])
+            elif one.rises and one.count > _RARE_STEPS and one.rates[1] < _WARM * one.most:
+                reached = f"its warm-up has reached {one.rates[1]:.2g} of {one.most:.2g} when the training ends"
+                facts = {"what": f"{what}: {reached}"}
+                self._context.log.say("schedule_per_epoch", self._context.step, facts, [one.name], level="warning")
+
     def _follows(self, schedule: Any, metric: Any) -> None:
         """Look whether a schedule minimizes an accuracy: a share of samples, which rises."""
         optimizer = schedule.optimizer
@@ -149,6 +217,14 @@ def _are_shares(values: Any) -> bool:
         return False
     counts = np.outer(np.arange(10, _MOST_SAMPLES), different)
     return bool((np.abs(counts - np.round(counts)) < _EXACT).all(axis=1).any())
+
+
+def _length(schedule: Any) -> int | None:
+    """Return the number of steps that a schedule was planned with, or None if unknown."""
+    for name in ("total_steps", "T_max", "total_iters"):
+        if isinstance(length := getattr(schedule, name, None), int) and length > 0:
+            return length
+    return None
 
 
 def _after(schedule: Any, number: int) -> float | None:

@@ -88,6 +88,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "schedule_first",
         "schedule_over",
         "schedule_per_batch",
+        "schedule_per_epoch",
         "gradients_discarded",
         "step_without_gradient",
         "optimizer_without_gradients",
@@ -469,5 +470,6 @@ class TorchChecks:
         self._run("modes", self._modes.close)
         self._run("functions", self._functions.close)
         self._run("copies", self._copies.close)
+        self._run("order", self._order.close)
         self._context.values.poll(wait=True)
         self.log.close(self._context.updates)
