@@ -490,6 +490,22 @@ def test_logits_that_are_all_nan_give_no_warning(tmp_path):
     assert np.isnan(logits.values[:, :, -1]).all()
 
 
+def test_weights_that_explode_give_no_warning():
+    from smdwidgets.signals.torch.optimizers import OptimizerHealth
+
+    weight, other = nn.Parameter(torch.full((20, 20), 1e30)), nn.Parameter(torch.ones(20, 20))
+    weight.grad, other.grad = torch.full((20, 20), 1e30), torch.ones(20, 20)
+    optimizer, health = torch.optim.Adam([weight, other], 0.1), OptimizerHealth()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        assert health.is_due(1)
+        health.before(optimizer)
+        optimizer.step()
+        measured = health.after(optimizer)
+    assert measured["update_ratio"][1][1] == pytest.approx(0.1)
+    assert measured["stale"][1][1] == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_healthy_trainings_give_no_finding(tmp_path, seed):
     train(tmp_path / "run", 80, seed=seed, rate=(1e-3, 3e-3, 6e-3)[seed])

@@ -161,7 +161,8 @@ def _norms(values: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     if not values.is_cpu:
         return torch.stack(torch._foreach_norm(values.split(sizes)))
     starts = np.cumsum([0, *sizes[:-1]])
-    return torch.from_numpy(np.sqrt(np.add.reduceat(np.square(values.numpy()), starts)))
+    with np.errstate(all="ignore"):  # weights may have exploded
+        return torch.from_numpy(np.sqrt(np.add.reduceat(np.square(values.numpy()), starts)))
 
 
 def _is_usable(parameter: Any) -> bool:
