@@ -155,6 +155,7 @@ export class SurveyBlock {
     return this.#arrays[name];
   }
 
+  /** A reader of the bins of a row. */
   reader(row: number, stat: MapStat): BinReader {
     return new BinReader(this.#arrays, row * this.stride, stat);
   }

@@ -65,7 +65,7 @@ class _Course:
         length: the number of steps that it was planned with, if it is known.
         most: the learning rate without the schedule.
         updates: updates before its last step.
-        rates: learning rates before the last two steps.
+        rate: learning rate before the last step.
         rises: whether the learning rate has risen at each step.
     """
 
@@ -75,7 +75,7 @@ class _Course:
     most: float
     count: int = 0
     updates: int = 0
-    rates: tuple[float, float] = (0.0, 0.0)
+    rate: float = 0.0
     rises: bool = True
 
 
@@ -165,9 +165,8 @@ class Schedules:
             course = _Course(weakref.ref(schedule), type(schedule).__name__, _length(schedule), most)
             self._courses[id(schedule)] = course
         rate = max(float(group["lr"]) for group in schedule.optimizer.param_groups)
-        course.rises = course.rises and (not course.count or rate > course.rates[1])
-        course.rates = course.rates[1], rate
-        course.count, course.updates = course.count + 1, updates
+        course.rises = course.rises and (not course.count or rate > course.rate)
+        course.rate, course.count, course.updates = rate, course.count + 1, updates
 
     def close(self) -> None:
         """The training has ended: judge what was planned in updates and stepped in epochs."""
@@ -183,8 +182,8 @@ class Schedules:
             if one.length is not None and abs(one.length - one.updates) <= max(every, 0.02 * one.length):
                 facts = {"what": f"{what}, and was planned with {one.length:,} steps"}
                 self._context.log.say("schedule_per_epoch", self._context.step, facts, [one.name])
-            elif one.rises and one.count > _RARE_STEPS and one.rates[1] < _WARM * one.most:
-                reached = f"its warm-up has reached {one.rates[1]:.2g} of {one.most:.2g} when the training ends"
+            elif one.rises and one.count > _RARE_STEPS and one.rate < _WARM * one.most:
+                reached = f"its warm-up has reached {one.rate:.2g} of {one.most:.2g} when the training ends"
                 facts = {"what": f"{what}: {reached}"}
                 self._context.log.say("schedule_per_epoch", self._context.step, facts, [one.name], level="warning")
 
