@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from smdwidgets import _core, create_trial
+from smdwidgets import CapturePlan, _core, create_trial, diagnose
 from smdwidgets.hooks.torch import reduce as torch_reduce
 from smdwidgets.hooks.torch.device import DeviceCopies
-from smdwidgets.pytorch import Hook, ReductionConfig, SaveConfig
+from smdwidgets.pytorch import Hook, ReductionConfig, SaveConfig, record
 
 EVERY = SaveConfig(save_interval=1)
 
@@ -29,7 +29,8 @@ class Late:
     def __init__(self):
         self.queued = self.waits = self.allocated = self.bytes = 0
         self.waited_by = set()
-        self.capturing = self.fails = False
+        self.described = []
+        self.capturing = self.fails = self.cannot_describe = False
 
     def has(self, tensor):
         return True
@@ -53,8 +54,25 @@ class Late:
             self.waits += 1
             self.waited_by.add(threading.current_thread().name)
             room.copy_(values)
+            return 0.0
 
         return wait
+
+    def statistics(self, tensor, sample):
+        if self.cannot_describe:
+            raise RuntimeError("no compiler")
+        self.described.append(tuple(tensor.shape))
+        columns = _core.statistics_of([tensor.detach().numpy()])
+        numbers = {name: float(column[0]) for name, column in columns.items()}
+        if sample is not None:
+            now = tensor.detach().flatten()[:: sample.stride][: len(sample.values)]
+            if sample.is_before:
+                scale = tensor.numel() / len(now)
+                numbers["update"] = float((now - sample.values).double().square().sum() * scale) ** 0.5
+            sample.values.copy_(now)
+        return torch.tensor([*numbers.values()], dtype=torch.float64), lambda array: dict(
+            zip(numbers, array, strict=True)
+        )
 
 
 def train(run, accelerator, steps=4, **options):
@@ -175,3 +193,114 @@ def test_nothing_is_copied_while_a_graph_is_captured(tmp_path, caplog):
     assert losses == bare
     assert accelerator.queued == 0
     assert sum("while the graph is captured" in one.message for one in caplog.records) <= 2
+
+
+class Wide(nn.Module):
+    """Has weights and outputs of more than a megabyte."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(80, 4096), nn.Linear(4096, 8)
+
+    def forward(self, x):
+        return self.last(self.first(x).relu())
+
+
+def train_wide(run, accelerator, steps=8, breaks=None, **options):
+    """Train; return the losses, and the tensors of each step."""
+    torch.manual_seed(0)
+    model = Wide()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    outputs, losses, expected = [], [], {}
+    model.first.register_forward_hook(lambda module, inputs, output: outputs.append(output.detach().clone()))
+    hook = None
+    if run is not None:
+        hook = record(model, run, **options)
+        hook.parts.tensors.devices = DeviceCopies(accelerator)
+    for step in range(steps):
+        inputs = torch.randn(128, 80)
+        if step == breaks:
+            inputs[7, 3] = float("nan")
+        weight = model.first.weight.detach().clone()
+        optimizer.zero_grad()
+        loss = model(inputs).square().mean()
+        loss.backward()
+        gradient = model.first.weight.grad.clone()
+        optimizer.step()
+        losses.append(loss.item())
+        expected[step] = {
+            "Wide_first.weight": weight,
+            "gradient/Wide_first.weight": gradient,
+            "first_output_0": outputs[-1],
+        }
+    if hook is not None:
+        hook.close()
+    return losses, expected
+
+
+def test_statistics_of_what_nobody_keeps_come_from_the_device(tmp_path):
+    accelerator = Late()
+    bare, _ = train_wide(None, None)
+    plan = CapturePlan(statistics=1, every=4, budget="40MB")
+    losses, expected = train_wide(tmp_path, accelerator, plan=plan, recorder_bytes=1 << 20)
+    assert losses == bare
+    large = (4096, 80), (128, 4096)
+    assert {*accelerator.described} == {*large}
+    with create_trial(tmp_path) as trial:
+        table = trial.statistics()
+        before = None
+        for step, tensors in expected.items():
+            for name, tensor in tensors.items():
+                row = [*zip(table["name"], table["step"], strict=True)].index((name, step))
+                earlier = before if name == "Wide_first.weight" else None
+                columns = _core.statistics_of([tensor.numpy()], None if earlier is None else [earlier.numpy()])
+                for column, numbers in columns.items():
+                    near = 0.03 if column == "update" else 1e-6
+                    assert float(table[column][row]) == pytest.approx(float(numbers[0]), rel=near, nan_ok=True)
+            before = tensors["Wide_first.weight"]
+        for name in ("Wide_first.weight", "first_output_0"):
+            assert {0, 4} <= {*trial.tensor(name).steps()} < {*expected}
+            for step in trial.tensor(name).steps():
+                assert torch.equal(torch.from_numpy(np.asarray(trial.tensor(name).value(step))), expected[step][name])
+    copied = accelerator.bytes
+    assert copied < sum(one.nbytes for tensors in expected.values() for one in tensors.values()) / 2
+
+
+def test_what_the_flight_recorder_keeps_is_copied(tmp_path):
+    accelerator = Late()
+    _, expected = train_wide(tmp_path, accelerator, breaks=6, plan=CapturePlan(statistics=1, every=1024, budget="1GB"))
+    assert accelerator.described == []
+    with create_trial(tmp_path) as trial:
+        assert trial.incidents()[0].step == 6
+        gradient = np.asarray(trial.tensor("gradient/Wide_first.weight").value(5))
+        assert torch.equal(torch.from_numpy(gradient), expected[5]["gradient/Wide_first.weight"])
+
+
+def test_an_incident_is_found_in_what_was_not_copied(tmp_path):
+    accelerator = Late()
+    plan = CapturePlan(statistics=1, every=1024)
+    train_wide(tmp_path, accelerator, breaks=6, plan=plan, recorder_bytes=1 << 20)
+    assert (128, 4096) in accelerator.described
+    finding = diagnose(tmp_path).findings[0]
+    assert (finding.kind, finding.first) == ("input_not_finite", 6)
+
+
+def test_values_of_the_first_step_fit_the_plan(tmp_path):
+    accelerator = Late()
+    plan = CapturePlan(statistics=1, every=4, budget="4MB")
+    train_wide(tmp_path, accelerator, plan=plan, recorder_bytes=1 << 20)
+    with create_trial(tmp_path) as trial:
+        assert trial.tensor("Wide_last.weight").steps()
+    assert accelerator.bytes < 8 << 20
+
+
+def test_statistics_that_the_device_cannot_compute_are_computed_on_the_cpu(tmp_path, caplog):
+    accelerator = Late()
+    accelerator.cannot_describe = True
+    plan = CapturePlan(statistics=1, every=1024)
+    _, expected = train_wide(tmp_path, accelerator, plan=plan, recorder_bytes=1 << 20)
+    with create_trial(tmp_path) as trial:
+        table = trial.statistics()
+        row = [*zip(table["name"], table["step"], strict=True)].index(("first_output_0", 3))
+        assert table["l2"][row] == pytest.approx(float(expected[3]["first_output_0"].double().norm()))
+    assert sum("statistics are computed on the CPU" in one.message for one in caplog.records) == 1

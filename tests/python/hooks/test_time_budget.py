@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from smdwidgets import CapturePlan
+from smdwidgets.hooks.capture.capture import Capture
 from smdwidgets.hooks.capture.time_budget import LARGEST_INTERVAL, TimeBudget
 
 LADDER = ("activations", "gradients", "weights")
@@ -115,13 +117,66 @@ def test_a_step_that_is_interrupted_changes_little():
     assert training.changes == []
 
 
+class Waiting(Training):
+    """A training that waits for so many seconds a capture."""
+
+    def __init__(self, step, **waits):
+        super().__init__(step)
+        self.budget = TimeBudget(0.01, ("values", *LADDER), clock=lambda: self.now)
+        self.waits, self.waited = waits, 0.0
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.changes += self.budget.step(self.taken, self.waited)
+            for kind, seconds in self.waits.items():
+                if self.number % self.budget.interval(kind) == 0:
+                    self.budget.spend_beside(kind, seconds)
+                    self.waited += seconds
+                    self.taken += seconds
+                    self.now += seconds
+            self.now += self.step
+            self.number += 1
+        return self
+
+
 def test_waiting_for_the_disk_makes_values_rarer():
-    training = Training(0.1)
-    training.budget = TimeBudget(0.01, ("values", *LADDER), clock=lambda: training.now)
-    training.costs = {"values": 0.01}
-    training.run(500)
+    training = Waiting(0.1, values=0.01).run(500)
     assert training.budget.interval("values") == 16
     assert training.intervals() == [1, 1, 1]
+
+
+def test_waiting_for_statistics_makes_their_tensors_rarer():
+    training = Waiting(0.1, values=0.00001, activations=0.05).run(2000)
+    assert training.budget.interval("values") == 1
+    assert 32 <= training.budget.interval("activations") <= 128
+    assert training.intervals()[1:] == [1, 1]
+
+
+def test_a_training_that_only_waits_is_not_a_short_one():
+    training = Waiting(0.02, activations=4.0).run(12)
+    assert training.budget.interval("activations") == LARGEST_INTERVAL
+    assert training.waited < 40
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({}, {"values": 2.0}),
+        ({"values": 1.0}, {"values": 2.0}),
+        ({"activations": 3.0, "values": 1.0}, {"activations": 1.5, "values": 0.5}),
+    ],
+)
+def test_a_wait_is_due_to_what_the_writer_was_busy_with(written, expected):
+    capture = Capture(CapturePlan(), {"all": "activations"})
+    spent = {}
+    capture.time.spend_beside = lambda kind, seconds: spent.update({kind: seconds})
+    for kind, seconds in written.items():
+        capture.wrote(kind, seconds)
+    capture.measure(1, 3.0, 2.0)
+    assert spent == expected
+    capture.device_copied("weights", 0.25)
+    capture.measure(2, 3.0, 2.0)
+    assert spent == {**expected, "weights": 0.25}
 
 
 def test_compilation_during_the_first_steps_is_not_counted():

@@ -15,7 +15,7 @@ array([1., 1., 1.], dtype=float32)
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -50,6 +50,7 @@ DTYPES = frozenset(
         "str",
     ]
 )
+_ITEM_SIZES = {name: 2 if name == "bfloat16" else np.dtype(name).itemsize for name in DTYPES - {"str"}}
 #: Slab size in bytes: large enough for the operating system to use huge pages, which copy faster.
 SLAB = 8 << 20
 #: Tensors larger than half a slab get a separate slab, whose size is a multiple of this.
@@ -68,6 +69,9 @@ class TensorCopy:
     stores as uint16. ``shard`` is the position in the whole tensor, as JSON, if the tensor is one worker's shard.
     ``pending`` fills the array: its values are there when :meth:`complete` has returned. ``reductions`` are names, and
     whether each is of the magnitudes: the array has these numbers in place of the elements.
+
+    ``statistics`` returns those that the device of the tensor has computed, once the copy is complete; ``is_whole`` is
+    whether the array has the elements too. ``device_seconds`` is how long the device was busy with the copy.
     """
 
     array: NDArray[Any]
@@ -77,6 +81,9 @@ class TensorCopy:
     shard: str | None = None
     pending: Callable[[], None] | None = None
     reductions: tuple[tuple[str, bool], ...] = ()
+    statistics: Callable[[], Mapping[str, float]] | None = None
+    is_whole: bool = True
+    device_seconds: float = 0.0
 
     def complete(self) -> None:
         """Wait for the values, or compute them.
@@ -91,6 +98,11 @@ class TensorCopy:
     def nbytes(self) -> int:
         """Size in memory."""
         return int(self.array.nbytes)
+
+    @property
+    def whole_nbytes(self) -> int:
+        """Size of the elements, which may not have been copied."""
+        return self.nbytes if self.is_whole else prod(self.shape) * _ITEM_SIZES.get(self.dtype, 4)
 
 
 #: Allocates a number of bytes.

@@ -46,6 +46,10 @@ class Capture:
         self._states: dict[object, tuple[frozenset[str], tuple[object, ...]]] = {}
         self._dense_until = -1
         self._waited = 0.0
+        #: Seconds of the writer's thread since the training waited for it, by kind.
+        self._written: dict[str, float] = {}
+        #: Seconds that the device of the training was busy with copies, by kind, not accounted for yet.
+        self._copied: dict[str, float] = {}
 
     def open(self, disk: DiskBudget, log: Callable[[dict[str, Any]], None]) -> None:
         """The hook has opened a directory, whose disk the budget describes."""
@@ -65,10 +69,25 @@ class Capture:
             waited_seconds: what of that the training has waited for the disk.
         """
         if waited_seconds > self._waited:
-            self.time.spend(VALUES, waited_seconds - self._waited)
-            self._waited = waited_seconds
-        for changed in self.time.step(hook_seconds):
+            waited, self._waited = waited_seconds - self._waited, waited_seconds
+            written, self._written = self._written or {VALUES: 1.0}, {}
+            total = sum(written.values())
+            for kind, seconds in written.items():
+                self.time.spend_beside(kind, waited * seconds / total)
+        if self._copied:
+            copied, self._copied = self._copied, {}
+            for kind, seconds in copied.items():
+                self.time.spend_beside(kind, seconds)
+        for changed in self.time.step(hook_seconds, waited_seconds):
             self._changed(changed, step)
+
+    def wrote(self, kind: str, seconds: float) -> None:
+        """The writer's thread has worked so long on tensors of a kind, or on values."""
+        self._written[kind] = self._written.get(kind, 0.0) + seconds
+
+    def device_copied(self, kind: str, seconds: float) -> None:
+        """The device was busy for so long with copies of a kind of tensor."""
+        self._copied[kind] = self._copied.get(kind, 0.0) + seconds
 
     def begin(self, step: int, mode_step: int) -> None:
         """Decide what a step captures.

@@ -62,6 +62,13 @@ class StepObserver(Protocol):
     warning.
     """
 
+    def keeps(self, name: str, nbytes: int, before: int) -> bool:
+        """Whether a copy of a tensor would be of use, apart from its statistics.
+
+        The training's thread calls this before it copies a large tensor from a device. ``before``: bytes of the step
+        that were copied already.
+        """
+
     def tensors(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Copies of tensors of a step, in the order in which the training made them."""
 

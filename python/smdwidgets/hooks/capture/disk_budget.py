@@ -32,6 +32,8 @@ __all__ = ["DiskBudget", "Spacing", "free_space"]
 
 #: Default reserve: this share of the disk, at least so many bytes, but at most this share of what is free.
 _RESERVE_SHARE, _RESERVE_LEAST, _RESERVE_OF_FREE = 0.05, 10**9, 0.5
+#: A step's values may take this part of their share.
+_OF_SHARE = 2
 #: Saving resumes with this much more than the reserve.
 _RESUME = 1.1
 #: Below these parts of the reserve, incidents are not written, and statistics are written more rarely.
@@ -151,6 +153,11 @@ class DiskBudget:
         #: Statistics are written at every nth of their steps, because their share is being used up.
         self.statistics_every = 1
         self.free_bytes = -1
+
+    @property
+    def largest_step(self) -> int:
+        """Bytes that values of a step may take: the first and the last step fit."""
+        return self.values.share // _OF_SHARE
 
     def fit(self, model_bytes: int) -> None:
         """Divide the budget for a model whose part in this process has this size."""

@@ -54,7 +54,7 @@ def norm_of_array(array: NDArray[np.float32]) -> TensorCopy:
 
 
 def _is_partial(copy: TensorCopy) -> bool:
-    return bool(copy.shard or copy.reductions or copy.dtype not in _FLOATS)
+    return bool(copy.shard or copy.reductions or not copy.is_whole or copy.dtype not in _FLOATS)
 
 
 def _release(copies: Sequence[TensorCopy], staging: Staging) -> None:

@@ -3,7 +3,8 @@
 The seconds that the hook takes on the training's thread are measured step by step. A step at which nothing is captured
 shows the floor: what a step costs whatever is captured. What other steps cost above it is that of the kinds of tensors
 which they captured. A capture of a kind that costs ``c`` seconds at every ``n``-th step costs ``c / n`` a step; the
-intervals are the least powers of two with which all kinds together fit.
+intervals are the least powers of two with which all kinds together fit. To its cost belongs what the training spends
+beside its thread: the time that it waits for the writer, and the time that its device copies.
 
 They fit if they take what the floor leaves of the share, or half of the floor, if that is more: giving up more captures
 would save less than it loses. Intervals are settled again if the cost is too large, or if it would be small with
@@ -30,7 +31,7 @@ from collections.abc import Callable, Sequence
 __all__ = ["LARGEST_INTERVAL", "VALUES", "TimeBudget"]
 
 LARGEST_INTERVAL = 1024
-#: The kind whose cost is the time that the training waits for the disk, at any step.
+#: The kind whose cost is the time that the training waits for the disk.
 VALUES = "values"
 
 #: Steps that are not measured in any case, and those that are not while the training has run for less than some time:
@@ -49,6 +50,8 @@ _BESIDES = 10e-6
 #: Weight of a new measurement, and the multiple of what is known at which it is cut: the thread was interrupted.
 _LEARNING, _OUTLIER = 0.1, 4.0
 _LEAST = 1e-9
+#: Seconds of waiting that a short training may have.
+_LEAST_WAIT = 0.5
 
 
 class _Mean:
@@ -97,15 +100,18 @@ class TimeBudget:
         self._tensors: dict[str, int] = {}
         self._floor, self._training = _Mean(), _Mean()
         self._costs = {kind: _Mean() for kind in ladder}
-        self._waited = 0.0
+        #: What each kind cost beside the thread: seconds of some steps, of all of them, and of a capture.
+        self._beside = dict.fromkeys(ladder, 0.0)
+        self._steps_beside = dict.fromkeys(ladder, 0)
+        self._beside_in_all = 0.0
+        self._costs_beside = {kind: _Mean() for kind in ladder}
         self._steps = 0
         #: Seconds of training that were measured, and those of this window.
         self._trained = self._window = 0.0
-        self._steps_of_window = 0
         self._little = 0
         self._knew_floor = False
-        #: When this step began: clock, and seconds of the hook.
-        self._began: tuple[float, float] | None = None
+        #: When this step began: clock, seconds of the hook, and what of them the training has waited.
+        self._began: tuple[float, float, float] | None = None
 
     def interval(self, kind: str) -> int:
         """Number of steps between two captures of this kind; 0: never."""
@@ -129,40 +135,47 @@ class TimeBudget:
             self._spent[kind] = self._spent.get(kind, 0.0) + seconds
             self._tensors[kind] = self._tensors.get(kind, 0) + 1
 
-    def step(self, hook_seconds: float) -> tuple[str, ...]:
+    def spend_beside(self, kind: str, seconds: float) -> None:
+        """The training waited so long for a kind, or its device was busy."""
+        if kind in self._beside:
+            self._beside[kind] += seconds
+            self._beside_in_all += seconds
+
+    def step(self, hook_seconds: float, waited_seconds: float = 0.0) -> tuple[str, ...]:
         """A step begins; return the kinds whose intervals changed.
 
-        ``hook_seconds``: what the hook has taken on the training's thread, in all.
+        Args:
+            hook_seconds: what the hook has taken on the training's thread, in all.
+            waited_seconds: what of that the training has waited.
         """
         now = self._clock()
-        began, self._began = self._began, (now, hook_seconds)
+        began, self._began = self._began, (now, hook_seconds, waited_seconds)
         spent, tensors = self._spent, self._tensors
         if spent:
             self._spent, self._tensors = {}, {}
         if began is None:
             return ()
-        cost = hook_seconds - began[1]
-        other = now - began[0] - cost
+        waited = waited_seconds - began[2]
+        cost = hook_seconds - began[1] - waited
+        other = now - began[0] - cost - waited
         if other < 0 or cost < 0:  # a clock that was set back
             return ()
         self._steps += 1
+        for kind in self._steps_beside:
+            self._steps_beside[kind] += 1
         if self._steps <= _COLD:
             return ()
         self._trained += other
-        if self._steps <= _WARM_UP and self._trained < _WARM_UP_SECONDS:
+        if self._steps <= _WARM_UP and self._trained < _WARM_UP_SECONDS and not self._mostly_waits:
             return ()
         self._measure(cost, other, spent, tensors)
-        self._window += other
+        self._window += other + waited
         if self._window < _WINDOW:
             return ()
         return self._end_window()
 
     def _measure(self, cost: float, other: float, spent: dict[str, float], tensors: dict[str, int]) -> None:
         self._training.add(other)
-        self._steps_of_window += 1
-        waited = spent.pop(VALUES, 0.0)
-        self._waited += waited
-        cost = max(cost - waited, 0.0)
         if not spent:
             self._floor.add(cost)
             return
@@ -173,11 +186,12 @@ class TimeBudget:
             self._costs[kind].add(above * weight / whole)
 
     def _end_window(self) -> tuple[str, ...]:
-        if VALUES in self._costs:
-            self._costs[VALUES].add(self._waited / self._steps_of_window * self.intervals[VALUES])
-        self._window = self._waited = 0.0
-        self._steps_of_window = 0
-        if self._fixed or self._trained < self._free_seconds:
+        self._window = 0.0
+        for kind, interval in self.intervals.items():
+            if self._steps_beside[kind] >= interval:  # else a capture would look like an outlier
+                self._costs_beside[kind].add(self._beside[kind] / self._steps_beside[kind] * interval)
+                self._steps_beside[kind], self._beside[kind] = 0, 0.0
+        if self._fixed or (self._trained < self._free_seconds and not self._mostly_waits):
             return ()
         floor = self._floor.value
         # Until the floor is known, it counts as that of captures.
@@ -193,16 +207,24 @@ class TimeBudget:
         self._little = self._little + 1 if is_little else 0
         return self._set(shorter) if self._little >= _WINDOWS_LITTLE else ()
 
+    @property
+    def _mostly_waits(self) -> bool:
+        """Whether the training has waited for longer than it trained."""
+        return self._beside_in_all > max(self._trained, _LEAST_WAIT)
+
     def _take_off(self, floor: float) -> None:
         """Take the floor off what captures cost that were measured before it was known."""
-        costs = [cost for kind, cost in self._costs.items() if kind != VALUES]
-        whole = sum(cost.value for cost in costs)
-        for cost in costs:
+        whole = sum(cost.value for cost in self._costs.values())
+        for cost in self._costs.values():
             cost.value *= max(whole - floor, _LEAST) / max(whole, _LEAST)
 
     def _cost_with(self, intervals: dict[str, int]) -> float:
         """Return the seconds a step that all kinds cost with these intervals."""
-        return sum(self._costs[kind].value / interval for kind, interval in intervals.items() if interval)
+        return sum(self._cost(kind) / interval for kind, interval in intervals.items() if interval)
+
+    def _cost(self, kind: str) -> float:
+        """Return the seconds that a capture of a kind costs."""
+        return self._costs[kind].value + self._costs_beside[kind].value
 
     def _fitting(self, limit: float) -> dict[str, int]:
         """Return the least intervals with which all kinds cost no more than a limit."""
@@ -212,7 +234,7 @@ class TimeBudget:
                 (
                     kind
                     for kind, interval in intervals.items()
-                    if interval < LARGEST_INTERVAL and self._costs[kind].value / interval >= _WORTH * total
+                    if interval < LARGEST_INTERVAL and self._cost(kind) / interval >= _WORTH * total
                 ),
                 None,
             )
@@ -223,6 +245,8 @@ class TimeBudget:
 
     def _set(self, intervals: dict[str, int]) -> tuple[str, ...]:
         changed = tuple(kind for kind, each in intervals.items() if each != self.intervals[kind])
+        for kind in changed:
+            self._steps_beside[kind], self._beside[kind] = 0, 0.0
         self.intervals.update(intervals)
         self._little = 0
         return changed

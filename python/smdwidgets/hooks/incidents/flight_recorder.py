@@ -171,6 +171,16 @@ class FlightRecorder:
 
     # ------------------------------------------------------------------------------------------------------- observing
 
+    def keeps(self, name: str, nbytes: int, before: int) -> bool:
+        """Whether a copy of a tensor would be kept, so far as is known.
+
+        Runs on the training's thread, and changes nothing.
+        """
+        kind = self._kinds[name]
+        is_left_out = kind in self._left_out and (not kind.is_parameter or Kind.GRADIENT in self._left_out)
+        # After the first step it is known what to leave out, and the rest fits.
+        return self._keeps and not is_left_out and 2 * (nbytes + (before if self._last is None else 0)) <= self._limit
+
     def tensors(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Retain copies of a step that has not ended."""
         if not self._keeps:
@@ -183,7 +193,10 @@ class FlightRecorder:
             if one.copy is None:
                 continue
             kind = self._kinds[one.name]
-            step.nbytes[kind] = step.nbytes.get(kind, 0) + one.copy.nbytes
+            step.nbytes[kind] = step.nbytes.get(kind, 0) + one.copy.whole_nbytes
+            if not one.copy.is_whole:
+                step.whole = step.whole and kind in self._left_out
+                continue
             if one.name in self._too_large or (kind in self._left_out and not self._weights_due(kind, step)):
                 continue
             if 2 * one.copy.nbytes > limit:
@@ -239,7 +252,8 @@ class FlightRecorder:
         """
         if cause.trigger is None or cause.trigger.column not in NOT_FINITE:
             return cause
-        chosen = [(one.name, one.copy) for one in step.captured if one.copy is not None and one.copy.dtype != "str"]
+        copies = [(one.name, one.copy) for one in step.captured if one.copy is not None and one.copy.is_whole]
+        chosen = [(name, copy) for name, copy in copies if copy.dtype != "str"]
         if not chosen:
             return cause
         columns = _core.statistics_of([copy.array for _, copy in chosen], dtypes=[copy.dtype for _, copy in chosen])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,8 +20,8 @@ from smdwidgets.hooks.capture.plan import Plan
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.core.guard import Guard
 from smdwidgets.hooks.core.tensors import TensorCapture
-from smdwidgets.hooks.torch.copying import copy_from_torch
-from smdwidgets.hooks.torch.device import DeviceCopies
+from smdwidgets.hooks.torch.copying import copy_from_torch, name_of_dtype
+from smdwidgets.hooks.torch.device import DeviceCopies, Sample, sample_of
 from smdwidgets.hooks.torch.optimizers import gradient_norm
 from smdwidgets.hooks.torch.reduce import can_reduce, reduce
 from smdwidgets.hooks.torch.registered import NormBy, RegisteredModels, Updated
@@ -34,6 +35,8 @@ WEIGHTS, GRADIENTS, _ = TENSORS
 _NUMBERS = {torch.float32: "float32", torch.float64: "float64", torch.float16: "float16"}
 #: Gradients are copied to compute their norm if they have so many elements at most, on average and in all.
 _SMALL, _MOST_GATHERED = 1024, 1 << 22
+#: Tensors of so many bytes are not copied from a device for their statistics alone.
+_LARGE = 1 << 20
 #: A parameter's name, the parameter, and its gradient or this worker's part of it.
 NamedGradient = tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]
 
@@ -47,6 +50,8 @@ class TorchCapture(TensorCapture):
         #: What workers that save no whole tensors have of inputs and outputs, by what the first worker saves.
         self._judged: dict[SaveSpec, SaveSpec | None] = {}
         self.devices = DeviceCopies()
+        #: The tensors whose statistics their device computes, with the sample of a parameter.
+        self._samples: dict[str, Sample | None] = {}
 
     def copy(self, name: str, value: Any) -> TensorCopy:
         """Copy a tensor from its device directly into the write buffer."""
@@ -84,15 +89,54 @@ class TorchCapture(TensorCapture):
 
         Reductions of a tensor on an accelerator are enough if nothing else is needed.
         """
-        more = spec.raw or spec.scalar or spec.statistics or spec.planned or spec.histogram is not None
-        if more or not isinstance(value, torch.Tensor) or self._queue.is_observed:
+        if not isinstance(value, torch.Tensor) or not self.devices.has(value) or self.shards.find(name, value):
             return self.copy(name, value)
-        on_device = self.devices.has(value) and not self.shards.find(name, value)
-        if not (on_device and spec.reductions and can_reduce(value, spec.reductions)):
+        if spec.statistics and value.nbytes >= _LARGE:
+            is_kept = self._queue.keeps(name, value.nbytes)
+            if name in self._samples or not is_kept:
+                whole = is_kept or self._saves_elements(spec, value)
+                return self._described(name, value, spec.kind == WEIGHTS, whole)
+        more = spec.raw or spec.scalar or spec.statistics or spec.planned or spec.histogram is not None
+        if more or self._queue.is_observed or not (spec.reductions and can_reduce(value, spec.reductions)):
             return self.copy(name, value)
         reduced = reduce(value, spec.reductions)
         copy = copy_from_torch(name, reduced, self._queue.staging, self.devices)
         copy.reductions, copy.dtype = spec.reductions, str(value.dtype).removeprefix("torch.")
+        return copy
+
+    def _saves_elements(self, spec: SaveSpec, value: torch.Tensor) -> bool:
+        """Whether the elements of a tensor are saved at this step."""
+        if spec.scalar or spec.reductions or spec.histogram is not None:
+            return True
+        capture = self._plan.capture
+        fits = capture is None or self._queue.copied + value.nbytes <= capture.disk.largest_step
+        return spec.raw and (fits or not spec.planned)
+
+    def _described(self, name: str, value: torch.Tensor, is_parameter: bool, whole: bool) -> TensorCopy:
+        """Return a copy with statistics by the device, and with the elements if ``whole``."""
+        sample = self._samples.get(name)
+        if name not in self._samples or (sample is not None and not sample.fits(value)):
+            sample = self._samples[name] = sample_of(value) if is_parameter else None
+        described = self.devices.statistics(value, sample, self._queue.step)
+        if described is None:
+            del self._samples[name]
+            return self.copy(name, value)
+        numbers, combine = described
+        if not whole:
+            copy = copy_from_torch(name, numbers, self._queue.staging, self.devices)
+            copy.shape, copy.dtype, copy.is_whole = tuple(value.shape), name_of_dtype(value), False
+            copy.statistics = functools.partial(combine, copy.array)
+            return copy
+        copy = self.copy(name, value)
+        memory = self.devices.host_memory(numbers.nbytes).view(np.float64)
+        waits = copy.pending, self.devices.copy(numbers, torch.from_numpy(memory))
+
+        def wait() -> None:
+            for each in waits:
+                if each is not None:
+                    each()
+
+        copy.pending, copy.statistics = wait, functools.partial(combine, memory)
         return copy
 
     def capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
 from smdwidgets.hooks.torch.device import DeviceCopies
 
-__all__ = ["copy_from_torch"]
+__all__ = ["copy_from_torch", "is_in_memory", "name_of_dtype"]
 
 _NAMES = [
     "uint8",
@@ -72,16 +74,28 @@ def copy_from_torch(
             f"{', '.join(dtype_name for dtype_name, _ in _DTYPES.values())}"
         )
     own_name, dtype = known
-    pending = None
     if devices is not None and devices.has(tensor):
         room, slab = staging.allocate(dtype, shape, devices.host_memory)
-        pending = devices.copy(tensor, _as_tensor(room, tensor.dtype))
-    elif _is_plain(tensor):
+        copy = TensorCopy(room, own_name, shape, slab)
+        wait = devices.copy(tensor, _as_tensor(room, tensor.dtype))
+        if wait is not None:
+            copy.pending = functools.partial(_wait, copy, wait)
+        return copy
+    if _is_plain(tensor):
         room, slab = staging.copy(np.asarray(_Memory(tensor, dtype)))
     else:
         room, slab = staging.allocate(dtype, shape)
         _as_tensor(room, tensor.dtype).copy_(tensor)
-    return TensorCopy(room, own_name, shape, slab, pending=pending)
+    return TensorCopy(room, own_name, shape, slab)
+
+
+def name_of_dtype(tensor: torch.Tensor) -> str:
+    """Return the name that the format has for the type of a tensor's elements."""
+    return _DTYPES[tensor.dtype][0]
+
+
+def _wait(copy: TensorCopy, wait: Callable[[], float]) -> None:
+    copy.device_seconds = wait()
 
 
 class _Memory:
@@ -99,7 +113,7 @@ class _Memory:
         }
 
 
-def _is_in_memory(tensor: torch.Tensor) -> bool:
+def is_in_memory(tensor: torch.Tensor) -> bool:
     """Whether a tensor has elements, and its storage was not freed."""
     needed = (tensor.storage_offset() + tensor.numel()) * tensor.element_size()
     return tensor.numel() > 0 and bool(tensor.untyped_storage().nbytes() >= needed)
@@ -108,7 +122,7 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
 def _is_plain(tensor: torch.Tensor) -> bool:
     """Whether the memory of a tensor has its elements, one after the other."""
     simple = type(tensor) is torch.Tensor and tensor.is_cpu and tensor.is_contiguous()
-    return simple and not (tensor.is_conj() or tensor.is_neg()) and _is_in_memory(tensor)
+    return simple and not (tensor.is_conj() or tensor.is_neg()) and is_in_memory(tensor)
 
 
 def _as_tensor(array: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:

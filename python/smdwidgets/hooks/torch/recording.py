@@ -49,7 +49,7 @@ class ModelRecording:
         self._saves_all_workers = saves_all_workers
         self.modules = ModuleCalls(parts, models, loop)
         self._gradients = GradientWatch(parts, loop)
-        self._knows_shards = False
+        self._knows_shards = self._has_fitted = False
         #: The number of changes of the models at which the weights were named.
         self._named_at = 0
         parts.plan.before_prepare = self._select_tensors
@@ -66,6 +66,8 @@ class ModelRecording:
         if not self._named_at:
             self._look_for_changes()
         self._parts.steps.begin()
+        if not self._has_fitted:
+            self._fit_budget()
         if self._plan.kinds:  # other steps do not look at the models
             self._look_for_changes()
         if not self.modules.is_complete:
@@ -84,6 +86,14 @@ class ModelRecording:
                         self._tensors.capture(name, buffer)
         if not watches:
             self._gradients.stop()
+
+    def _fit_budget(self) -> None:
+        """Tell the plan the size of the model, before it chooses the first values."""
+        self._has_fitted = True
+        if self._plan.capture is not None:
+            shards = self._tensors.shards
+            whole = [one for name, one in self._models.parameters() if not (is_lazy(one) or shards.has(name, one))]
+            self._plan.capture.disk.fit(sum(one.nbytes for one in whole))
 
     def _look_for_changes(self) -> None:
         """Name parameters and modules that the models have gained."""

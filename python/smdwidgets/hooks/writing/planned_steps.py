@@ -14,7 +14,7 @@ from typing import Any
 from smdwidgets._text import byte_size, listed, shown
 from smdwidgets.config.capture_plan import TENSORS, ordinal
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.hooks.capture.capture import Capture
+from smdwidgets.hooks.capture.capture import VALUES, Capture
 from smdwidgets.hooks.capture.captured import Captured, StepKey
 from smdwidgets.hooks.capture.disk_budget import SMALL_STEP
 from smdwidgets.hooks.writing.thinning import Thinning
@@ -23,8 +23,6 @@ __all__ = ["PlannedSteps"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-#: A step's values may take this part of their share, so that the first and the last step with values fit.
-_OF_SHARE = 2
 #: The kind of tensors that the size of a model is made of.
 _WEIGHTS = TENSORS[0]
 
@@ -94,6 +92,27 @@ class PlannedSteps:
             small = []
         return [*small, *values], held
 
+    def described(self, captured: Sequence[Captured], seconds: float) -> None:
+        """The statistics of some tensors took so long."""
+        sizes: dict[str, int] = {}
+        for one in captured:
+            if one.spec.statistics and one.copy is not None:
+                sizes[one.spec.kind] = sizes.get(one.spec.kind, 0) + one.copy.nbytes
+        total = max(sum(sizes.values()), 1)
+        for kind, nbytes in sizes.items():
+            self._capture.wrote(kind, seconds * nbytes / total)
+
+    def wrote(self, seconds: float) -> None:
+        """Writing values took so long."""
+        self._capture.wrote(VALUES, seconds)
+
+    def copied(self, one: Captured) -> None:
+        """Note how long a device was busy with a copy."""
+        copy = one.copy
+        if copy is not None and copy.device_seconds:
+            for_value = one.spec.planned and copy.is_whole and copy.statistics is not None
+            self._capture.device_copied(VALUES if for_value else one.spec.kind, copy.device_seconds)
+
     def allows_incident(self, nbytes: int) -> bool:
         """Whether the steps around an incident fit their share."""
         self._disk.check()
@@ -156,11 +175,13 @@ class PlannedSteps:
             self._fitted = True
         if disk.paused:
             return []
-        limit = disk.values.share // _OF_SHARE
+        limit = disk.largest_step
         total = self._chosen.get(key, 0)
         by_size = sorted(values, key=_size)
         fitting: set[int] = set()
         for one in by_size:
+            if one.copy is None or not one.copy.is_whole:
+                continue
             if total + _size(one) > limit:
                 break
             total += _size(one)
@@ -301,4 +322,4 @@ def _model_size(values: Sequence[Captured]) -> int:
 
 
 def _size(one: Captured) -> int:
-    return 0 if one.copy is None else one.copy.nbytes
+    return 0 if one.copy is None else one.copy.whole_nbytes

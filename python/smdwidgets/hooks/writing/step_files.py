@@ -7,6 +7,7 @@ saving works again.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -284,11 +285,14 @@ class StepFiles:
     def _describe(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Compute statistics, and write what TensorBoard shows."""
         if self._statistics is not None and not self._gone:
+            began = time.perf_counter()
             try:
                 rows = self._statistics.add(key, captured)
             except OSError as error:
                 rows = None
                 self._warn(f"cannot write statistics of step {key[0]}: {error}")
+            if self._planned is not None:
+                self._planned.described(captured, time.perf_counter() - began)
             if rows is not None:
                 self._tell(lambda observer: observer.statistics(key, rows))
         if self._tensorboard is not None:
@@ -307,7 +311,9 @@ class StepFiles:
         chosen, held = self._planned.take(key)
         try:
             if chosen and not self._gone:
+                began = time.perf_counter()
                 self._write(key, chosen)
+                self._planned.wrote(time.perf_counter() - began)
         except OSError as error:
             instead = self._planned.without_values(key, chosen, error)
             self._discard(key)
@@ -330,6 +336,8 @@ class StepFiles:
         try:
             if one.copy is not None:
                 one.copy.complete()
+                if self._planned is not None:
+                    self._planned.copied(one)
         except Exception:
             if not self._incomplete:
                 logger.exception("%s was not copied and is not saved; further failures are not logged", one.name)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
@@ -62,13 +63,7 @@ class StatisticsRecorder:
         ]
         if not chosen:
             return None
-        columns = _core.statistics_of(
-            [copy.array for _, copy in chosen],
-            [self._before(step, one, copy) for one, copy in chosen],
-            [copy.dtype for _, copy in chosen],
-        )
-        for one, copy in chosen:
-            self._remember(step, one, copy)
+        columns = self._columns(step, chosen)
         rows = [row for row, (one, _) in enumerate(chosen) if self._appends is None or self._appends(one.name)]
         if rows:
             writer = self._open()
@@ -110,6 +105,28 @@ class StatisticsRecorder:
 
     # ------------------------------------------------------------------------------------------------------- inside
 
+    def _columns(self, step: int, chosen: Sequence[tuple[Captured, TensorCopy]]) -> dict[str, NDArray[Any]]:
+        """Return the statistics of copies: those of a device, and others by the core."""
+        of_core = [row for row, (_, copy) in enumerate(chosen) if copy.statistics is None]
+        columns = _core.statistics_of(
+            [chosen[row][1].array for row in of_core],
+            [self._before(step, *chosen[row]) for row in of_core],
+            [chosen[row][1].dtype for row in of_core],
+        )
+        for row in of_core:
+            self._remember(step, *chosen[row])
+        if len(of_core) == len(chosen):
+            return columns
+        for one, copy in chosen:
+            if copy.statistics is not None:
+                self._forget(one.name)
+        of_device = {row: copy.statistics() for row, (_, copy) in enumerate(chosen) if copy.statistics is not None}
+        every = {name: np.empty(len(chosen), column.dtype) for name, column in columns.items()}
+        for name, column in every.items():
+            column[of_core] = columns[name]
+            column[[*of_device]] = [numbers[name] for numbers in of_device.values()]
+        return every
+
     def _open(self) -> _core.StatisticsWriter:
         if self._writer is None:
             self._writer = _core.StatisticsWriter(self._root, self._worker)
@@ -140,6 +157,12 @@ class StatisticsRecorder:
             self._previous[one.name] = step, copy
             if before is not None:
                 self._release(before)
+
+    def _forget(self, name: str) -> None:
+        """Give up the copy of a parameter that has been compared here until now."""
+        _, before = self._previous.pop(name, (0, None))
+        if before is not None:
+            self._release(before)
 
     def _release(self, copy: TensorCopy) -> None:
         if copy.slab is not None:

@@ -63,6 +63,8 @@ class WriteQueue:
         self._bytes = 0
         self._begun = False
         self._is_odd, self._usual = False, 0.0
+        #: Bytes that were copied at this step.
+        self.copied = 0
         self._settled = False
         self._published = True
         self._last_put = 0.0
@@ -80,6 +82,15 @@ class WriteQueue:
     def is_observed(self) -> bool:
         """Whether an observer needs the values of all tensors."""
         return bool(self._observers)
+
+    def keeps(self, name: str, nbytes: int) -> bool:
+        """Whether an observer would keep a copy of a tensor of this step."""
+        return any(observer.keeps(name, nbytes, self.copied) for observer in self._observers)
+
+    @property
+    def step(self) -> int:
+        """Global number of the current step."""
+        return self._key[0]
 
     @property
     def files(self) -> StepFiles:
@@ -130,6 +141,7 @@ class WriteQueue:
     def begin(self, key: StepKey) -> None:
         """Begin a step, to which the tensors added from now on belong."""
         self._key = key
+        self.copied = 0
         self._begun = self._settled = False
         self._background.nudge()
 
@@ -160,6 +172,7 @@ class WriteQueue:
             with self._lock:
                 self._add(one)
                 self._bytes += copy.nbytes
+                self.copied += copy.nbytes
                 if self._bytes > _BATCH_BYTES:
                     self._queue_batch()
 
