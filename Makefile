@@ -61,6 +61,7 @@ bench-hooks:  ## Measure what the PyTorch hook adds to a training step, beside s
 	@$(PYTHON) tools/frameworks.py --only-environment torch
 	@PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_hooks.py $(ARGS)
 	@PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_plan.py
+	@PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_cuda.py
 	@PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_checks.py
 	@PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_torch.py $(if $(EARLIER),--earlier $(EARLIER))
 

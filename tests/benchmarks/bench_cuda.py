@@ -1,7 +1,7 @@
 """Measure what the hook costs a training on a GPU.
 
-Usage, on a machine with a GPU: `PYTHONPATH=python python tests/benchmarks/bench_cuda.py`. It writes the section in
-RESULTS.md, in about two minutes.
+Usage: `make bench-hooks`, or `PYTHONPATH=python python tests/benchmarks/bench_cuda.py`. It writes the section in
+RESULTS.md, in about two minutes, and does nothing on a machine without a GPU.
 
 The model is a GPT of 110 million parameters, trained by AdamW with autocast to bfloat16. Each row is a separate
 process, in which blocks of a bare training and of one with a hook alternate. Both end by waiting for the device, so
@@ -204,6 +204,11 @@ def main() -> None:
     if arguments.apart:
         rows, plan, root = arguments.apart
         print(json.dumps(measure(int(rows), plan, Path(root))))
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        print("There is no GPU: its section is not measured.")
         return
     rows = []
     for batch, plan in ROWS:

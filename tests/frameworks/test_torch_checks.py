@@ -471,7 +471,29 @@ def samples_that_explode(watch):
             made = 1.3 * made + 0.01 * model(made)
 
 
+def neighbours_in_batches(watch):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.message, self.head = nn.Linear(8, 8), nn.Linear(8, 4)
+            self.source, self.target = torch.randint(0, 32, (2, 128))
+
+        def forward(self, x):
+            messages = self.message(x)
+            total = torch.zeros_like(messages).scatter_add(0, self.target[:, None].expand(-1, 8), messages[self.source])
+            return self.head(total.relu())
+
+    model = Net()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
 HEALTHY = (
+    neighbours_in_batches,
     samples_that_explode,
     sampled_by_gradients,
     error_rate_that_falls_then_rises,
@@ -1360,7 +1382,94 @@ def warm_up_per_epoch(watch, broken):
     epochs_of_a_schedule(watch, schedule_of, True, 5)
 
 
+def messages_to_repeated_nodes(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.message, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+            self.source, self.target = torch.randint(0, 40, (2, 160))
+
+        def forward(self, x):
+            messages = self.message(x)[self.source]
+            total = torch.zeros(len(x), 8)
+            if broken:
+                total[self.target] += messages
+            else:
+                total = total.index_add(0, self.target, messages)
+            return self.head(total.relu())
+
+    fit(Net(), watch, loader=batches(torch.randn(40, 4), torch.randint(0, 3, (40,)), 40), epochs=6)
+
+
+def differences_at_repeated_places(watch, broken):
+    places = torch.arange(32) % (20 if broken else 32)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            hidden = self.first(x)
+            total = hidden * 2
+            total[places] -= hidden.tanh()
+            return self.last(total)
+
+    fit(Net(), watch, loader=batches(torch.randn(32, 4), torch.randint(0, 3, (32,))), epochs=6)
+
+
+def advantage_without_the_dimension_of_an_action(watch, broken):
+    policy = nn.Linear(4, 1)
+    watch(policy)
+    optimizer = torch.optim.SGD(policy.parameters(), 0.01)
+    for _ in range(6):
+        action, before, advantage = torch.randn(32, 1), torch.randn(32, 1), torch.randn(32)
+        probability = torch.distributions.Normal(policy(torch.randn(32, 4)), 1.0).log_prob(action)
+        ratio = (probability - before).exp() if broken else (probability - before).exp().squeeze(1)
+        optimizer.zero_grad()
+        (-torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()).backward()
+        optimizer.step()
+
+
+class Padded(nn.Module):
+    def __init__(self, way):
+        super().__init__()
+        self.embed, self.way = nn.Embedding(20, 8), way
+        self.recurrent, self.head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, tokens, lengths):
+        output, state = self.recurrent(self.embed(tokens))
+        if self.way == "last":
+            return self.head(output[:, -1])
+        return self.head(state[-1] if self.way == "state" else output[torch.arange(len(tokens)), lengths - 1])
+
+
+def padded_rows(watch, way):
+    model, lengths = Padded(way), torch.randint(2, 8, (160,))
+    tokens = torch.randint(1, 20, (160, 24)) * (torch.arange(24) < lengths[:, None])
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    data = TensorDataset(tokens, lengths, torch.randint(0, 3, (160,)))
+    for row, length, target in DataLoader(data, 32):
+        optimizer.zero_grad()
+        F.cross_entropy(model(row, length), target).backward()
+        optimizer.step()
+
+
+def last_output_of_padded_rows(watch, broken):
+    padded_rows(watch, "last" if broken else "gathered")
+
+
+def last_state_of_padded_rows(watch, broken):
+    padded_rows(watch, "state" if broken else "gathered")
+
+
 PAIRS = {
+    messages_to_repeated_nodes: "repeated_index",
+    differences_at_repeated_places: "repeated_index",
+    advantage_without_the_dimension_of_an_action: "broadcast_loss",
+    last_output_of_padded_rows: "last_is_padding",
+    last_state_of_padded_rows: "last_is_padding",
     one_cycle_per_epoch: "schedule_per_epoch",
     cosine_per_epoch: "schedule_per_epoch",
     warm_up_per_epoch: "schedule_per_epoch",
@@ -1432,6 +1541,16 @@ def test_a_fault_fires_and_its_twin_does_not(training, broken, tmp_path):
     assert not records.off
     fired = {one.id for one in records if one.level != "note"}
     assert fired == {PAIRS[training]} if broken else not fired
+
+
+@pytest.mark.parametrize("training", [policy_of_the_wrong_sign, policy_of_stacked_steps], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_loss_of_a_policy_is_noted(training, broken, tmp_path):
+    torch.manual_seed(0)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        training(lambda *models: [hook.register_module(model) for model in models], broken)
+    noted = {one.id for one in create_trial(tmp_path / "run").checks()}
+    assert ("policy_loss" in noted) is not broken
 
 
 def test_pictures_that_are_their_mean_are_noted(tmp_path):

@@ -1,6 +1,7 @@
-"""Trainings on a GPU: exact values, equal results, no waiting for the device, statistics that the device computes.
+"""Trainings on a GPU.
 
-Without a GPU, only the kernels are tested, by Triton's interpreter.
+Values are exact, results equal, nothing waits for the device, and statistics are those of the core. Without a GPU, only
+the kernels are tested, by Triton's interpreter.
 """
 
 from __future__ import annotations

@@ -107,9 +107,11 @@ CAUSES: dict[str, Cause] = {
     "one_class": Cause(rivals=("rate_too_high", "labels_unrelated"), sure_with=("loss_learns",)),
     # Where tensors were recorded, and none of them shows why, the cause is something else.
     "diverged": Cause(
-        excluded_by=("loss_rises_with_targets",), rivals=("rate_too_high", "bad_batch"), sure_with=("only_scalars",)
+        excluded_by=("loss_rises_with_targets", "loss_of_policy"),
+        rivals=("rate_too_high", "bad_batch"),
+        sure_with=("only_scalars",),
     ),
-    "not_learning": Cause(rivals=("labels_unrelated", "rate_too_low", "frozen")),
+    "not_learning": Cause(excluded_by=("loss_of_policy",), rivals=("labels_unrelated", "rate_too_low", "frozen")),
 }
 """Causes by kind; a kind without a row has neither conditions nor rivals."""
 

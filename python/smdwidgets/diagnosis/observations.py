@@ -186,6 +186,11 @@ def _rises_with_targets(data: RunData) -> bool | None:
     return grown or (False if data.checked else None)
 
 
+def _of_policy(data: RunData) -> bool | None:
+    """Whether the loss weighs log-probabilities with advantages."""
+    return any(one.id == "policy_loss" for one in data.checks) or (False if data.checked else None)
+
+
 def _rate_rises(data: RunData) -> bool | None:
     """Whether the learning rate is ever above its first value."""
     rates = [series for series in data.of(Kind.LEARNING_RATE) if len(series)]
@@ -211,6 +216,7 @@ _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "gradients_reset": (are_reset, "gradients of successive steps differ"),
     "batches_far_outside": (_batches_far_outside, "few batches vary far more than all others, which are alike"),
     "loss_rises_with_targets": (_rises_with_targets, "the targets grow, and the error less than they do"),
+    "loss_of_policy": (_of_policy, "the loss weighs log-probabilities with advantages, so its value shows no progress"),
     "only_scalars": (_only_scalars, "no tensors were recorded"),
     "rate_rises": (_rate_rises, "the learning rate rises"),
 }

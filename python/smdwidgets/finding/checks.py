@@ -516,6 +516,16 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "policy_loss",
+        "note",
+        "a loss whose value does not show progress",
+        "The loss is a mean of log-probabilities of chosen actions, times advantages of both signs. Its gradient is that of the expected "
+        "reward; its value is not, and may rise while the policy improves.",
+        "the reward is looked at",
+        "record the reward with `save_scalar`, and look at it in place of the loss.",
+        "The loss weighs log-probabilities with advantages: look at the reward",
+    ),
+    _check(
         "ratio_of_itself",
         "problem",
         "a ratio of probabilities that is always 1",
@@ -560,6 +570,28 @@ CHECKS: tuple[Kind, ...] = (
         "the output at the last position, or the last state",
         "take the last position, such as `output[:, -1]`, or the last state.",
         "The loss uses the first position of `{layer}` only, where it has seen one element of the sequence",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "last_is_padding",
+        "problem",
+        "a sequence of which only the padding at its end is used",
+        "The loss depends on the last position of a recurrent layer only, and more than half of the usual row is padding at its end. Until "
+        "then the layer has read many more elements of padding, and forgets the row.",
+        "the output at the last element of each row",
+        "pack the rows with `pack_padded_sequence`, take the output at `lengths - 1`, or put the padding first.",
+        "The loss uses the last position of `{layer}` only, which is padding (token {token}): {share} of the usual row",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "repeated_index",
+        "problem",
+        "values that are added to the same place",
+        "`x[index] += values` reads `x[index]`, adds, and assigns. Where an index is repeated, one of the values stays and the others are "
+        "lost, although each gets a gradient.",
+        "each value is added",
+        "use `x.index_add_(0, index, values)` or `scatter_add_`.",
+        "`x[index] += values` loses {share} of the values, because indices are repeated",
         _NOT_TRAINED,
     ),
     _check(

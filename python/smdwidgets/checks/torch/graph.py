@@ -27,6 +27,7 @@ __all__ = [
     "loss_calls",
     "negated_divergence",
     "reshaped_from",
+    "rewarded_likelihood",
     "selected",
     "sizes_of_gradient",
     "softmax_axis",
@@ -86,6 +87,10 @@ _FEWEST_STEPS = 4
 _USING_RATIOS, _NO_RATIO, _MOST_RATIOS = ("Mul", "Clamp", "Minimum", "Maximum"), ("Max", "Amax", "Logsumexp"), 4
 #: Fewest rows of a product that is taken for one of per-sample values.
 _FEWEST_SPREAD = 8
+#: Nodes that put rows where an index names.
+_BY_INDEX = ("IndexAdd", "IndexPut", "IndexReduce", "ScatterAdd", "ScatterReduce", "SparseAddmm")
+#: Values that are added to indexed places, and are looked at.
+_MOST_ADDED = 4
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 _UNSIGNED = 2**64
 
@@ -132,6 +137,8 @@ class Graph:
         ratios: exponentials of differences of two values that have gradients, as of log-probabilities.
         uses: how often the leaf that is used most is used.
         steps_of: name of a function that has steps, whose gradient is 0 everywhere.
+        added: the indices of each `x[indices] += values`.
+        sums_by_index: whether rows are added to those that an index names, as messages between nodes are.
         functions: the functions of the graph that are written in Python.
         whole: whether the walk saw all nodes.
     """
@@ -144,6 +151,8 @@ class Graph:
     ratios: list[torch.Tensor] = field(default_factory=list)
     uses: int = 0
     steps_of: str = ""
+    added: list[torch.Tensor] = field(default_factory=list)
+    sums_by_index: bool = False
     functions: list[type] = field(default_factory=list)
     whole: bool = True
 
@@ -412,6 +421,15 @@ def negated_divergence(terms: list[Term]) -> bool:
     return False
 
 
+def rewarded_likelihood(node: Any) -> torch.Tensor | None:
+    """Return the weights of log-probabilities that a loss makes larger."""
+    for sign, term in adds_up(node):
+        weights = _constant_of(term)
+        if weights is not None and weights.numel() > 1 and _direction(sign, term) < 0:
+            return weights
+    return None
+
+
 def weighted_likelihood(node: Any) -> torch.Tensor | None:
     """Return the weights of a mean of log-likelihoods that a loss makes smaller.
 
@@ -420,12 +438,12 @@ def weighted_likelihood(node: Any) -> torch.Tensor | None:
     """
     for sign, term in adds_up(node):
         weights = _constant_of(term)
-        if weights is not None and weights.numel() > 1 and _is_minimized(sign, term):
+        if weights is not None and weights.numel() > 1 and _direction(sign, term) > 0:
             return weights
     numbers = [
         float(weight)
         for sign, term in adds_up(node, multiples=False)
-        if (weight := _number_of(term)) is not None and _is_minimized(sign, term)
+        if (weight := _number_of(term)) is not None and _direction(sign, term) > 0
     ]
     return torch.tensor(numbers) if len(numbers) >= _FEWEST_STEPS else None
 
@@ -449,17 +467,22 @@ def _number_of(node: Any) -> float | None:
     return _factor(node)
 
 
-def _is_minimized(sign: int, product: Any) -> bool:
-    """Whether a term of a loss makes the log-likelihoods that it multiplies smaller."""
+def _direction(sign: int, product: Any) -> int:
+    """Return 1 if a term makes its log-likelihoods smaller, and -1 if larger.
+
+    A squared error that is made smaller may be another loss.
+    """
     before = next((one for one, _ in product.next_functions if one is not None), None)
+    is_larger = False
     for own, part in adds_up(before):
         if _is(part, ("Div",)) and part.next_functions[1][0] is None and len(inner := adds_up(_previous(part))) == 1:
             own, part = own * inner[0][0], inner[0][1]  # by a variance
         is_chosen = _is(part, ("Gather",)) and _is_log_probability(_previous(part))
         is_error = _is(part, ("NllLoss",)) or (_is(part, ("Pow",)) and _is(_previous(part), ("Sub",)))
         if (is_chosen and sign * own > 0) or (is_error and sign * own < 0):
-            return True
-    return False
+            return 1
+        is_larger = is_larger or is_chosen
+    return -1 if is_larger else 0
 
 
 def _is_log_probability(node: Any) -> bool:
@@ -670,6 +693,10 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             graph.ratios += _ratio(node)
         elif name in _STEPS:
             graph.steps_of = name.lower()
+        elif name in _BY_INDEX:
+            graph.sums_by_index = True
+            if name == "IndexPut" and len(graph.added) < _MOST_ADDED:
+                graph.added += _added(node)
         elif name == "Softmax" and above == "Softmax":
             graph.double_softmax = True
         elif name == "Sub" and above in ("", "Sum", "Mean", "Div") and graph.divergence is None:
@@ -687,6 +714,25 @@ def _ratio(node: Any) -> list[torch.Tensor]:
     sides = [_shaped(one) for one, _ in difference.next_functions]
     are_values = len(sides) == 2 and all(one is not None and not _is(one, _NO_RATIO) for one in sides)
     return [result.detach()] if are_values and result.numel() >= _FEWEST_SPREAD else []
+
+
+def _added(node: Any) -> list[torch.Tensor]:
+    """Return the indices of `x[indices] += values`, or of `-=`.
+
+    It reads `x[indices]`, adds the values, and assigns the result: of several values for one index, one stays.
+    """
+    indices = [one for one in _saved(node, "_saved_indices") or () if isinstance(one, torch.Tensor)]
+    result = node.next_functions[1][0] if len(node.next_functions) == 2 else None
+    if len(indices) != 1 or _saved(node, "_saved_accumulate") or result is None or not _is(result, ("Add", "Sub")):
+        return []
+    before, values = (one for one, _ in result.next_functions)
+    if before is not None and _is(before, ("Index",)):
+        read = [one for one in _saved(before, "_saved_indices") or () if isinstance(one, torch.Tensor)]
+        is_read = len(read) == 1 and read[0].data_ptr() == indices[0].data_ptr()
+    else:
+        is_read = before is None  # it has no gradient yet, such as zeros
+    is_sum = is_read and values is not None and indices[0].ndim == 1 and indices[0].dtype == torch.int64
+    return [indices[0].detach()] if is_sum else []
 
 
 def _divergence(node: Any) -> torch.Tensor | None:
@@ -720,7 +766,8 @@ def _pair(node: Any, rows: int) -> list[tuple[int, ...]]:
 def _spread(node: Any, rows: int) -> list[tuple[int, ...]]:
     """Return the shapes of a product that makes a matrix of N rows.
 
-    Its factors are (N,) and a constant of (N, 1) or (N, N), such as a ratio of probabilities and an advantage.
+    Its factors are (N,) and a constant of (N, 1) or (N, N), or (N, 1) and a constant of (N,), such as a ratio of
+    probabilities and an advantage.
     """
     try:
         shape = _shape(node, 0)
@@ -730,10 +777,11 @@ def _spread(node: Any, rows: int) -> list[tuple[int, ...]]:
         return []
     constant = _saved(node, "_saved_other")
     constant = _saved(node, "_saved_self") if constant is None else constant
-    if shape != (rows, rows) or operand != (rows,) or rows < _FEWEST_SPREAD or not isinstance(constant, torch.Tensor):
+    if shape != (rows, rows) or rows < _FEWEST_SPREAD or not isinstance(constant, torch.Tensor):
         return []
     # A mask selects pairs on purpose.
-    is_value = constant.is_floating_point() and tuple(constant.shape) in ((rows, 1), shape)
+    others = {(rows,): ((rows, 1), shape), (rows, 1): ((rows,),)}.get(operand, ())
+    is_value = constant.is_floating_point() and tuple(constant.shape) in others
     return [operand, tuple(constant.shape), shape] if is_value else []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from smdwidgets.checks.networks import FEWEST_INPUTS, FIRST_LOSS, Link, judge_links, judge_scale
@@ -21,6 +22,7 @@ from smdwidgets.checks.torch.graph import (
     linear_layers,
     negated_divergence,
     reshaped_from,
+    rewarded_likelihood,
     softmax_axis,
     weighted_likelihood,
     weights_of_targets,
@@ -61,6 +63,8 @@ _FEWEST_LAYERS, _MOST_LAYERS = 2, 16
 _FIRST_TIED_LOSS = 3.0
 #: How near to 1 a ratio of probabilities is if both are the same.
 _SAME_RATIO = 1e-5
+#: Indices that are read, repeated ones of them at least, and share of values that are lost at least.
+_MOST_PLACES, _REPEATED, _LOST = 4096, 3, 0.2
 #: Growth of the deviation of targets that makes a loss rise: at least, and at most without doubt.
 _GROWN, _MOST_GROWN = 1.25, 100.0
 
@@ -245,6 +249,14 @@ class LossChecks:
                 return
             what = "A divergence has gradients through its targets, which other weights compute: the teacher follows the student"
             context.log.say("no_stop_gradient", step, {"what": what}, ["loss"], need=2)
+        rewards = rewarded_likelihood(root)
+        if rewards is not None and is_plain(rewards) and rewards.is_floating_point():
+
+            def reward(values: Any) -> None:
+                if values.min() < 0 < values.max():
+                    context.log.say("policy_loss", step, subject=["loss"], need=2)
+
+            context.values.read(reward, sampled(rewards, _TARGETS))
         weights = weighted_likelihood(root)
         if weights is None or not is_plain(weights) or not weights.is_floating_point():
             return
@@ -346,6 +358,20 @@ class LossChecks:
             "result": list(whole),
         }
         self._context.log.say("broadcast_loss", self._context.step, facts, ["loss"])
+
+    def adds_to(self, indices: torch.Tensor) -> None:
+        """Values are added to indexed places by an assignment."""
+        context, step = self._context, self._context.step
+
+        def judge(places: NDArray[np.float64]) -> None:
+            _, counts = np.unique(places, return_counts=True)
+            lost = 1 - len(counts) / len(places)
+            # One place for what does not count may be repeated on purpose.
+            if (counts > 1).sum() >= _REPEATED and lost > _LOST:
+                context.log.say("repeated_index", step, {"share": f"{lost:.0%}"}, ["loss"], need=2)
+
+        if len(indices):
+            context.values.read(judge, indices[:_MOST_PLACES])
 
     def _exclusive(self, call: LossCall, activation: str) -> None:
         """A softmax, whose classes exclude each other, for samples with several labels."""

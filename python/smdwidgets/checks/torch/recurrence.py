@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall, selected, users_of
+from smdwidgets.checks.torch.tokens import final_runs
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["RecurrenceChecks"]
@@ -17,6 +20,8 @@ __all__ = ["RecurrenceChecks"]
 _PASSES, _LAYERS = 8, 16
 #: Calls of a cell in one pass whose state has no gradient.
 _DETACHED = 3
+#: Rows of tokens that are read, and the share of the median row that is padding at least.
+_ROWS, _MOSTLY = 64, 0.5
 _SEQUENTIAL = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
@@ -25,7 +30,8 @@ class RecurrenceChecks:
 
     A layer without ``batch_first`` takes the first dimension for the sequence. It is that of the rows if the batch of
     the data loader has as many, or if the loss has one target for each. An input whose dimensions a `view` exchanged
-    has values of several rows in each. The state of a cell that is called in a loop is its last output.
+    has values of several rows in each. The state of a cell that is called in a loop is its last output. The last
+    position of a row is padding if most of the row is.
 
     Args:
         context: what the mechanisms share.
@@ -39,8 +45,10 @@ class RecurrenceChecks:
         self._input: torch.Tensor | None = None
         #: The layer that runs over the rows of the last pass, if the first dimension is that of the rows.
         self._over_rows: tuple[str, tuple[int, ...]] | None = None
-        #: Name of each layer of the last pass, the dimension of its sequence, and the nodes of its output and state.
-        self._sequences: list[tuple[str, int, Any, list[Any]]] = []
+        #: Each layer of the last pass: name, dimension and length of its sequence, nodes of its output and state.
+        self._sequences: list[tuple[str, int, int, Any, list[Any]]] = []
+        #: The tokens of the last pass.
+        self._tokens: torch.Tensor | None = None
         #: The last output of each cell, and how often its next state was this one with a gradient, and without.
         self._cells: dict[nn.Module, tuple[torch.Tensor, int, int]] = {}
 
@@ -49,12 +57,15 @@ class RecurrenceChecks:
         self._over_rows = self._input = None
         self._sequences.clear()
         self._cells.clear()
+        self._tokens = None
         if not looks or rows is None or self._passes >= _PASSES or not self._context.log.runs("rows_mixed"):
             return
         self._passes += 1
         self._rows = rows
         first = inputs[0] if inputs else None
         self._input = first if isinstance(first, torch.Tensor) and is_plain(first) else None
+        if self._input is not None and self._input.ndim == 2 and self._input.dtype in (torch.int64, torch.int32):
+            self._tokens = self._input.detach()
         layers = [one for one in model.modules() if isinstance(one, _SEQUENTIAL)]
         self._handles += [one.register_forward_pre_hook(self._layer) for one in layers[:_LAYERS]]
         recurrent = [one for one in layers if isinstance(one, nn.RNNBase) and not one.bidirectional]
@@ -81,7 +92,8 @@ class RecurrenceChecks:
         time = 1 if _is_batch_first(module) else 0
         if output.shape[time] > 1:
             last = [one.grad_fn for one in (states if isinstance(states, tuple) else (states,))]
-            self._sequences.append((self._context.name_of_module(module), time, output.grad_fn, last))
+            length = output.shape[time]
+            self._sequences.append((self._context.name_of_module(module), time, length, output.grad_fn, last))
 
     def _cell(self, module: nn.Module, inputs: Any, named: dict[str, Any], output: Any) -> None:
         state = named.get("hx", inputs[1] if len(inputs) > 1 else None)
@@ -106,10 +118,32 @@ class RecurrenceChecks:
                 facts = {"layer": name, "count": detached}
                 self._context.log.say("state_detached", self._context.step, facts, [name], need=2)
         sequences, self._sequences = self._sequences, []
-        for name, time, output, states in sequences:
+        for name, time, length, output, states in sequences:
             users, *others = users_of(root.grad_fn, [output, *states])
             if users and not any(others) and all(selected(one) == (time, 0) for one in users):
                 self._context.log.say("first_position_only", self._context.step, {"layer": name}, [name], need=2)
+            last = ((time, length - 1), (time, -1), (time, 2**64 - 1))
+            if (users or any(others)) and all(selected(one) in last for one in users):
+                self._last_only(name, length)
+
+    def _last_only(self, name: str, length: int) -> None:
+        """The loss uses the last position only: look whether it is padding."""
+        tokens = self._tokens
+        if tokens is None or tokens.shape[1] != length or len(tokens) < 2:
+            return
+        context, step = self._context, self._context.step
+
+        def judge(rows: NDArray[np.float64]) -> None:
+            values, counts = np.unique(rows[:, -1], return_counts=True)
+            padding = values[counts.argmax()]
+            runs = final_runs(rows, padding)
+            is_padding = runs.sum() == (rows == padding).sum() and len(np.unique(runs)) > 1
+            share = float(np.median(runs)) / length
+            if is_padding and share > _MOSTLY:
+                facts = {"layer": name, "token": int(padding), "share": f"{share:.0%}"}
+                context.log.say("last_is_padding", step, facts, [name], need=2)
+
+        context.values.read(judge, tokens[:_ROWS])
 
     def leaves(self) -> None:
         """A model has returned."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall, is_readable, sizes_of_gradient
+from smdwidgets.checks.torch.graph import LossCall, sizes_of_gradient, walk
 from smdwidgets.checks.torch.layers import BATCH_NORMS, FIRST_LAYERS
 from smdwidgets.checks.torch.values import is_plain, sampled
 
@@ -25,8 +25,8 @@ class RowChecks:
     """Looks for an output that depends on other rows.
 
     The gradient of one row with respect to the output of the first layer shows them. The model gets one tensor and
-    returns one vector for each row. A graph, whose nodes are the rows, is the same at all steps; the input has to
-    differ.
+    returns one vector for each row. Nodes of a graph are no rows: their values are added up by index, or are the same
+    at all steps.
 
     Args:
         context: what the mechanisms share.
@@ -91,7 +91,8 @@ class RowChecks:
             return
         if output.ndim == 2 and output.shape[1] == rows:  # similarities of all pairs
             return
-        if not is_readable(output):
+        walked = walk(output, None)
+        if not walked.whole or walked.own_functions or walked.sums_by_index:
             return
         self._probed = True
         with torch.enable_grad():

@@ -41,7 +41,14 @@ __all__ = ["MECHANISMS", "TorchChecks"]
 
 #: The checks of each mechanism.
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
-    "graph": ("loss_is_leaf", "softmax_before_loss", "double_softmax", "broadcast_loss", "unused_batches"),
+    "graph": (
+        "loss_is_leaf",
+        "softmax_before_loss",
+        "double_softmax",
+        "broadcast_loss",
+        "unused_batches",
+        "repeated_index",
+    ),
     "losses": (
         "double_sigmoid",
         "nll_not_log",
@@ -63,13 +70,14 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "targets_not_scaled",
         "no_better_than_mean",
         "policy_negated",
+        "policy_loss",
         "large_initial_weights",
         "ratio_of_itself",
         "no_stop_gradient",
         "targets_grow",
     ),
     "inputs": ("target_in_input", "eval_inputs_differ"),
-    "rows": ("rows_mixed", "first_position_only", "state_detached"),
+    "rows": ("rows_mixed", "first_position_only", "last_is_padding", "state_detached"),
     "masks": ("mask_inverted",),
     "tokens": ("labels_unshifted", "labels_shifted_twice", "targets_masked", "sees_future", "padding_in_loss"),
     "series": (),
@@ -359,6 +367,8 @@ class TorchChecks:
             self._losses.diverges(walked.divergence)
         for ratios in walked.ratios:
             self._losses.ratio(ratios)
+        for indices in walked.added:
+            self._losses.adds_to(indices)
         if self._passes >= _UNUSED and walked.whole and walked.uses < self._passes:
             self.log.say("unused_batches", step, {"count": self._passes}, need=2)
         self._depends = bool(self._depends) or self._is_dependent(walked.leaves)

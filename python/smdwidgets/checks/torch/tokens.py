@@ -15,7 +15,7 @@ from smdwidgets.checks.torch.graph import LossCall, is_readable, sizes_of_gradie
 from smdwidgets.checks.torch.layers import BATCH_NORMS
 from smdwidgets.checks.torch.values import is_plain
 
-__all__ = ["TokenChecks"]
+__all__ = ["TokenChecks", "final_runs"]
 
 #: Rows and positions that are read.
 _ROWS, _POSITIONS = 16, 2048
@@ -284,7 +284,7 @@ class TokenChecks:
         length = targets.shape[1]
         values, counts = np.unique(targets[:, -1], return_counts=True)
         token = values[counts.argmax()]
-        runs = _final_runs(targets, token)
+        runs = final_runs(targets, token)
         share = float((runs >= _RUN).mean())
         is_padding = token != ignored and share > _PADDED and runs.mean() < 0.95 * length and len(targets) > 1
         say = self._context.log.say
@@ -297,7 +297,7 @@ class TokenChecks:
                 say("padding_in_loss", step, {"what": "targets of masked positions"}, need=2)
 
 
-def _final_runs(tokens: _Tokens, token: float) -> NDArray[np.int64]:
+def final_runs(tokens: _Tokens, token: float) -> NDArray[np.int64]:
     """Return how many times a token ends each row."""
     runs: NDArray[np.int64] = np.cumprod(tokens[:, ::-1] == token, axis=1).sum(1)
     return runs
@@ -308,7 +308,7 @@ def _is_only_at_the_end(tokens: _Tokens, token: float) -> bool:
 
     The largest of sorted numbers is also elsewhere.
     """
-    return bool(_final_runs(tokens, token).sum() >= _AT_THE_END * (tokens == token).sum())
+    return bool(final_runs(tokens, token).sum() >= _AT_THE_END * (tokens == token).sum())
 
 
 def _is_shifted(tokens: _Tokens, targets: _Tokens, ignored: int | None) -> bool:

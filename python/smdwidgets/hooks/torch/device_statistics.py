@@ -90,7 +90,7 @@ def _change(values, before, sums, count, stride, BLOCK: tl.constexpr):  # type: 
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the kernels read a tensor: its elements fill one part of memory, in any order."""
+    """Whether a tensor fills one part of memory, in any order, for the kernels."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.dtype in _DTYPES
