@@ -120,6 +120,8 @@ def test_a_step_that_is_interrupted_changes_little():
 class Waiting(Training):
     """A training that waits for so many seconds a capture."""
 
+    is_in_hook = True
+
     def __init__(self, step, **waits):
         super().__init__(step)
         self.budget = TimeBudget(0.01, ("values", *LADDER), clock=lambda: self.now)
@@ -132,7 +134,7 @@ class Waiting(Training):
                 if self.number % self.budget.interval(kind) == 0:
                     self.budget.spend_beside(kind, seconds)
                     self.waited += seconds
-                    self.taken += seconds
+                    self.taken += seconds if self.is_in_hook else 0.0
                     self.now += seconds
             self.now += self.step
             self.number += 1
@@ -145,8 +147,11 @@ def test_waiting_for_the_disk_makes_values_rarer():
     assert training.intervals() == [1, 1, 1]
 
 
-def test_waiting_for_statistics_makes_their_tensors_rarer():
-    training = Waiting(0.1, values=0.00001, activations=0.05).run(2000)
+@pytest.mark.parametrize("is_in_hook", [True, False])
+def test_waiting_for_statistics_makes_their_tensors_rarer(is_in_hook):
+    training = Waiting(0.1, values=0.00001, activations=0.05)
+    training.is_in_hook = is_in_hook
+    training.run(2000)
     assert training.budget.interval("values") == 1
     assert 32 <= training.budget.interval("activations") <= 128
     assert training.intervals()[1:] == [1, 1]

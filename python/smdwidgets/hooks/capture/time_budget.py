@@ -155,10 +155,10 @@ class TimeBudget:
             self._spent, self._tensors = {}, {}
         if began is None:
             return ()
-        waited = waited_seconds - began[2]
-        cost = hook_seconds - began[1] - waited
-        other = now - began[0] - cost - waited
-        if other < 0 or cost < 0:  # a clock that was set back
+        taken, waited = hook_seconds - began[1], waited_seconds - began[2]
+        cost = max(taken - waited, 0.0)
+        other = now - began[0] - max(taken, waited)
+        if other < 0 or taken < 0:  # a clock that was set back
             return ()
         self._steps += 1
         for kind in self._steps_beside:
