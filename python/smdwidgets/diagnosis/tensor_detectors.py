@@ -220,9 +220,13 @@ def dead(data: RunData) -> Iterator[Finding]:
 
 
 def _begin_of(high: NDArray[np.bool_]) -> int:
-    """Return where a stretch to the end begins in which four of five saves are high."""
+    """Return where a stretch to the end begins in which most saves are high.
+
+    Most are four of five, or half if the last saves are not.
+    """
     share = np.cumsum(high[::-1])[::-1] / np.arange(len(high), 0, -1)
-    return int(np.argmax(high & (share >= 0.8)))
+    is_begin = next((each for least in (0.8, 0.5) if (each := high & (share >= least)).any()), high)
+    return int(np.argmax(is_begin))
 
 
 def _begin_of_window(tensor: TensorColumn, at: int) -> int:

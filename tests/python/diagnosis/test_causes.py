@@ -422,6 +422,21 @@ def test_units_that_are_zero_to_the_end_are_dead_where_few_values_were_kept(tmp_
         assert "died during the training" in found["dead"].text
 
 
+def test_units_died_when_they_did_although_some_come_back(tmp_path):
+    rng = np.random.default_rng(0)
+    weights = moving(rng)
+
+    def make(step):
+        relu = np.maximum(rng.normal(size=(300, 64)), 0)
+        relu[:, : 0 if step < 120 else 58 if step < STEPS - 18 else 40] = 0
+        return weights(step) | {"fc.relu_output_0": (relu, "relu_outputs")}
+
+    with saved(tmp_path, make, level_loss()) as trial:
+        dead = next(one for one in diagnose(trial) if one.kind == "dead")
+    assert dead.first == 120
+    assert "died during the training" in dead.text
+
+
 def test_what_was_not_recorded_is_said_in_the_terms_of_the_user(tmp_path):
     scalars = diagnose({"loss": (np.arange(100), curves.falling(100))})
     assert "Only scalars were recorded" in " ".join(repr(scalars).split())
