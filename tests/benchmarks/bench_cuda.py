@@ -18,17 +18,13 @@ import argparse
 import itertools
 import json
 import logging
-import os
-import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from apart import apart
 from report import table, write_section
 
 HERE = Path(__file__).resolve()
@@ -181,20 +177,6 @@ def measure(rows: int, plan: str, root: Path) -> dict[str, float]:
     }
 
 
-def apart(*arguments: object) -> dict[str, float]:
-    """Measure a row in a separate process."""
-    root = tempfile.mkdtemp()
-    try:
-        command = [sys.executable, str(HERE), "--apart", *map(str, arguments), root]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-        if done.returncode:
-            sys.exit(done.stderr)
-        result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-        return result
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
 def main() -> None:
     """Write the section."""
     parser = argparse.ArgumentParser()
@@ -212,7 +194,7 @@ def main() -> None:
         return
     rows = []
     for batch, plan in ROWS:
-        one = apart(batch, plan)
+        one = apart(HERE, batch, plan)
         print(batch, plan, json.dumps({key: round(value, 3) for key, value in one.items()}), flush=True)
         share = one["hooked"] / one["bare"] - 1
         rows.append(

@@ -24,13 +24,12 @@ import logging
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from apart import apart
 from report import table, write_section
 
 HERE = Path(__file__).resolve()
@@ -164,17 +163,6 @@ def now_and_then(which: str, steps: int, width: int, batch: int, root: Path) -> 
     }
 
 
-def apart(work: str, *arguments: object) -> dict[str, object]:
-    """Run one of the functions above in a separate process."""
-    with scratch() as root:
-        command = [sys.executable, str(HERE), "--apart", work, *map(str, arguments), str(root)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-    if done.returncode:
-        sys.exit(done.stderr)
-    result: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
-
-
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     """A temporary directory."""
@@ -244,7 +232,7 @@ def main() -> None:
 
     width, batch = arguments.width, arguments.batch
     rows = []
-    every = apart("every_step", arguments.turns, 4, width, batch, arguments.threads)
+    every = apart(HERE, "every_step", arguments.turns, 4, width, batch, arguments.threads)
     kinds = ("CPU of the training's thread", "CPU of all threads", "wall clock, until all is written")
     for kind, ours, theirs, bare, target in zip(
         kinds, every["ours"], every["smdebug"], every["bare"], (">= 5x less", "", ">= 5x less"), strict=True
@@ -252,7 +240,7 @@ def main() -> None:
         met = "" if not target else "yes" if theirs >= 5 * ours else "**no**"
         cells = (f"every step saved: {kind}", milliseconds(bare), milliseconds(ours), milliseconds(theirs))
         rows.append([*cells, less(ours, theirs), target, met])
-    seldom = {which: apart("now_and_then", which, arguments.steps, width, batch) for which in ("ours", "smdebug")}
+    seldom = {which: apart(HERE, "now_and_then", which, arguments.steps, width, batch) for which in ("ours", "smdebug")}
     share = seldom["ours"]["added"] / seldom["ours"]["step"]
     rows.append(
         [

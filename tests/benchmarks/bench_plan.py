@@ -22,15 +22,12 @@ import functools
 import json
 import logging
 import os
-import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from apart import apart
 from report import table, write_section
 
 HERE = Path(__file__).resolve()
@@ -155,20 +152,6 @@ def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
     }
 
 
-def apart(*arguments: object) -> dict[str, float]:
-    """Measure a row in a separate process."""
-    root = tempfile.mkdtemp()
-    try:
-        command = [sys.executable, str(HERE), "--apart", *map(str, arguments), root]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-        if done.returncode:
-            sys.exit(done.stderr)
-        result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-        return result
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
 def main() -> None:
     """Write the section."""
     parser = argparse.ArgumentParser()
@@ -184,7 +167,7 @@ def main() -> None:
     for number, (tensors, milliseconds) in enumerate(ROWS):
         if arguments.rows and number not in arguments.rows:
             continue
-        one = apart(tensors, milliseconds)
+        one = apart(HERE, tensors, milliseconds)
         target = STEP_US + TENSOR_US * tensors
         cells = (
             f"{tensors:,}",

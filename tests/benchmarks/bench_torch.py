@@ -15,13 +15,10 @@ import gc
 import json
 import logging
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
+from apart import apart
 from report import table, write_section
 
 HERE = Path(__file__).resolve()
@@ -109,21 +106,6 @@ def measure(what: str, whose: str, steps: int, root: Path) -> dict[str, float]:
     return {"bare": bare, "adds": hooked - bare}
 
 
-def apart(what: str, whose: str, steps: int, package: str | None) -> dict[str, float]:
-    """Measure in a separate process."""
-    root = tempfile.mkdtemp()
-    try:
-        command = [sys.executable, str(HERE), "--apart", what, whose, str(steps), root]
-        env = dict(os.environ) if package is None else {**os.environ, "PYTHONPATH": package}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
-
-
 def main() -> None:
     """Write the section."""
     parser = argparse.ArgumentParser()
@@ -137,9 +119,9 @@ def main() -> None:
         return
     rows = []
     for what, text in WHAT.items():
-        ours = apart(what, "ours", arguments.steps, None)
-        smdebug = apart(what, "smdebug", max(arguments.steps // 4, 3), None)
-        earlier = apart(what, "ours", arguments.steps, arguments.earlier) if arguments.earlier else None
+        ours = apart(HERE, what, "ours", arguments.steps)
+        smdebug = apart(HERE, what, "smdebug", max(arguments.steps // 4, 3))
+        earlier = apart(HERE, what, "ours", arguments.steps, package=arguments.earlier) if arguments.earlier else None
         share = ours["adds"] / ours["bare"]
         if what == "values":
             target, met = "<= 60 % of 0.1.0", None if earlier is None else ours["adds"] <= 0.6 * earlier["adds"]
