@@ -483,13 +483,7 @@ def neighbours_in_batches(watch):
             total = torch.zeros_like(messages).scatter_add(0, self.target[:, None].expand(-1, 8), messages[self.source])
             return self.head(total.relu())
 
-    model = Net()
-    watch(model)
-    optimizer = torch.optim.Adam(model.parameters())
-    for x, y in batches():
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+    fit(Net(), watch)
 
 
 HEALTHY = (
@@ -1437,23 +1431,18 @@ class Padded(nn.Module):
         self.embed, self.way = nn.Embedding(20, 8), way
         self.recurrent, self.head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 3)
 
-    def forward(self, tokens, lengths):
+    def forward(self, tokens):
         output, state = self.recurrent(self.embed(tokens))
         if self.way == "last":
             return self.head(output[:, -1])
-        return self.head(state[-1] if self.way == "state" else output[torch.arange(len(tokens)), lengths - 1])
+        return self.head(
+            state[-1] if self.way == "state" else output[torch.arange(len(tokens)), (tokens > 0).sum(1) - 1]
+        )
 
 
 def padded_rows(watch, way):
-    model, lengths = Padded(way), torch.randint(2, 8, (160,))
-    tokens = torch.randint(1, 20, (160, 24)) * (torch.arange(24) < lengths[:, None])
-    watch(model)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    data = TensorDataset(tokens, lengths, torch.randint(0, 3, (160,)))
-    for row, length, target in DataLoader(data, 32):
-        optimizer.zero_grad()
-        F.cross_entropy(model(row, length), target).backward()
-        optimizer.step()
+    tokens = torch.randint(1, 20, (160, 24)) * (torch.arange(24) < torch.randint(2, 8, (160, 1)))
+    fit(Padded(way), watch, loader=batches(tokens, torch.randint(0, 3, (160,))))
 
 
 def last_output_of_padded_rows(watch, broken):

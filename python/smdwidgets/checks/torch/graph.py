@@ -179,6 +179,11 @@ def _saved(node: Any, name: str) -> Any:
         return None
 
 
+def _signed(number: int) -> int:
+    """Return a saved number, which older versions of PyTorch give without a sign."""
+    return number - _UNSIGNED if number >= _UNSIGNED // 2 else number
+
+
 def _previous(node: Any) -> Any:
     following = node.next_functions
     return following[0][0] if following else None
@@ -228,7 +233,8 @@ def softmax_axis(node: Any, dimensions: int) -> int | None:
     axis = _saved(node, "_saved_dim")
     if not isinstance(axis, int):
         return None
-    return axis - _UNSIGNED + dimensions if axis >= _UNSIGNED // 2 else axis
+    axis = _signed(axis)
+    return axis + dimensions if axis < 0 else axis
 
 
 #: Nodes whose result is a multiple of each of their inputs, or a sum of some of them.
@@ -423,11 +429,7 @@ def negated_divergence(terms: list[Term]) -> bool:
 
 def rewarded_likelihood(node: Any) -> torch.Tensor | None:
     """Return the weights of log-probabilities that a loss makes larger."""
-    for sign, term in adds_up(node):
-        weights = _constant_of(term)
-        if weights is not None and weights.numel() > 1 and _direction(sign, term) < 0:
-            return weights
-    return None
+    return _weights(node, -1)
 
 
 def weighted_likelihood(node: Any) -> torch.Tensor | None:
@@ -436,16 +438,23 @@ def weighted_likelihood(node: Any) -> torch.Tensor | None:
     The log-likelihood is that of chosen classes, or of a normal distribution. The weights are a tensor, or a number for
     each step of an episode.
     """
-    for sign, term in adds_up(node):
-        weights = _constant_of(term)
-        if weights is not None and weights.numel() > 1 and _direction(sign, term) > 0:
-            return weights
+    if (weights := _weights(node, 1)) is not None:
+        return weights
     numbers = [
         float(weight)
         for sign, term in adds_up(node, multiples=False)
         if (weight := _number_of(term)) is not None and _direction(sign, term) > 0
     ]
     return torch.tensor(numbers) if len(numbers) >= _FEWEST_STEPS else None
+
+
+def _weights(node: Any, direction: int) -> torch.Tensor | None:
+    """Return the tensor that weighs log-likelihoods of this direction."""
+    for sign, term in adds_up(node):
+        weights = _constant_of(term)
+        if weights is not None and weights.numel() > 1 and _direction(sign, term) == direction:
+            return weights
+    return None
 
 
 def _constant_of(node: Any) -> torch.Tensor | None:
@@ -612,7 +621,7 @@ def selected(node: Any) -> tuple[int, int] | None:
     if not _is(node, ("Select",)):
         return None
     dimension, index = _saved(node, "_saved_dim"), _saved(node, "_saved_index")
-    return (dimension, index) if isinstance(dimension, int) and isinstance(index, int) else None
+    return (dimension, _signed(index)) if isinstance(dimension, int) and isinstance(index, int) else None
 
 
 def _is_negated(node: Any, top: Any) -> bool:
@@ -638,8 +647,7 @@ def _call(node: Any, kind: str, top: Any) -> LossCall | None:
     before, ignored, axis = _previous(node), None, None
     if kind == "nll_loss":
         ignored = getattr(node, "_saved_ignore_index", None)
-        if isinstance(ignored, int) and ignored >= _UNSIGNED // 2:
-            ignored -= _UNSIGNED
+        ignored = _signed(ignored) if isinstance(ignored, int) else ignored
         picked = before if before is None or not _is(before, _PICKING) else _previous(before)
         softmax = _shaped(picked)
         if softmax is not None and _plain(softmax) == "LogSoftmaxBackward":

@@ -122,7 +122,7 @@ class RecurrenceChecks:
             users, *others = users_of(root.grad_fn, [output, *states])
             if users and not any(others) and all(selected(one) == (time, 0) for one in users):
                 self._context.log.say("first_position_only", self._context.step, {"layer": name}, [name], need=2)
-            last = ((time, length - 1), (time, -1), (time, 2**64 - 1))
+            last = ((time, length - 1), (time, -1))
             if (users or any(others)) and all(selected(one) in last for one in users):
                 self._last_only(name, length)
 

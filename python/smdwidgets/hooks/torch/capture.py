@@ -101,7 +101,7 @@ class TorchCapture(TensorCapture):
             return self.copy(name, value)
         reduced = reduce(value, spec.reductions)
         copy = copy_from_torch(name, reduced, self._queue.staging, self.devices)
-        copy.reductions, copy.dtype = spec.reductions, str(value.dtype).removeprefix("torch.")
+        copy.reductions, copy.dtype = spec.reductions, name_of_dtype(value)
         return copy
 
     def _saves_elements(self, spec: SaveSpec, value: torch.Tensor) -> bool:
