@@ -14,7 +14,7 @@ __all__ = ["apart"]
 
 
 def apart(program: Path, *arguments: object, package: str | None = None) -> dict[str, Any]:
-    """Run ``program --apart ARGUMENTS DIRECTORY``; return what its last line has as JSON.
+    """Run ``program --apart ARGUMENTS DIRECTORY``; return its last line of JSON.
 
     Args:
         program: the benchmark.

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from frameworks.wide_training import train_wide
 from smdwidgets import CapturePlan, _core, create_trial, diagnose
 from smdwidgets import pytorch as smd
 from smdwidgets.hooks.torch.device import sample_of
@@ -169,45 +170,11 @@ def test_types_of_elements(tmp_path, name):
         assert np.array_equal(np.asarray(trial.tensor("saved").value(0)).astype(expected.dtype), expected)
 
 
-class Wide(nn.Module):
-    """Has tensors that the flight recorder cannot keep."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(64, 4096), nn.Linear(4096, 8)
-
-    def forward(self, x):
-        return self.last(self.first(x).relu())
-
-
-def train_wide(run, steps=12, breaks=None, **options):
-    torch.manual_seed(0)
-    model = Wide().cuda()
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    hook = None if run is None else smd.record(model, run, **options)
-    losses, kept = [], {}
-    for step in range(steps):
-        inputs = torch.randn(1024, 64, device="cuda")
-        if step == breaks:
-            inputs[7, 3] = math.nan
-        optimizer.zero_grad()
-        kept[step] = {"Wide_first.weight": model.first.weight.detach().clone()}
-        output = model(inputs)
-        output.square().mean().backward()
-        kept[step]["gradient/Wide_first.weight"] = model.first.weight.grad.clone()
-        kept[step]["first_output_0"] = model.first(inputs).detach()
-        optimizer.step()
-        losses.append(output.detach().square().mean())
-    if hook is not None:
-        hook.close()
-    return [one.item() for one in losses], kept
-
-
 @on_gpu
 def test_what_nobody_keeps_is_reduced_on_the_gpu(tmp_path):
-    bare, _ = train_wide(None)
+    bare, _ = train_wide(None, device="cuda")
     plan = CapturePlan(statistics=1, every=4, budget="50MB")
-    losses, kept = train_wide(tmp_path, plan=plan, recorder_bytes=1 << 20)
+    losses, kept = train_wide(tmp_path, device="cuda", plan=plan, recorder_bytes=1 << 20)
     assert losses == bare
     with create_trial(tmp_path) as trial:
         table = trial.statistics()
@@ -223,7 +190,8 @@ def test_what_nobody_keeps_is_reduced_on_the_gpu(tmp_path):
 
 @on_gpu
 def test_nan_is_named_although_nothing_was_copied(tmp_path):
-    train_wide(tmp_path, breaks=9, plan=CapturePlan(statistics=1, every=1024), recorder_bytes=1 << 20)
+    plan = CapturePlan(statistics=1, every=1024)
+    train_wide(tmp_path, steps=12, breaks=9, device="cuda", plan=plan, recorder_bytes=1 << 20)
     finding = diagnose(tmp_path).findings[0]
     assert (finding.kind, finding.first) == ("input_not_finite", 9)
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import nn
 
+from frameworks.wide_training import train_wide
 from smdwidgets import CapturePlan, _core, create_trial, diagnose
 from smdwidgets.hooks.torch import reduce as torch_reduce
 from smdwidgets.hooks.torch.device import DeviceCopies
-from smdwidgets.pytorch import Hook, ReductionConfig, SaveConfig, record
+from smdwidgets.pytorch import Hook, ReductionConfig, SaveConfig
 
 EVERY = SaveConfig(save_interval=1)
 
@@ -193,49 +194,6 @@ def test_nothing_is_copied_while_a_graph_is_captured(tmp_path, caplog):
     assert losses == bare
     assert accelerator.queued == 0
     assert sum("while the graph is captured" in one.message for one in caplog.records) <= 2
-
-
-class Wide(nn.Module):
-    """Has weights and outputs of more than a megabyte."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(80, 4096), nn.Linear(4096, 8)
-
-    def forward(self, x):
-        return self.last(self.first(x).relu())
-
-
-def train_wide(run, accelerator, steps=8, breaks=None, **options):
-    """Train; return the losses, and the tensors of each step."""
-    torch.manual_seed(0)
-    model = Wide()
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    outputs, losses, expected = [], [], {}
-    model.first.register_forward_hook(lambda module, inputs, output: outputs.append(output.detach().clone()))
-    hook = None
-    if run is not None:
-        hook = record(model, run, **options)
-        hook.parts.tensors.devices = DeviceCopies(accelerator)
-    for step in range(steps):
-        inputs = torch.randn(128, 80)
-        if step == breaks:
-            inputs[7, 3] = float("nan")
-        weight = model.first.weight.detach().clone()
-        optimizer.zero_grad()
-        loss = model(inputs).square().mean()
-        loss.backward()
-        gradient = model.first.weight.grad.clone()
-        optimizer.step()
-        losses.append(loss.item())
-        expected[step] = {
-            "Wide_first.weight": weight,
-            "gradient/Wide_first.weight": gradient,
-            "first_output_0": outputs[-1],
-        }
-    if hook is not None:
-        hook.close()
-    return losses, expected
 
 
 def test_statistics_of_what_nobody_keeps_come_from_the_device(tmp_path):
