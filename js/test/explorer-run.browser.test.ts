@@ -446,9 +446,11 @@ describe("states", () => {
   });
 
   test("a map of few rows leaves its height to the curve, until the inspector is open", async () => {
-    const names = ["fc.weight", "fc.bias", "loss"];
+    // Most rows are folded.
+    const layers = Array.from({ length: 20 }, (_, i) => [`a.${i}.weight`, `a.${i}.bias`]).flat();
+    const names = ["fc.weight", "fc.bias", "loss", ...layers];
     const run = { ...made, names, collections: { losses: [2], scalars: [2], weights: [0], biases: [1] } };
-    const { el } = open([catalogPacket(run)], { tensor: "fc.weight" });
+    const { el } = open([catalogPacket(run)], { tensor: "fc.weight", query: "fc.*" });
     const lanes = await until(() => $(el, ".smdw-lanes"));
     const height = () => lanes.getBoundingClientRect().height;
     await until(() => height() > 150);

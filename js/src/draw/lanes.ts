@@ -171,7 +171,7 @@ export function drawCurve(pen: Pen, theme: Theme, curve: LaneCurve, axis: StepAx
     }
   });
   const scale = linear(axis.from, axis.to, [axis.left, axis.right]);
-  drawNotFinite(pen, curve.notFinite, box, scale, theme, { top: true, label: box.height >= 24, lasting: true });
+  drawNotFinite(pen, curve.notFinite, box, scale, theme, { top: true, label: box.height >= 20, lasting: true });
 }
 
 function dot(pen: Pen, x: number, y: number, fill: string, theme: Theme) {

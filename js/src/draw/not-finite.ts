@@ -61,6 +61,8 @@ const earliest = (ranges: readonly NotFiniteRange[]) =>
 export const notFiniteColour = (kind: NotFinite) => `rgb(${NOT_FINITE[kind].join()})`;
 
 const HEIGHT = 4;
+/** Boxes up to this height are low. */
+const LOW = 60;
 
 /**
  * Draws a bar for each range along the top or the bottom of a box, and a line and a text where the first begins. `end`
@@ -88,9 +90,12 @@ export function drawNotFinite(
   if (!onset || !label) return;
   const at = inside(onset.first);
   line(pen, crisp(at), box.y, crisp(at), box.y + box.height, { stroke: notFiniteColour(onset.kind), dash: [3, 3] });
-  const text = notFiniteText([onset]);
+  const whole = notFiniteText([onset]);
+  const fits = (words: string) => at + 6 + pen.measure(words, { fill: "" }) < end;
+  // Before the range are values: in a low box the text would cover them.
+  const text = fits(whole) || box.height > LOW ? whole : NAMES[onset.kind];
   const width = pen.measure(text, { fill: "" });
-  const left = at + 6 + width < end ? at + 5 : at - 5 - width;
+  const left = fits(text) ? at + 5 : at - 5 - width;
   pen.rect(left - 2, box.y + 2, width + 4, 14, { fill: theme.surface, opacity: 0.85 });
   pen.text(left, box.y + 9, text, { fill: theme.ink, baseline: "middle" });
 }

@@ -1,8 +1,9 @@
-/** What the Run Map shows: query, presentation, colour, order, folding, and the legend. */
+/** What the Run Map shows: query, colour, order, folding, presentation, and the legend. */
 
 import { legendOf, STAT_NAMES } from "../../draw/map";
 import { h, Select, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { modulesOf } from "../../lib/map-rows";
+import { MINIMAP } from "../../lib/step-axis";
 import type { MapOrder, MapStat, Traits } from "../../protocol/types";
 import { tensorNote, tensorWords, type ViewName } from "../../query/tensors";
 import type { QueryResults } from "../../session/query-results";
@@ -33,6 +34,8 @@ const FOLDS = [
   ["fit", "Open: fit all rows"],
 ] as const;
 type Fold = (typeof FOLDS)[number][0] | "some";
+/** How many choices are beside the query in a widget of this width; the others are in a menu. */
+const inRow = (width: number) => (width >= 1380 ? 5 : width >= 1140 ? 3 : width >= 930 ? 1 : 0);
 
 export class Toolbar {
   readonly el: HTMLElement;
@@ -43,6 +46,10 @@ export class Toolbar {
   readonly #order: Select;
   readonly #fold: Select;
   readonly #log: Select;
+  readonly #row = h("div", { class: "smdw-choices" });
+  readonly #menu = h("div", { class: "smdw-choices smdw-column" });
+  readonly #view: HTMLElement;
+  #inRow = -1;
   readonly #low = h("span", {});
   readonly #high = h("span", {});
   /** shown while there is something to read */
@@ -62,24 +69,18 @@ export class Toolbar {
     this.#order = new Select("Order", (value) => state.set({ map_order: value as MapOrder }), signal);
     this.#fold = new Select("Open modules", (value) => this.#setFold(value as Fold), signal);
     this.#log = new Select("Scale of the curve", (value) => state.set({ log_y: value === "log" }), signal);
+    this.#log.el.classList.add("smdw-scale");
     const button = textButton("View", () => {}, signal);
     button.classList.add("smdw-menu-button");
-    const choices = h(
-      "div",
-      { class: "smdw-choices" },
-      this.#shown.el,
-      this.#stat.el,
-      this.#order.el,
-      this.#fold.el,
-      this.#log.el,
-    );
-    const popover = new Popover(button, choices, context);
+    const popover = new Popover(button, this.#menu, context);
+    this.#view = h("div", { class: "smdw-anchor smdw-view" }, button, popover.el);
     this.el = h(
       "div",
       { class: "smdw-toolbar", role: "toolbar", "aria-label": "Run Map" },
       this.#query.el,
       this.#found,
-      h("div", { class: "smdw-anchor smdw-view" }, button, popover.el),
+      this.#row,
+      this.#view,
       h("span", { class: "smdw-space" }),
       h(
         "div",
@@ -135,6 +136,7 @@ export class Toolbar {
       ],
       traits.log_y ? "log" : "linear",
     );
+    this.#place(inRow(scene.stepAxis.right + MINIMAP));
     const { store } = this.context.session;
     const survey = store.surveys.find(traits.run, traits.worker, traits.mode, traits.map_stat);
     const { table, low, high } = legendOf(traits.map_stat, this.context.theme(), survey?.domain ?? [1, 65535]);
@@ -156,6 +158,16 @@ export class Toolbar {
   /** Puts the cursor into the query. */
   focus(): void {
     this.#query.focus();
+  }
+
+  /** Puts so many choices beside the query, and the others into the menu. */
+  #place(count: number) {
+    if (count === this.#inRow) return;
+    this.#inRow = count;
+    const choices = [this.#stat, this.#order, this.#fold, this.#shown, this.#log].map(({ el }) => el);
+    this.#row.append(...choices.slice(0, count));
+    this.#menu.append(...choices.slice(count));
+    setVisible(this.#view, count < choices.length);
   }
 
   #set(patch: (scene: Scene) => Partial<Traits>) {

@@ -181,7 +181,7 @@ export class Explorer implements Part {
     }
     this.#toolbar.update(scene, this.#map.results);
     // A map of few rows leaves its height to the curve.
-    const rows = cells || inspect ? Number.POSITIVE_INFINITY : this.#map.results.model.mostRows;
+    const rows = cells || inspect || traits.map_fit ? Number.POSITIVE_INFINITY : this.#map.rows;
     this.#timeline.update(scene, this.#stageHeight - AXIS - rows * ROOMY);
     const numbers = inspect && !single && fits("statistics", scene);
     setVisible(this.#size.el, numbers);
@@ -189,6 +189,7 @@ export class Explorer implements Part {
     setVisible(this.#value.el, inspect && single);
     // The curve of a scalar takes the place of the pictures, unless curves of others were opened there.
     const pictures = inspect && (!single || traits.panels.includes("scalars"));
+    this.el.dataset.pictures = String(pictures);
     this.#value.el.classList.toggle("smdw-low", pictures);
     setVisible(this.#others.el, inspect && single);
     this.#others.update(pictures);

@@ -107,6 +107,11 @@ export class RunMap implements Part {
     onResize(this.el, resized, signal);
   }
 
+  /** Number of rows. */
+  get rows(): number {
+    return this.#list.rows.length;
+  }
+
   /** The tensors of all rows, in their order. */
   get tensors(): readonly number[] {
     return this.#list.tensors;

@@ -5,7 +5,7 @@ import { byMode } from "../../data/split-series";
 import type { TensorView } from "../../data/tensor-view";
 import { drawStripLane, type HistoryPicture, layoutStripLane, stripPixels } from "../../draw/history";
 import { drawCurve, type LaneCurve } from "../../draw/lanes";
-import { notFiniteColour, notFiniteRanges, notFiniteText } from "../../draw/not-finite";
+import { notFiniteRanges } from "../../draw/not-finite";
 import type { Pixels } from "../../draw/pen";
 import { defined } from "../../lib/defined";
 import { h, setText, setVisible } from "../../lib/dom";
@@ -71,7 +71,7 @@ export class SizeLane extends TensorLane {
   readonly #curve = new Memo<LaneCurve>();
 
   constructor(context: Context) {
-    super("size", "size (RMS)", context);
+    super("size", "size", context);
   }
 
   update(scene: Scene): void {
@@ -113,15 +113,6 @@ export class SizeLane extends TensorLane {
       const box = { x: axis.left, y: 7, width: axis.right - axis.left, height: size.height - 12 };
       if (curve.x.length) drawCurve(pen, colours, curve, axis, box);
       else if (reason) pen.text(box.x + 4, size.height / 2, reason, { fill: colours.ink2, baseline: "middle" });
-      const words = notFiniteText(curve.notFinite);
-      const [onset] = curve.notFinite;
-      if (!onset) return;
-      const x = Math.max(axis.left, axis.x(onset.first));
-      const wide = pen.measure(words, { fill: "", size: 10 });
-      pen.rect(x - 1, 6, 2, size.height - 10, { fill: notFiniteColour(onset.kind) });
-      const left = x + 7 + wide < axis.right ? x + 7 : x - 7 - wide;
-      pen.rect(left - 2, size.height - 16, wide + 4, 13, { fill: colours.surface, opacity: 0.85 });
-      pen.text(left, size.height - 9, words, { fill: colours.ink2, baseline: "middle", size: 10 });
     }, theme());
     this.figure.describe(`Size of ${truncate(traits.tensor, 80)} over steps.`);
   }

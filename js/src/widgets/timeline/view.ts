@@ -188,7 +188,7 @@ export class Timeline implements Part {
     setVisible(this.#curveLabel, lane !== undefined);
     setVisible(this.#modeLabel, mode !== undefined);
     if (lane) {
-      this.#curveLabel.style.top = `${lane.top}px`;
+      this.#curveLabel.style.top = `${lane.top - 4}px`;
       const names = scalarNames(run).slice(0, 500);
       const short = (name: string) => {
         const rest = name.replace(/^scalar\//, "");
@@ -283,11 +283,11 @@ export class Timeline implements Part {
           pen.rect(0, top, size.width, 1, { fill: paint.grid });
           if (name === "mode") drawModes(pen, paint, bands, axis, box(top + 3, high - 5));
           else if (silent)
-            pen.text(axis.left + 2, top + high / 2 + 1, silent, {
+            pen.text(axis.left + 6, top + high / 2 + 1, silent, {
               fill: paint.ink2,
               baseline: "middle",
               size: 10,
-              maxWidth: axis.right - axis.left,
+              maxWidth: axis.right - axis.left - 6,
             });
           else drawFirings(pen, paint, segments, axis, box(top + 3, high - 5));
         }
