@@ -37,6 +37,7 @@ _MISSING: Final = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "--",
 _NAN: Final = re.compile(r"[+-]?(?:1\.#(?:qnan|snan|ind|nan)\d*|nan\([^)]*\)|s?qnan|1\.#ind0*)", re.IGNORECASE)
 _INFINITE: Final = re.compile(r"([+-]?)1\.#inf0*", re.IGNORECASE)
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?")
 #: Rows that are looked at to tell a table of a training from other data.
 _ROWS: Final = 20
 
@@ -83,6 +84,8 @@ def layout_of(beginning: bytes) -> Layout | None:
         header = bare.lstrip("#").strip() if bare.startswith("#") else line
         separator = _separator(header)
         names = split(header, separator)
+        if any(_CLOCK.fullmatch(word) for name in names for word in name.split()):
+            return None  # a line of a log, which has a time
         if step_column(names) is not None:
             layout = Layout(False, separator, header, min(start, len(beginning)), line_end)
             return layout if _has_numbers(layout, names, _texts(lines[number + 1 : number + 1 + _ROWS])) else None

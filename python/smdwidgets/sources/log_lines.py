@@ -83,6 +83,7 @@ class LogLine:
             epoch), ``role`` (a key of `ROLES`).
         pairs: how the numbers are written; None if the line has none.
         prefix: what names begin with.
+        suffix: what names end with that the trainer leaves out.
         step_name: the number that is the step.
         block: what the lines after it are.
         body: finds a line of a block; numbers are read after its end.
@@ -95,6 +96,7 @@ class LogLine:
     head: re.Pattern[str]
     pairs: Pairs | None = Pairs.NAMED
     prefix: str = ""
+    suffix: str = ""
     step_name: str = ""
     block: Block = Block.NONE
     body: re.Pattern[str] | None = None
@@ -253,6 +255,7 @@ TRAINERS: Final = (
         (
             _line("loss ", r"^step\s+(?P<step>\d+)/\d+ \| (?=(?:train )?loss )", Pairs.SPACED),
             _line("val loss ", r"^(?=val loss )", Pairs.SPACED),
+            _line(" ", r"^(?P<step>\d+) (?=(?:train|val) [\d.]+$)", Pairs.SPACED, suffix=" loss"),
         ),
     ),
     Trainer(
@@ -473,7 +476,7 @@ class Reader:
             if kind.step_name and name.endswith(kind.step_name) and number == math.floor(number):
                 self._step = int(number)
             elif name.lower() not in _POSITIONS or not number.is_integer():
-                values.setdefault(prefix + name, number)
+                values.setdefault(prefix + name + kind.suffix, number)
         return Row(self._step, values) if values else None
 
     # A box: each group has its name in a row without a number.

@@ -99,6 +99,28 @@ def test_megatron_with_settings_first_and_validation(tmp_path):
     assert values(trial, "val/lm loss") == {30: 5.5}
 
 
+def test_fairseq_with_a_first_line_that_looks_like_columns(tmp_path):
+    head = "2023-11-14 22:13:20 | INFO |"
+    lines = [f"{head} fairseq.trainer | begin training epoch 1"]
+    for epoch in (1, 2, 3):
+        lines += [
+            f"{head} train_inner | epoch 00{epoch}:     25 / 50 loss=5.5, ppl=45, num_updates={50 * epoch - 25}, lr=0.0006",
+            f"{head} valid | epoch 00{epoch} | valid on 'valid' subset | loss 4.{epoch} | ppl 21.9 | num_updates {50 * epoch}",
+        ]
+    with opened(tmp_path, "\n".join([*lines, ""])) as trial:
+        assert values(trial, "loss") == {25: 5.5, 75: 5.5, 125: 5.5}
+        assert values(trial, "val/loss") == {50: 4.1, 100: 4.2, 150: 4.3}
+
+
+def test_losses_without_a_word_are_those_of_their_data(tmp_path):
+    text = "".join(
+        f"{step} val 4.{step}\nstep {step:5}/700 | train loss 3.{step} | lr 8.00e-05\n" for step in (0, 1, 2)
+    )
+    with opened(tmp_path, text) as trial:
+        assert values(trial, "val loss") == {0: 4.0, 1: 4.1, 2: 4.2}
+        assert values(trial, "train loss") == {0: 3.0, 1: 3.1, 2: 3.2}
+
+
 def test_keras_bars_count_once_an_epoch(tmp_path):
     text = ""
     for epoch in (1, 2, 3):
