@@ -333,6 +333,24 @@ def per_task(watch):
         optimizer.step()
 
 
+def new_head(watch):
+    """The optimizer of the first stage is kept, and so are its last gradients."""
+    model = network()
+    watch(model)
+    first = torch.optim.Adam(model.parameters(), 1e-3)
+    for optimizer, steps in ((first, 4), (None, 300)):
+        if optimizer is None:
+            for parameter in model.parameters():
+                parameter.requires_grad_(False)
+            model[-1] = nn.Linear(model[-1].in_features, model[-1].out_features)
+            optimizer = torch.optim.SGD(model[-1].parameters(), 0.01)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            F.cross_entropy(model(X[:32]), Y[:32]).backward()
+            optimizer.step()
+    assert first.param_groups[0]["params"][0].grad is not None
+
+
 def sequence_first(watch):
     class Net(nn.Module):
         def __init__(self):
@@ -515,6 +533,7 @@ HEALTHY = (
     summed,
     per_task,
     sequence_first,
+    new_head,
 )
 
 

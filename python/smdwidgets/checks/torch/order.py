@@ -55,6 +55,8 @@ class _Known:
     nonzero: torch.Tensor | None = None
     #: Whether a backward pass has ever given gradients to it.
     ever: bool = False
+    #: The gradients when the last backward pass began.
+    before: list[tuple[weakref.ref[torch.Tensor], int]] | None = None
     #: The gradients of the last update.
     used: list[tuple[weakref.ref[torch.Tensor], int]] | None = None
 
@@ -182,6 +184,7 @@ class OrderChecks:
             if optimizer is None:
                 del self._known[key]
                 continue
+            one.before = _versions(one.probes)
             is_none = any(each.grad is None for each in one.probes)
             if is_none and one.had_gradients:
                 one.discarded += 1
@@ -202,6 +205,8 @@ class OrderChecks:
         for one in self._known.values():
             optimizer = one.optimizer()
             if optimizer is None or not any(each.grad is not None for each in one.probes):
+                continue
+            if _are_same(one.before, one.probes):  # those of an earlier stage, which this pass has not changed
                 continue
             one.had_gradients = one.ever = True
             one.backwards += 1
@@ -468,7 +473,7 @@ def _count(probes: list[torch.Tensor]) -> torch.Tensor | None:
 
 
 def _are_same(used: list[tuple[weakref.ref[torch.Tensor], int]] | None, probes: Iterable[torch.Tensor]) -> bool:
-    """Whether the gradients are those of the last update, unchanged."""
+    """Whether gradients are those that were noted, unchanged."""
     now = _versions(probes)
     if not used or not now or len(used) != len(now):
         return False
