@@ -23,6 +23,7 @@ ARCHIVES = {
     "golden": ROOT / "tests" / "data" / "golden.tar.xz",
     "sources": ROOT / "tests" / "data" / "sources.tar.xz",
     "tensorboard": ROOT / "tests" / "data" / "tensorboard.tar.xz",
+    "training-logs": ROOT / "tests" / "data" / "training_logs.tar.xz",
     "fuzz-seeds": ROOT / "rust" / "fuzz" / "seeds.tar.xz",
 }
 #: Modification time of every file, so that the same files always give the same archive.

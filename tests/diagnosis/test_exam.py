@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from diagnosis.exam import SAME, Exam, expected_of, programs
+from diagnosis.exam import SAME, Exam, expected_of, logs, programs
+from fixtures import unpacked
 from smdwidgets.finding import KINDS
 
 PROGRAM = """
@@ -57,3 +58,23 @@ def test_equal_faults_of_two_names_are_accepted_for_each_other():
             assert {*expected_of("x", {"x": [kind]})} == kinds
     assert sum(map(len, SAME)) == len(frozenset().union(*SAME))
     assert expected_of("x", {"x": ["dead"]}) == ("dead",)
+
+
+#: Logs whose fault is not named, and why.
+MISSED = {
+    "timm_decay_bad": "the losses stay high although the accuracy is good",
+    "keras_frozen_bad": "a model of few units that learns a little",
+    "hf_clm_mask_bad": "nothing is wrong with the curves but that they are too low for a language model",
+    "rnn_adding_bad": "the loss explodes in the first rows and falls for the rest",
+    "nanogpt_code_bad": "the spikes are named in place of the divergence",
+    "dqn_grid_bad": "the reward is named in place of the loss",
+}
+
+
+def test_faulty_logs_of_small_trainings_are_named_and_healthy_ones_are_not():
+    results = {one.name: one for one in logs(unpacked("training-logs"), "")}
+    assert len(results) == 72
+    assert {name: one.kinds for name, one in results.items() if name.endswith("_good") and one.kinds} == {}
+    wrong = {name: one.kinds for name, one in results.items() if not one.right and name not in MISSED}
+    assert wrong == {}
+    assert not [name for name in MISSED if results[name].right], "no longer missed"

@@ -69,11 +69,13 @@ CAUSES: dict[str, Cause] = {
         alone=("batches_without_values", "batches_far_outside"),
     ),
     "exploding": Cause(supports=_UNSTABLE, rivals=("rate_too_high", "loss_sign"), sure_with=_UNSTABLE),
+    # The squared errors of targets that grow grow faster than any average of them.
+    "second_moments_lag": Cause(excluded_by=("targets_grow", "loss_rises_with_targets")),
     # The rate is the cause, and the matrices that grow are what follows.
     "weights_blow_up": Cause(excluded_by=("rate_too_high",)),
     "attention_logits_grow": Cause(excluded_by=("updates_large_at_first",)),
     "decay_too_strong": Cause(needs=("not_learning",), rivals=("rate_too_low",)),
-    "rate_rise": Cause(supports=_UNSTABLE, rivals=("bad_batch",)),
+    "rate_rise": Cause(supports=_UNSTABLE, rivals=("bad_batch",), alone=("rate_undoes",)),
     "rate_too_high": Cause(
         needs=("gradients_reset",),
         supports=("large_updates", *_UNSTABLE),

@@ -33,6 +33,8 @@ RISEN, FEWEST = 4.0, 20
 SHORTLY = 5
 #: Relative updates that are large, and the share of the saves at which they must be.
 LARGE, LARGE_SHARE = 0.05, 0.1
+#: Loss at the end relative to that at the lowest learning rate which has been undone.
+UNDONE = 1.2
 #: Updates that count as the first ones.
 FIRST_UPDATES = 5
 #: Deviation of a batch far outside relative to the usual one, the share of such batches, and that of all others.
@@ -148,6 +150,20 @@ def _batches_differ(data: RunData) -> bool | None:
     return any(bool((np.diff(one["l2"]) != 0).any()) for one in inputs)
 
 
+def _rate_undoes(data: RunData) -> bool | None:
+    """Whether a run ends at a high learning rate, and was better at a low one."""
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one) >= FEWEST]
+    losses = [one for one in data.held_out(Kind.LOSS) if len(one) >= FEWEST // 2]
+    if not rates or not losses:
+        return None
+    rate, loss = rates[0], min(losses, key=lambda one: one.name)
+    later = rate.values[len(rate) // 10 :]
+    low = int(rate.steps[len(rate) // 10 + int(later.argmin())])
+    near = float(np.interp(low, loss.steps, loss.values))
+    end = float(np.median(loss.values[-2:]))
+    return bool(rate.values[-1] > 0.5 * later.max() and later.min() < 0.1 * later.max() and end > UNDONE * near)
+
+
 def _batches_stop_changing(data: RunData) -> bool | None:
     """Whether batches differ at first and are the same at the end."""
     inputs = [one for one in training(data, "input") if len(one) > 1]
@@ -219,6 +235,7 @@ _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "loss_of_policy": (_of_policy, "the loss weighs log-probabilities with advantages, so its value shows no progress"),
     "only_scalars": (_only_scalars, "no tensors were recorded"),
     "rate_rises": (_rate_rises, "the learning rate rises"),
+    "rate_undoes": (_rate_undoes, "the loss was lower while the learning rate was low than at the end"),
 }
 
 OBSERVATIONS = frozenset(_READ)

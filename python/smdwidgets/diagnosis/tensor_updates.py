@@ -175,7 +175,7 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
         int(every[0].weight.steps[-1]),
         tuple(layer.name for layer in every),
         {
-            "update": update,
+            "detail": f"one step changes the weights by {update:.2g} of their norm, in the median of layers; healthy: 0.0007 to 0.03",
             "what": "The loss hardly falls, and updates are small"
             if straight and near_guessing
             else "The loss falls in a straight line, and updates are small"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.finding.checks import CHECKS
+from smdwidgets.finding.evaluations import evaluation_kinds, trend_kinds
 from smdwidgets.finding.kind import Kind
 from smdwidgets.finding.large_models import large_model_kinds
 
@@ -234,7 +235,7 @@ _KINDS = (
         "Spike",
         "spikes of the loss",
         "The training loss jumps above the 50 values before it: by more than 8 robust standard deviations, half of its level, "
-        "and 30 % of what was learned. A jump that lasts, or three that recover, give a warning; fewer are a note. Noise with "
+        "and 30 % of what was learned. A jump that lasts, three that recover, or one of five values to twice the level give a warning; fewer are a note. Noise with "
         "heavy tails, which has many milder jumps as well, gives nothing.",
         "jumps within a few standard deviations of the values before",
         "look at the batches there; clip gradients, or reduce the learning rate.",
@@ -295,11 +296,13 @@ _KINDS = (
         "Rate too low",
         "small updates",
         "One step changes the weights by less than a few millionths of their norm although there are gradients, and the loss "
-        "has barely fallen; or by less than a ten thousandth while the loss falls in a straight line to the end of the run.",
+        "has barely fallen; or by less than a ten thousandth while the loss falls in a straight line to the end of the run. Where only "
+        "scalars were recorded: the loss of an untrained model falls in a straight line by less than 15 % in the whole run, and the "
+        "accuracy is poor.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "increase the learning rate by a factor of 10 to 100.",
         "{what}",
-        "one step changes the weights by {update:.2g} of their norm, in the median of layers; healthy: 0.0007 to 0.03",
+        "{detail}",
         "Probably the learning rate is too low{or_stopped}.",
         explains=frozenset({"not_learning", "one_class"}),
         test="multiply the learning rate by 10 and train 100 steps: if the loss falls faster, the rate was the cause",
@@ -334,6 +337,7 @@ _KINDS = (
         symptom=True,
         test="print the smallest argument of each logarithm, division and square root: if one is 0, it is the cause",
     ),
+    *evaluation_kinds(),
     Kind(
         "labels_unrelated",
         "Labels unrelated",
@@ -346,7 +350,7 @@ _KINDS = (
         "{what}",
         "{numbers}; guessing {classes} classes gives {chance:.3g}",
         "{why}",
-        explains=frozenset({"overfit", "not_learning"}),
+        explains=frozenset({"overfit", "not_learning", "metric_falls"}),
         test="train 100 steps on 32 fixed samples: if the loss goes to 0, the model can learn and the labels or inputs are the cause",
     ),
     Kind(
@@ -368,7 +372,7 @@ _KINDS = (
         "One class",
         "one predicted class",
         "One class is the largest output for at least 90 % of the samples in the second half of the run; or the accuracy of "
-        "evaluations is always the same while their loss changes.",
+        "evaluations is always the same while their loss changes, or only one of two numbers that add up to 1.",
         "predictions in proportion to the classes of the data",
         "check the balance of the classes, and the gradients of the first layers.",
         "{title}",
@@ -443,6 +447,7 @@ _KINDS = (
         "changed at that step.",
         symptom=True,
     ),
+    *trend_kinds(),
     Kind(
         "not_learning",
         "Not learning",

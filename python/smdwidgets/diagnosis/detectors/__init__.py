@@ -7,13 +7,16 @@ from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
 from smdwidgets.diagnosis.detectors.constant_accuracy import constant_accuracy
 from smdwidgets.diagnosis.detectors.diverged import diverged
+from smdwidgets.diagnosis.detectors.held_out import held_out
 from smdwidgets.diagnosis.detectors.incidents import incidents
+from smdwidgets.diagnosis.detectors.latent import latent
 from smdwidgets.diagnosis.detectors.learning_rate import learning_rate
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.overfit import overfit
 from smdwidgets.diagnosis.detectors.policy import policy
 from smdwidgets.diagnosis.detectors.signals import signals
+from smdwidgets.diagnosis.detectors.slow import slow
 from smdwidgets.diagnosis.detectors.spike import spike
 from smdwidgets.diagnosis.detectors.unbounded import unbounded
 from smdwidgets.diagnosis.inputs import RunData
@@ -35,6 +38,9 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     overfit,
     collapsed,
     constant_accuracy,
+    held_out,
+    slow,
+    latent,
     incidents,
     policy,
     signals,

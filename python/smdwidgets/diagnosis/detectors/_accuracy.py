@@ -8,7 +8,10 @@ from typing import NamedTuple
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 
-__all__ = ["Evaluations", "evaluations"]
+__all__ = ["Evaluations", "evaluations", "is_accuracy"]
+
+#: Words of a share of samples whose first guess is right.
+_WORDS = frozenset({"acc", "accuracy", "acc1", "top1", "prec1"})
 
 
 class Evaluations(NamedTuple):
@@ -25,11 +28,16 @@ class Evaluations(NamedTuple):
     share: Floats
 
 
+def is_accuracy(series: Series) -> bool:
+    """Whether a series is an accuracy with values."""
+    return bool(len(series) and _WORDS.intersection(series.stem))
+
+
 def evaluations(data: RunData) -> Iterator[Evaluations]:
     """Yield the accuracies of held-out data with each loss of these data."""
     losses = data.held_out(Kind.LOSS)
     for accuracy in data.held_out(Kind.METRIC):
-        if not {"acc", "accuracy"}.intersection(accuracy.stem) or not len(accuracy):
+        if not is_accuracy(accuracy):
             continue
         share = accuracy.values / 100 if accuracy.values.max() > 1 else accuracy.values
         yield from (Evaluations(loss, accuracy, share) for loss in losses if loss.role is accuracy.role)

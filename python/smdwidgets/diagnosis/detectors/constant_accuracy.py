@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import evaluations
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.inputs import RunData, Series
@@ -17,6 +18,8 @@ LEAST_EVALUATIONS = 5
 LEAST_CHANGE = 0.02
 #: An accuracy from which on a model that classifies everything well is as constant.
 ALMOST_ALL = 0.97
+#: Rounding of an accuracy in a log.
+SAME = 2e-4
 
 
 def constant_accuracy(data: RunData) -> Iterator[Finding]:
@@ -25,20 +28,38 @@ def constant_accuracy(data: RunData) -> Iterator[Finding]:
     The model then gives all samples the same class.
     """
     for loss, accuracy, share in evaluations(data):
-        if min(len(loss), len(accuracy)) < LEAST_EVALUATIONS or np.ptp(accuracy.values) > 0 or share[0] >= ALMOST_ALL:
+        since = since_one_class(share)
+        if min(len(loss), len(share) - since) < LEAST_EVALUATIONS or share[-1] >= ALMOST_ALL:
             continue
         if np.ptp(loss.values) > LEAST_CHANGE * abs(float(loss.values[0])):
-            yield _finding(accuracy, loss, float(share[0]))
+            yield _finding(accuracy, loss, share, since)
             return
 
 
-def _finding(accuracy: Series, loss: Series, share: float) -> Finding:
-    first, last = int(accuracy.steps[0]), int(accuracy.steps[-1])
+def since_one_class(share: Floats) -> int:
+    """Return since which evaluation an accuracy is that of one class.
+
+    That is 0 if it is always the same, and else where it is that of either of two classes up to the end. What has been
+    learned may be right equally often at the end, so one number counts only for the whole run.
+
+    >>> [since_one_class(np.array(one)) for one in ([0.9, 0.48, 0.52, 0.52], [0.1, 0.1], [0.8, 0.9, 0.9])]
+    [1, 0, 3]
+    """
+    last = float(share[-1])
+    is_other = np.abs(share - (1 - last)) <= SAME
+    misses = np.flatnonzero((share != last) & ~is_other)
+    since = int(misses[-1]) + 1 if len(misses) else 0
+    return since if not since or (is_other[since:] & (share[since:] != last)).any() else len(share)
+
+
+def _finding(accuracy: Series, loss: Series, share: Floats, since: int) -> Finding:
+    first, last = int(accuracy.steps[since]), int(accuracy.steps[-1])
+    values = " or ".join(f"{one:.4g}" for one in np.unique(np.round(share[since:], 6))[::-1])
+    count = f"{len(share) - since:,} evaluations"
+    where = f"{count} in succession" if since else f"each of {count}"
     facts = {
-        "share": share,
-        "title": f"{accuracy.quoted} is {share:.4g} at each of {len(accuracy):,} evaluations, while their loss changes: the model "
-        "predicts one class",
+        "title": f"{accuracy.quoted} is {values} at {where}, while their loss changes: the model predicts one class",
         "subject": f"{loss.quoted} {loss.values[0]:.4g} → {loss.values[-1]:.4g}",
     }
-    shown = evidence(accuracy, f"{accuracy.label} {share:.4g} at all evaluations", first, last)
+    shown = evidence(accuracy, f"{accuracy.label} {values}", first, last)
     return Finding.of("one_class", "problem", "medium", first, last, (accuracy.name,), facts, (shown,))

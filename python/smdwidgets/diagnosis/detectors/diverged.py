@@ -12,6 +12,7 @@ from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Confidence, Finding
+from smdwidgets.naming.scalars import words_of
 
 #: Fewest values of a loss that rises after it fell, and of one that rises from its first values on.
 LEAST_POINTS, LEAST_FROM_START = 20, 8
@@ -39,6 +40,14 @@ UNBOUNDED, UNBOUNDED_ALONE = 100.0, 1e4
 UNBOUNDED_BEATEN, BEATEN = 10.0, 0.01
 
 
+#: Noise with its bursts relative to that without them, and the share of the run after the best of such a loss.
+BURSTS, SHARE_LATER = 5.0, 0.5
+#: Words of a generator and of its adversary; losses of an adversary that always wins, and of a generator that always
+#: loses.
+GENERATORS, ADVERSARIES = frozenset({"g", "gen", "generator"}), frozenset({"d", "disc", "discriminator", "critic"})
+WINS, LOST = 0.05, 4.0
+
+
 class _Rise(NamedTuple):
     onset: int
     best: float
@@ -50,11 +59,11 @@ class _Rise(NamedTuple):
 def diverged(data: RunData) -> Iterator[Finding]:
     """Yield losses that end wholly above their best, or above their first values."""
     for series in data.training_losses():
-        rise = _after_best(series) or _from_start(series) or _far_above(series)
+        rise = _after_best(series) or _from_start(series) or _far_above(series) or _beside_bursts(series)
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
-        rise = _without_bound(series, data)
+        rise = _without_bound(series, data) or _always_loses(series, data)
         if rise is not None:
             yield _finding(series, rise)
 
@@ -134,6 +143,25 @@ def _far_above(series: Series) -> _Rise | None:
     )
 
 
+def _beside_bursts(series: Series) -> _Rise | None:
+    """Return the rise of a loss that never comes back to its best.
+
+    It also jumps again and again, which hides the rise.
+    """
+    trend = series.trend
+    if trend is None or len(series) < LEAST_POINTS or trend.wide_noise <= BURSTS * trend.noise:
+        return None
+    learned, later = trend.start - trend.best, trend.blocks[trend.best_at + 1 :]
+    tail = later[len(later) // 4 :]
+    rise = float(np.median(tail)) - trend.best if len(tail) else 0.0
+    if len(later) < SHARE_LATER * len(trend.blocks) or rise <= max(0.2 * abs(trend.best), 0.3 * learned):
+        return None
+    if tail.min() <= trend.best + max(rise / 2, 6 * trend.noise):
+        return None
+    near = np.flatnonzero(trend.blocks <= trend.best + rise / 2)
+    return _Rise(step_of_block(series, int(near[-1])), trend.best, float(np.median(tail)), "medium")
+
+
 def _lowest(first: Floats) -> float:
     """Return the lowest of the first values; of many, a level that neighbours share."""
     if len(first) < 6:
@@ -162,6 +190,24 @@ def _without_bound(series: Series, data: RunData) -> _Rise | None:
         return None
     onset = int(np.flatnonzero(size <= start + (lowest - start) / 4)[-1])
     return _Rise(int(series.steps[onset]), start, end, "medium")
+
+
+def _always_loses(series: Series, data: RunData) -> _Rise | None:
+    """Return the rise of a generator's loss whose adversary always wins."""
+    values = series.values
+    if len(values) < LEAST_POINTS or not GENERATORS.intersection(words_of(series.name)) or "loss" not in series.stem:
+        return None
+    start, end = float(np.median(values[:2])), float(np.median(values[-max(3, len(values) // 5) :]))
+    wins = any(
+        len(one) >= LEAST_POINTS
+        and ADVERSARIES.intersection(words_of(one.name))
+        and float(np.abs(one.values[len(one) // 5 :]).max()) < WINS
+        for one in data.of(Kind.UNDIRECTED, Kind.LOSS)
+        if "loss" in one.stem and one is not series
+    )
+    if not wins or end < LOST or end < 2 * start:
+        return None
+    return _Rise(int(series.steps[0]), start, end, "medium", "stays up, because its adversary always wins")
 
 
 def _vanishes(series: Series) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._accuracy import is_accuracy
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
@@ -30,6 +31,9 @@ FEWEST, RISE_SPARSE = 3, 0.25
 RISES = 0.01
 #: Training loss relative to the validation loss of data that are learned by heart, and the least share of the run.
 BY_HEART, LEAST_BY_HEART = 0.005, 0.5
+#: For a loss that rises little: the share of the run within which its best lies, its rise, the training loss relative
+#: to it, and the shares of training data and of others that are right.
+LATE_BEST, LITTLE_RISE, NEARLY_NONE, ALL_RIGHT, MANY_WRONG = 0.6, 0.05, 0.1, 0.995, 0.85
 #: Without a training loss: the rise relative to the best, and the share of the run after the best.
 RISE_ALONE, SHARE_ALONE = 0.25, 0.5
 
@@ -43,11 +47,14 @@ def overfit(data: RunData) -> Iterator[Finding]:
             continue
         # Most runs end here.
         if trend.end - trend.best <= max(2 * trend.noise, 0.1 * abs(trend.best)):
-            yield from _by_heart(data, validation, trend)
+            by_heart = list(_by_heart(data, validation, trend))
+            training = partner(data, validation)
+            yield from by_heart or ([] if training is None else _without_mistake(data, validation, training))
             continue
-        training = partner(data, validation)
+        training = partner(data, validation) or _whole(data, validation)
         if training is not None and training.trend is not None:
-            yield from _judge(data, validation, trend, training, training.trend)
+            clear = list(_judge(data, validation, trend, training, training.trend))
+            yield from clear or _without_mistake(data, validation, training)
         elif training is None and not data.training_losses():
             yield from _alone(data, validation, trend)
 
@@ -69,6 +76,44 @@ def partner(data: RunData, validation: Series) -> Series | None:
         ),
         default=None,
     )
+
+
+def _whole(data: RunData, validation: Series) -> Series | None:
+    """Return the training loss beside a validation loss that names its data.
+
+    Such data are those of an older task.
+    """
+    losses = data.training_losses() if "loss" in validation.stem else []
+    return losses[0] if len(losses) == 1 and losses[0].trend is not None else None
+
+
+def _without_mistake(data: RunData, validation: Series, training: Series) -> Iterator[Finding]:
+    """Judge a validation loss that rises a little.
+
+    Training data are then all right, and many others are not.
+    """
+    values = validation.values
+    at = int(values.argmin())
+    end = float(np.median(values[-max(3, len(values) // 5) :]))
+    late, keep = at < LATE_BEST * len(values), int(validation.steps[at])
+    if not late or end < (1 + LITTLE_RISE) * float(values[at]) or training.values[-1] > NEARLY_NONE * end:
+        return
+    right, wrong = (
+        [float(np.median(one.values[len(one) // 2 :])) / (100 if one.values.max() > 1 else 1) for one in some]
+        for some in (
+            [one for one in data.of(Kind.METRIC) if not one.role.is_held_out and is_accuracy(one)],
+            [one for one in data.held_out(Kind.METRIC) if is_accuracy(one)],
+        )
+    )
+    if right and wrong and min(right) >= ALL_RIGHT and max(wrong) <= MANY_WRONG:
+        facts = {
+            "what": RISING,
+            "while": f"{min(right):.1%} of the training data are right, {max(wrong):.1%} of the others",
+            "best": float(values[at]),
+            "keep": keep,
+            "end": end,
+        }
+        yield _medium(validation, training, int(validation.steps[min(at + 1, len(values) - 1)]), facts)
 
 
 def _judge(

@@ -14,6 +14,7 @@ from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
 from smdwidgets.naming.policy import Quantity, quantity
+from smdwidgets.naming.scalars import words_of
 
 __all__ = ["policy"]
 
@@ -25,6 +26,8 @@ EQUAL_GROUPS, NO_SPREAD = 0.8, 1e-6
 COLLAPSED, COLLAPSED_BELOW, EXPLODED = 0.2, 0.05, 3.0
 KL_GROWTH, KL_LEAST, KL_LARGE = 5.0, 0.1, 2.0
 LENGTH_GROWTH, TRUNCATED = 2.0, 0.3
+#: Divergence of an update that changes nothing.
+UNMOVED = 1e-4
 #: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
 _SAMPLER: Mapping[Quantity, tuple[Callable[[Floats], NDArray[np.bool_]], str]] = {
     Quantity.SAMPLER_LOG_GAP: (lambda values: np.abs(values) > 0.1, "below 0.1"),
@@ -43,6 +46,7 @@ class _Reward(NamedTuple):
 
 def policy(data: RunData) -> Iterator[Finding]:
     """Yield what the series of such a training show."""
+    yield from _stuck(data)
     by_quantity: dict[Quantity, list[Series]] = {}
     for series in data.series:
         one = quantity(series.name) if len(series) >= LEAST_LOGS and not series.role.is_held_out else None
@@ -63,6 +67,23 @@ def policy(data: RunData) -> Iterator[Finding]:
     yield from _entropy(by_quantity.get(Quantity.ENTROPY, []), reward)
     yield from _divergence(by_quantity.get(Quantity.KL, []), reward)
     yield from _length(by_quantity)
+
+
+def _stuck(data: RunData) -> Iterator[Finding]:
+    """Judge by how much updates change a policy that is trained by PPO."""
+    named = [(one, frozenset(words_of(one.name))) for one in data.series if len(one) >= LEAST_LOGS]
+    clipped = [one for one, words in named if {"clip", "fraction"} <= words or "clipfrac" in words]
+    for series, words in named:
+        if not ({"approx", "kl"} <= words or "approxkl" in words):
+            continue
+        later = np.abs(series.values[len(series) // 10 :])
+        if later.max() > 10 * UNMOVED or np.median(later) > UNMOVED or not clipped or clipped[0].values.max() > 0:
+            continue
+        losses = [one for one, words in named if {"value", "loss"} <= words]
+        size = f"; {losses[0].quoted} {np.median(losses[0].values):.2g}" if losses else ""
+        facts = {"series": series.quoted, "value": float(np.median(later)), "value_loss": size}
+        yield _finding("policy_stuck", series, 0, facts, "medium")
+        return
 
 
 def _smooth(values: Floats) -> Floats:

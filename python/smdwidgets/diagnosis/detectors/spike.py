@@ -21,7 +21,9 @@ LEAST_OF_LEARNED = 0.3
 #: Recovered spikes from which on they are a warning.
 REPEATED = 3
 #: How spikes occur, the gravest first.
-MANNERS = ("lasting", "repeated", "single")
+MANNERS = ("lasting", "repeated", "long", "single")
+#: Points of a spike that is long, and its height relative to the level before.
+LONG, HIGH = 5, 2.0
 #: Series that are shown as evidence.
 SHOWN = 6
 #: Spikes at more than this share of the points are noise.
@@ -37,7 +39,7 @@ class _Spike(NamedTuple):
 
 
 def spike(data: RunData) -> Iterator[Finding]:
-    """Yield lasting and repeated rises as warnings, single ones as notes."""
+    """Yield lasting, repeated and long rises as warnings, single ones as notes."""
     found = []
     for series in data.training_losses():
         if series.rises is not None and len(series.rises) and series.trend is not None:
@@ -48,7 +50,8 @@ def spike(data: RunData) -> Iterator[Finding]:
             elif len(spikes) >= REPEATED and sum(one.last - one.first + 1 for one in spikes) <= RARE * len(series):
                 found.append((series, spikes, "repeated"))
             elif spikes and len(spikes) < REPEATED:
-                found.append((series, spikes, "single"))
+                long = [one for one in spikes if _is_long(series, one)]
+                found.append((series, long or spikes, "long" if long else "single"))
     found.sort(key=lambda one: MANNERS.index(one[2]))
     for at, (series, spikes, manner) in enumerate(found):
         yield _finding(series, spikes, manner, shown=at < SHOWN)
@@ -86,6 +89,12 @@ def _lasts(after: list[float], limit: float) -> bool:
     return len(after) == AFTER and sum(value > limit for value in after) > AFTER // 2
 
 
+def _is_long(series: Series, spike: _Spike) -> bool:
+    """Whether several values in succession stay near the top of a high spike."""
+    near_top = series.values[spike.first : spike.first + LONG] > (spike.level + spike.top) / 2
+    return len(near_top) == LONG and bool(near_top.all()) and spike.top > HIGH * spike.level > 0
+
+
 def _distance(points: Steps, to: Steps) -> Steps:
     """Return the distance of each point to the nearest of others, both ascending."""
     after = np.minimum(np.searchsorted(to, points), len(to) - 1)
@@ -99,6 +108,7 @@ def _finding(series: Series, spikes: list[_Spike], manner: str, shown: bool) -> 
     title = {
         "lasting": f"{series.quoted} jumps at step {first:,} and does not come back soon",
         "repeated": f"{series.quoted} jumps {len(spikes)} times and recovers",
+        "long": f"{series.quoted} jumps at step {first:,} and recovers after step {last:,}",
         "single": f"{series.quoted} jumps at step {first:,} and recovers",
     }[manner]
     facts = {"series": series.quoted, "title": title, "level": highest.level, "top": highest.top}

@@ -1,0 +1,293 @@
+"""Evaluations that contradict the training: beside its loss, or among themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._accuracy import Evaluations, evaluations, is_accuracy
+from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
+from smdwidgets.diagnosis.detectors.overfit import partner
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.trends import local_noise, mann_kendall
+from smdwidgets.finding import Evidence, Finding
+from smdwidgets.naming.scalars import Role, words_of
+
+__all__ = ["held_out"]
+
+#: Fewest evaluations that show something; fewest that show how much they vary.
+FEW, MANY = 5, 12
+#: Fall of a loss relative to its first value that a metric of the same model must show.
+LEARNED = 0.5
+#: An accuracy relative to that of guessing which is no better, the least loss of held-out data relative to the first
+#: one, and the fall of the training loss beside which that is strange.
+GUESSED, NO_BETTER, TRAINS = 1.8, 0.95, 0.08
+#: Share of the evaluations within which a training loss halves if inputs belong to their labels.
+SOON = 0.25
+#: Ratio of two losses of one name, its spread as a logarithm, and the steps that both must have.
+TWO_SCALES, STEADY, SHARED = 8.0, 0.15, 6
+#: A loss of held-out data relative to that of the training that is too good, and an accuracy without a mistake.
+TOO_GOOD, WITHOUT_MISTAKE, TRAINING_ERRS = 0.2, 0.999, 0.05
+#: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
+SWINGS, ABOVE_BEST = 0.35, 1.5
+#: Words of rewards of preference training, of which those of the chosen answers may fall.
+PREFERENCES = frozenset({"chosen", "rejected", "margin", "margins"})
+#: Fall of a metric relative to its best, and relative to what it had gained.
+FALLS, OF_GAIN = 0.4, 0.8
+
+
+class _Pair(NamedTuple):
+    """Values of a training loss and of the held-out loss of the same name, at the same places of the run."""
+
+    training: Floats
+    held_out: Floats
+
+
+def held_out(data: RunData) -> Iterator[Finding]:
+    """Yield what evaluations contradict."""
+    yield from _at_guessing(data)
+    yield from _stuck(data)
+    yield from _falls(data)
+    for loss in data.held_out(Kind.LOSS):
+        training = partner(data, loss)
+        if training is not None:
+            yield from _two_scales(data, loss)
+            yield from _too_good(data, loss, training)
+        yield from _swings(data, loss)
+
+
+# --------------------------------------------------------------------------------------------------------- guessing
+
+
+def _at_guessing(data: RunData) -> Iterator[Finding]:
+    """Judge accuracies of guessing beside a training loss that falls."""
+    for one in evaluations(data):
+        training = _falling(data)
+        if training is None or min(len(one.loss), len(one.accuracy)) < FEW:
+            continue
+        losses = one.loss.values
+        chance = math.exp(-float(losses[0]))
+        guessed = bool((one.share <= GUESSED * chance).all())
+        if guessed and 0.004 < chance < 0.6 and losses.min() >= NO_BETTER * losses[0]:
+            yield _of_guessing(one, training, chance)
+            return
+
+
+def _falling(data: RunData) -> Series | None:
+    """Return the training loss with the most values if it falls."""
+    losses = [one for one in data.training_losses() if len(one) >= FEW]
+    loss = max(losses, key=len, default=None)
+    if loss is None:
+        return None
+    first, last = _ends(loss.values)
+    return loss if first > 0 and last < (1 - TRAINS) * first else None
+
+
+def _ends(values: Floats) -> tuple[float, float]:
+    """Return the levels of the first and of the last values."""
+    part = max(1, len(values) // 10)
+    return float(np.median(values[:part])), float(np.median(values[-max(part, min(3, len(values) // 2)) :]))
+
+
+def _of_guessing(one: Evaluations, training: Series, chance: float) -> Finding:
+    first, last = int(one.loss.steps[0]), int(one.loss.steps[-1])
+    soon = training.values[: max(2, round(SOON * len(training)))]
+    learns = float(soon.min()) < 0.5 * -math.log(chance)
+    apart = "Probably the data of evaluations are prepared in another way than those of the training"
+    unrelated = "Probably labels do not belong to their inputs, and the model learns single samples by heart"
+    facts = {
+        "what": "Evaluations are never better than guessing, although the training loss falls",
+        "numbers": f"{one.accuracy.quoted} up to {one.share.max():.3g}, {one.loss.quoted} {one.loss.values[0]:.3g} → "
+        f"{one.loss.values[-1]:.3g}, {training.quoted} {training.values[0]:.3g} → {training.values[-1]:.3g}",
+        "classes": round(1 / chance),
+        "chance": -math.log(chance),
+        "why": f"{apart}: the training learns fast." if learns else f"{unrelated}.",
+    }
+    shown = (
+        evidence(one.accuracy, f"{one.accuracy.label} up to {one.share.max():.3g}", first, last),
+        evidence(training, f"{training.label} {training.values[0]:.3g} → {training.values[-1]:.3g}", first, last),
+    )
+    names = one.accuracy.name, one.loss.name, training.name
+    kind = "evaluation_differs" if learns else "labels_unrelated"
+    return Finding.of(kind, "problem", "medium", first, last, names, facts, shown)
+
+
+# ----------------------------------------------------------------------------------------------------- stuck metrics
+
+
+def _stuck(data: RunData) -> Iterator[Finding]:
+    """Judge metrics that have their worst value at all evaluations while losses fall."""
+    losses = [one for one in data.of(Kind.LOSS) if len(one) >= FEW and not _is_stuck(one)]
+    learned = [one for one in losses if (ends := _ends(one.values))[0] > 0 and ends[1] <= LEARNED * ends[0]]
+    stuck = [one for one in data.of(Kind.METRIC, Kind.LOSS) if _is_stuck(one) and one.role is not Role.TRAINING]
+    if not learned or not stuck:
+        return
+    loss = min(learned, key=lambda one: (not one.role.is_held_out, one.name))
+    first, last = int(stuck[0].steps[0]), int(stuck[0].steps[-1])
+    facts = {
+        "series": stuck[0].quoted,
+        "value": float(stuck[0].values[0]),
+        "count": len(stuck[0]),
+        "loss": f"{loss.quoted} {loss.values[0]:.3g} → {loss.values[-1]:.3g}",
+    }
+    shown = tuple(_curve(one, first, last) for one in (stuck[0], loss))
+    names = *(one.name for one in stuck), loss.name
+    yield Finding.of("metric_stuck", "problem", "medium", first, last, names, facts, shown)
+
+
+def _is_stuck(series: Series) -> bool:
+    """Whether a metric has its worst value, such as an accuracy of 0 or an error of 1, at all of its steps."""
+    values = series.values
+    worst = (0.0,) if series.kind is Kind.METRIC else (1.0, 100.0)
+    is_metric = series.kind is Kind.METRIC or "loss" not in series.stem
+    return is_metric and len(values) >= FEW and float(np.ptp(values)) == 0 and float(values[0]) in worst
+
+
+def _curve(series: Series, first: int, last: int) -> Evidence:
+    return evidence(series, f"{series.label} {series.values[0]:.4g} → {series.values[-1]:.4g}", first, last)
+
+
+# --------------------------------------------------------------------------------------------------- falling metrics
+
+
+def _falls(data: RunData) -> Iterator[Finding]:
+    """Judge metrics that fall for good while what is trained on improves."""
+    for metric in data.of(Kind.METRIC):
+        values = metric.values
+        if len(values) < FEW + 3 or metric.role is Role.TRAINING or _is_one_class(metric):
+            continue
+        if PREFERENCES.intersection(words_of(metric.name)):
+            continue
+        best_at = int(values.argmax())
+        first, best = float(values[0]), float(values[best_at])
+        tail = values[-max(3, len(values) // 5) :]
+        end = float(np.median(tail))
+        drop = best - end
+        is_clear = drop > max(FALLS * abs(best), OF_GAIN * (best - first), 6 * local_noise(values))
+        if not is_clear or tail.max() > best - drop / 2 or best_at > 0.6 * len(values):
+            continue
+        beside = _improves_meanwhile(data, metric, int(metric.steps[best_at]))
+        if beside is None:
+            continue
+        onset, last = int(metric.steps[min(best_at + 1, len(values) - 1)]), int(metric.steps[-1])
+        facts = {
+            "series": metric.quoted,
+            "best": best,
+            "end": end,
+            "keep": int(metric.steps[best_at]),
+            "beside": f"{beside.quoted} {beside.values[0]:.3g} → {beside.values[-1]:.3g}",
+        }
+        shown = (_curve(metric, onset, last), _curve(beside, onset, last))
+        yield Finding.of("metric_falls", "problem", "medium", onset, last, (metric.name, beside.name), facts, shown)
+        return
+
+
+def _is_one_class(metric: Series) -> bool:
+    """Whether an accuracy ends as that of one class or the other, which another finding says."""
+    return is_accuracy(metric) and since_one_class(metric.values) <= len(metric) - LEAST_EVALUATIONS
+
+
+def _improves_meanwhile(data: RunData, metric: Series, since: int) -> Series | None:
+    """Return what the training improves after a metric was best: its loss, or another reward or metric."""
+    for other in (*data.training_losses(), *data.of(Kind.REWARD), *data.of(Kind.METRIC)):
+        if other is metric or other.role.is_held_out or (other.kind is not Kind.LOSS and metric.role.is_held_out):
+            continue
+        after = other.values[other.steps >= since]
+        if len(after) < FEW:
+            continue
+        first, last = _ends(after)
+        gain = first - last if other.kind is Kind.LOSS else last - first
+        # A loss that is as low as it can be has nothing to gain.
+        if gain > max(0.0, 2 * local_noise(after)) or (other.kind is Kind.LOSS and last <= first < other.values[0]):
+            return other
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------- pairs of losses
+
+
+def _pair(loss: Series, training: Series) -> _Pair | None:
+    """Return the values of both at the steps of the evaluations, without the first one."""
+    if len(loss) < SHARED or len(training) < SHARED or loss.steps[0] == loss.steps[-1]:
+        return None
+    inside = loss.steps[1:]
+    inside = inside[(inside >= training.steps[0]) & (inside <= training.steps[-1])]
+    if len(inside) < SHARED:
+        return None
+    at = np.searchsorted(loss.steps, inside)
+    return _Pair(np.interp(inside, training.steps, training.values), loss.values[at])
+
+
+def _two_scales(data: RunData, loss: Series) -> Iterator[Finding]:
+    """Judge losses of which one is a multiple of the other."""
+    # Those of single batches vary more than their means over epochs, which may be there, too.
+    for training in data.training_by_words.get((loss.kind, loss.stem), []):
+        pair = _pair(loss, training)
+        if pair is None or pair.training.min() <= 0 or pair.held_out.min() <= 0:
+            continue
+        logs = np.log(pair.training / pair.held_out)
+        ratio = math.exp(float(np.median(logs)))
+        moves = loss.values.min() > 0 and np.ptp(np.log(loss.values)) > 2 * STEADY
+        if max(ratio, 1 / ratio) >= TWO_SCALES and float(np.std(logs)) <= STEADY and moves:
+            yield _of_scales(loss, training, ratio)
+            return
+
+
+def _of_scales(loss: Series, training: Series, ratio: float) -> Finding:
+    first, last = int(loss.steps[0]), int(loss.steps[-1])
+    low, high = (loss, training) if ratio > 1 else (training, loss)
+    facts = {"high": high.quoted, "low": low.quoted, "ratio": max(ratio, 1 / ratio)}
+    shown = (_curve(training, first, last), _curve(loss, first, last))
+    names = high.name, low.name
+    return Finding.of("losses_on_two_scales", "warning", "medium", first, last, names, facts, shown)
+
+
+def _too_good(data: RunData, loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge evaluations without a mistake of a model that errs on its training data."""
+    pair = _pair(loss, training)
+    if pair is None:
+        return
+    half = len(pair.training) // 2
+    trained, evaluated = pair.training[half:], pair.held_out[half:]
+    perfect = [
+        one.accuracy
+        for one in evaluations(data)
+        if one.loss is loss and (one.share[len(one.share) // 2 :] >= WITHOUT_MISTAKE).all()
+    ]
+    if not perfect or (evaluated >= TOO_GOOD * trained).any() or float(np.median(trained)) < TRAINING_ERRS:
+        return
+    first, last = int(loss.steps[0]), int(loss.steps[-1])
+    facts = {
+        "loss": f"{loss.quoted} {evaluated[-1]:.3g}",
+        "training": f"{training.quoted} {trained[-1]:.3g}",
+        "accuracy": perfect[0].quoted,
+    }
+    shown = (_curve(loss, first, last), _curve(training, first, last))
+    names = loss.name, training.name
+    yield Finding.of("evaluation_too_good", "warning", "medium", first, last, names, facts, shown)
+
+
+def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
+    """Judge losses of held-out data that swing to the end, and do not settle."""
+    if len(loss) < MANY or loss.values.min() <= 0:
+        return
+    logs = np.log(loss.values)
+    late = logs[int(0.4 * len(logs)) :]
+    spread = float(np.std(np.diff(late))) / math.sqrt(2)
+    level = math.exp(float(np.median(late)))
+    if spread < SWINGS or abs(float(mann_kendall(late[None])[0])) > 2 or level < ABOVE_BEST * float(loss.values.min()):
+        return
+    training = max(data.training_losses(), key=len, default=None)
+    if training is not None and len(training) >= MANY:
+        middle, end = _ends(training.values[len(training) // 2 :])
+        if end < 0.8 * middle:  # it still learns
+            return
+    first, last = int(loss.steps[0]), int(loss.steps[-1])
+    low, high = np.exp(np.quantile(late, [0.1, 0.9])).tolist()
+    facts = {"series": loss.quoted, "low": low, "high": high, "count": len(loss)}
+    yield Finding.of("swings", "problem", "medium", first, last, (loss.name,), facts, (_curve(loss, first, last),))

@@ -1,0 +1,62 @@
+"""Latent variables of an autoencoder that carry nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import words_of
+
+__all__ = ["latent"]
+
+#: Fewest values; a divergence that is nearly 0, and relative to the reconstruction, which may be a mean.
+LEAST_POINTS, NOTHING, OF_RECONSTRUCTION = 8, 0.02, 1e-3
+#: Fall of the reconstruction after its first values that is an improvement.
+IMPROVES = 0.1
+_DIVERGENCE = frozenset({"kl", "kld"})
+_OF_POLICY = frozenset({"approx", "policy", "ppo", "ref", "reward", "objective", "actor", "mean"})
+_RECONSTRUCTION = frozenset({"recon", "reconstruction", "rec", "reconst"})
+_SETTING = frozenset({"weight", "beta", "coef", "coeff", "lambda", "annealing"})
+
+
+def latent(data: RunData) -> Iterator[Finding]:
+    """Yield divergences that are nearly 0 beside a reconstruction that stays."""
+    words = {id(one): frozenset(words_of(one.name)) for one in data.series if len(one) >= LEAST_POINTS}
+    judged = [one for one in data.series if id(one) in words]
+    errors = [one for one in judged if words[id(one)] & _RECONSTRUCTION and not words[id(one)] & _SETTING]
+    for series in judged:
+        of = words[id(series)]
+        if not of & _DIVERGENCE or of & (_OF_POLICY | _SETTING):
+            continue
+        error = next((one for one in errors if one.role is series.role), None)
+        late = series.values[len(series) // 2 :]
+        value = float(np.median(np.abs(late)))
+        if error is not None and value < NOTHING and _stays(error) and value < OF_RECONSTRUCTION * _level(error):
+            yield _finding(series, error, value)
+            return
+
+
+def _level(error: Series) -> float:
+    return float(np.median(np.abs(error.values)))
+
+
+def _stays(error: Series) -> bool:
+    """Whether an error is where it was after its first values."""
+    early = float(np.median(error.values[1:4]))
+    return early - float(np.median(error.values[-3:])) < IMPROVES * abs(early)
+
+
+def _finding(series: Series, error: Series, value: float) -> Finding:
+    first, last = int(series.steps[0]), int(series.steps[-1])
+    recon = f"{error.quoted} {error.values[0]:.3g} → {error.values[-1]:.3g}"
+    shown = (
+        evidence(series, f"{series.label} {series.values[0]:.3g} → {series.values[-1]:.3g}", first, last),
+        evidence(error, recon.replace("`", ""), first, last),
+    )
+    facts = {"series": series.quoted, "value": value, "recon": recon}
+    names = series.name, error.name
+    return Finding.of("posterior_collapse", "problem", "medium", first, last, names, facts, shown)

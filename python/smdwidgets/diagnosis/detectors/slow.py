@@ -1,0 +1,64 @@
+"""A training loss that falls in a straight line, and little."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._accuracy import is_accuracy
+from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.finding import Finding
+
+__all__ = ["slow"]
+
+#: Fewest values; share of the first loss by which it falls at most and at least.
+LEAST_POINTS, MOST_FALL, LEAST_FALL = 10, 0.15, 0.02
+#: Distance from a straight line, relative to the fall, and the fall of the second half relative to that of the first.
+STRAIGHT, AS_FAST = 0.12, 0.6
+#: An accuracy at the end, and at the start relative to that of guessing by the loss, of a model that began untrained.
+POOR, UNTRAINED = 0.5, (0.3, 2.5)
+#: Rise of an accuracy that shows that something is learned.
+RISES = 1.2
+
+
+def slow(data: RunData) -> Iterator[Finding]:
+    """Yield losses that creep down in a straight line while the accuracy is poor."""
+    accuracies = [one for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_POINTS]
+    accuracies = [one for one in accuracies if one.role.is_held_out] or accuracies
+    for loss in data.training_losses():
+        if len(loss) < LEAST_POINTS or loss.trend is None or not _creeps(loss):
+            continue
+        for accuracy in accuracies:
+            share = accuracy.values / 100 if accuracy.values.max() > 1 else accuracy.values
+            begins = share[0] / math.exp(-float(loss.values[0]))
+            if UNTRAINED[0] <= begins <= UNTRAINED[1] and RISES * share[0] <= share[-1] < POOR:
+                yield _finding(loss, accuracy)
+                return
+
+
+def _creeps(loss: Series) -> bool:
+    values = loss.values
+    first, last = float(values[0]), float(values[-1])
+    fall = first - last
+    if first <= 0 or not LEAST_FALL * first <= fall <= MOST_FALL * first:
+        return False
+    progress = (loss.steps - loss.steps[0]) / (loss.steps[-1] - loss.steps[0])
+    slope, level = np.polyfit(progress, values, 1)
+    apart = float(np.abs(values - (slope * progress + level)).max())
+    middle = float(np.interp(0.5, progress, values))
+    return apart <= STRAIGHT * fall and middle - last >= AS_FAST * (first - middle)
+
+
+def _finding(loss: Series, accuracy: Series) -> Finding:
+    first, last = int(loss.steps[0]), int(loss.steps[-1])
+    text = f"{loss.values[0]:.3g} → {loss.values[-1]:.3g}"
+    facts = {
+        "what": "The loss falls in a straight line to the end, and little",
+        "detail": f"{loss.quoted} {text}, {accuracy.quoted} {accuracy.values[0]:.3g} → {accuracy.values[-1]:.3g}",
+        "or_stopped": "",
+    }
+    shown = (evidence(loss, f"{loss.label} {text}", first, last),)
+    return Finding.of("rate_too_low", "problem", "medium", first, last, (loss.name, accuracy.name), facts, shown)

@@ -1,0 +1,154 @@
+"""What evaluations contradict, each beside a healthy training that looks alike."""
+
+import math
+
+import numpy as np
+import pytest
+
+import smdwidgets
+
+STEPS = np.arange(0, 30)
+FALLS = 2.3 * np.exp(-STEPS / 6) + 0.05
+RNG = np.random.default_rng(5)
+NOISE = 1 + 0.02 * RNG.standard_normal(30)
+
+
+def kinds(**series):
+    """Return the kinds that a run of these series shows; `__` in a name is a slash."""
+    run = {name.replace("__", "/"): (STEPS[: len(values)], np.asarray(values)) for name, values in series.items()}
+    return [one.kind for one in smdwidgets.diagnose(run)]
+
+
+def test_labels_that_do_not_belong_to_their_inputs():
+    guessed = 0.1 + 0.004 * RNG.standard_normal(30)
+    rises = 2.32 + 0.005 * STEPS
+    creeps = 2.35 - 0.01 * STEPS
+    series = {"loss": creeps, "val_loss": rises}
+    assert kinds(**series, val_accuracy=guessed) == ["labels_unrelated"]
+    assert kinds(**series, val_accuracy=guessed + 0.01 * STEPS) != ["labels_unrelated"]
+
+
+def test_evaluations_that_are_prepared_in_another_way():
+    guessed = 12 + 0.2 * RNG.standard_normal(30)
+    series = {"train_loss": FALLS, "eval_loss": 2.4 + 0.13 * STEPS}
+    assert kinds(**series, eval_top1=guessed) == ["evaluation_differs"]
+    # One that overfits was better at first.
+    learned = np.concatenate([np.linspace(12, 60, 8), np.full(22, 55.0)])
+    assert kinds(**series, eval_top1=learned) == ["overfit"]
+
+
+@pytest.mark.parametrize(("name", "worst"), [("eval_wer", 1.0), ("metrics__mAP50(B)", 0.0), ("eval_exact_match", 0.0)])
+def test_a_metric_that_ignores_what_is_learned(name, worst):
+    stuck = np.full(30, worst)
+    series = {"loss": FALLS, "eval_loss": FALLS * 1.1}
+    assert kinds(**series, **{name: stuck}) == ["metric_stuck"]
+    stuck[-3:] = 0.5
+    assert kinds(**series, **{name: stuck}) == []
+    assert kinds(loss=FALLS[:1] * NOISE, eval_loss=FALLS[:1] * NOISE, **{name: np.full(30, worst)}) != ["metric_stuck"]
+
+
+def test_an_accuracy_of_either_of_two_classes():
+    learned = np.linspace(0.6, 0.9, 10)
+    classes = np.where(np.arange(20) % 3 == 0, 0.4785, 0.5215)
+    series = {"loss": np.where(STEPS < 10, 0.4, 0.7) * NOISE, "eval_loss": np.where(STEPS < 10, 0.4, 0.72) * NOISE}
+    assert "one_class" in kinds(**series, eval_accuracy=np.concatenate([learned, classes]))
+    # What was learned stays as right as it is.
+    series = {"loss": FALLS, "eval_loss": FALLS * 1.1 * NOISE}
+    assert kinds(**series, eval_accuracy=np.concatenate([learned, np.full(20, 0.935)])) == []
+
+
+def test_losses_of_which_one_is_a_sum():
+    assert kinds(train_loss=64 * FALLS, val_loss=FALLS * NOISE) == ["losses_on_two_scales"]
+    assert kinds(train_loss=2 * FALLS, val_loss=FALLS * NOISE) == []
+
+
+def test_an_evaluation_without_a_mistake():
+    accuracy = np.minimum(1.0, 0.5 + STEPS / 20)
+    high = 0.3 + FALLS
+    assert kinds(train_loss=high, eval_loss=0.02 * FALLS + 0.004, eval_accuracy=accuracy) == ["evaluation_too_good"]
+    # Dropout and augmentation make a training loss higher, too.
+    assert kinds(train_loss=high, eval_loss=high / 3, eval_accuracy=accuracy) == []
+    assert kinds(train_loss=FALLS / 50, eval_loss=FALLS / 400, eval_accuracy=accuracy) == []
+
+
+def test_a_loss_that_does_not_settle():
+    swings = 0.3 * np.tile([0.5, 1.7, 0.8, 2.2, 1.0, 0.6], 5) * NOISE
+    bounces = 0.4 * np.tile([0.6, 1.6, 1.0], 10) * NOISE
+    assert kinds(train__loss=bounces, val__mse=swings) == ["swings"]
+    assert kinds(train__loss=FALLS, val__loss=FALLS * np.exp(0.05 * RNG.standard_normal(30))) == []
+
+
+def test_a_metric_that_falls_while_the_loss_does():
+    falls = 0.7 - 0.013 * STEPS
+    assert kinds(train_loss=FALLS - 1, val_knn_top1=falls) == ["metric_falls"]
+    assert kinds(train_loss=FALLS - 1, val_knn_top1=0.3 + 0.013 * STEPS) == []
+
+
+def test_a_validation_loss_that_rises_little_while_all_training_data_are_right():
+    rises = np.where(STEPS < 12, 1.2 - STEPS / 30, 0.8 + 0.004 * (STEPS - 12))
+    training = 0.9 * np.exp(-STEPS / 4) + 0.004
+    right = np.minimum(1.0, 0.6 + STEPS / 20)
+    series = {"loss": training, "val_loss": rises, "accuracy": right}
+    assert kinds(**series, val_accuracy=np.full(30, 0.73) + 0.001 * NOISE) == ["overfit"]
+    assert kinds(**series, val_accuracy=np.full(30, 0.93) + 0.001 * NOISE) == []
+
+
+def test_the_loss_of_older_data_rises():
+    forgets = 2.2 + 0.05 * STEPS
+    assert kinds(loss=FALLS, eval_general_loss=forgets, eval_new_loss=FALLS * 1.1 * NOISE) == ["overfit"]
+    assert kinds(loss=FALLS, eval_general_loss=2.2 * NOISE, eval_new_loss=FALLS * 1.1 * NOISE) == []
+
+
+def test_an_untrained_model_whose_loss_falls_in_a_straight_line():
+    straight = 2.44 - 0.008 * STEPS
+    slow = {"loss": straight, "accuracy": 0.06 + 0.004 * STEPS, "val_loss": straight * 1.001}
+    assert kinds(**slow) == ["rate_too_low"]
+    # A trained model was right more often from the start.
+    assert kinds(**(slow | {"accuracy": 0.42 + 0.001 * STEPS})) == []
+
+
+def test_a_policy_that_does_not_move():
+    series = {"rollout__ep_rew_mean": 20 + NOISE, "train__value_loss": 1e6 * NOISE}
+    still = {"train__approx_kl": np.abs(1e-5 * NOISE), "train__clip_fraction": 0 * NOISE}
+    assert "policy_stuck" in kinds(**series, **still)
+    moving = {"train__approx_kl": 8e-3 * NOISE, "train__clip_fraction": 0.1 * NOISE}
+    assert "policy_stuck" not in kinds(**series, **moving)
+
+
+def test_latent_variables_that_carry_nothing():
+    assert kinds(val__kl=3e-4 * NOISE, val__recon=82 + NOISE) == ["posterior_collapse"]
+    assert kinds(val__kl=7 * NOISE, val__recon=82 * np.exp(-STEPS / 9) + 7) == []
+    assert kinds(val__kl=0.009 * NOISE, val__recon=0.09 * NOISE) == []  # both are means of elements
+
+
+def test_a_schedule_that_climbs_again_and_undoes_what_was_learned():
+    steps = np.arange(60)
+    rate = 0.035 * (1 + np.cos(np.pi * steps / 20))
+    loss = 0.1 + 4 * rate
+    run = {"lr": (steps, rate), "train_loss": (steps, loss), "val_loss": (steps, 0.2 + 4 * rate)}
+    run |= {"lr": (steps, np.roll(rate, 0)[:60])}
+    ends_high = {name: (at[:42], values[:42]) for name, (at, values) in run.items()}
+    assert [one.kind for one in smdwidgets.diagnose(ends_high)] == ["rate_rise"]
+    ends_low = {name: (at, values) for name, (at, values) in run.items()}
+    assert [one.kind for one in smdwidgets.diagnose(ends_low)] == []
+
+
+def test_values_of_some_damaged_batches():
+    steps = np.arange(150)
+    loss = 1.8 + np.exp(-steps / 20) + 0.02 * np.tile(NOISE - 1, 5) / 0.02
+    damaged = np.where((steps >= 70) & (steps < 76), 5.0, loss)
+    [found] = smdwidgets.diagnose({"lm loss": (steps, damaged)})
+    assert (found.kind, found.level, found.first) == ("spike", "warning", 70)
+    once = np.where(steps == 70, 5.0, loss)
+    assert not smdwidgets.diagnose({"lm loss": (steps, once)}).findings
+
+
+def test_a_generator_that_always_loses():
+    steps = np.arange(75)
+    wins = np.where(steps < 2, 1.3, 0.01 * np.exp(-steps / 20))
+    loses = np.where(steps < 2, 0.69, 5 + 7 * (1 - np.exp(-steps / 30)))
+    [found] = smdwidgets.diagnose({"Loss_D": (steps, wins), "Loss_G": (steps, loses)})
+    assert found.kind == "diverged"
+    assert "its adversary always wins" in found.title
+    calm = {"Loss_D": (steps, np.full(75, 1.38)), "Loss_G": (steps, np.full(75, math.log(2)))}
+    assert not smdwidgets.diagnose(calm).findings
