@@ -1103,6 +1103,31 @@ def outputs_that_begin_at_the_second_token(watch, broken):
     updated(watch, model, loss)
 
 
+def padding_attended_to_beside_a_token_of_the_model(watch, broken):
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.first = nn.Embedding(40, 16), nn.Parameter(torch.randn(1, 1, 16))
+            layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True)
+            self.encoder, self.head = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), nn.Linear(16, 4)
+
+        def forward(self, tokens):
+            x = torch.cat([self.first.expand(len(tokens), -1, -1), self.embedding(tokens)], 1)
+            padding = (tokens != 0) if broken else (tokens == 0)
+            mask = torch.cat([torch.zeros(len(tokens), 1, dtype=torch.bool), padding], 1)
+            return self.head(self.encoder(x, src_key_padding_mask=mask)[:, 0])
+
+    model = Reader()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(12):
+        tokens = torch.randint(1, 40, (32, 10))
+        tokens[torch.arange(10) >= torch.randint(4, 10, (32, 1))] = 0
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens), tokens[:, 0] % 4).backward()
+        optimizer.step()
+
+
 def tokens_masked_in_the_targets_too(watch, broken):
     model = Tokens()
 
@@ -1487,6 +1512,7 @@ PAIRS = {
     pictures_that_are_normalized_for_training_only: "eval_inputs_differ",
     teacher_that_follows_its_student: "no_stop_gradient",
     outputs_that_begin_at_the_second_token: "labels_unshifted",
+    padding_attended_to_beside_a_token_of_the_model: "mask_inverted",
     tokens_masked_in_the_targets_too: "targets_masked",
     accuracy_without_eval: "eval_in_train_mode",
     validation_without_eval_and_no_grad: "eval_in_train_mode",

@@ -46,7 +46,11 @@ class MaskChecks:
     def _layer(self, module: nn.Module, inputs: Any, named: dict[str, Any]) -> None:
         mask = named.get("key_padding_mask", inputs[3] if len(inputs) > 3 else None)
         tokens = self._tokens
-        if tokens is None or not isinstance(mask, torch.Tensor) or not is_plain(mask) or mask.shape != tokens.shape:
+        if tokens is None or not isinstance(mask, torch.Tensor) or not is_plain(mask) or mask.ndim != 2:
+            return
+        # The model may put a token of its own before them.
+        own = mask.shape[1] - tokens.shape[1]
+        if len(mask) != len(tokens) or own not in (0, 1):
             return
         self._tokens = None  # one layer of a pass suffices
         hidden = mask if mask.dtype is torch.bool else mask == float("-inf")
@@ -60,7 +64,7 @@ class MaskChecks:
                 facts = {"tensor": name, "token": int(seen.pop()), "count": len(unseen)}
                 context.log.say("mask_inverted", step, facts, [name], need=2)
 
-        context.values.read(judge, tokens[:_ROWS], hidden[:_ROWS])
+        context.values.read(judge, tokens[:_ROWS], hidden[:_ROWS, own:])
 
     def leaves(self) -> None:
         """A model has returned."""
