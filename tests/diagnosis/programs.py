@@ -7,7 +7,7 @@ and `u` for reporting; `r` was looked at once before `u` was written.
 
 `architectures.txt` has whole programs of other architectures and habits, in the parts `a` to `d`,
 `keras_programs.txt` those of Keras, in the part `k`, `reported.txt` those with faults that people report, in the part
-`e`, and `unseen.txt` more of these, in the part `f`.
+`e`, `unseen.txt` more of these, in the part `f`, and `common.txt` those with common mistakes, in the part `g`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 WHOLE = tuple(
-    Path(__file__).with_name(f"{name}.txt") for name in ("architectures", "keras_programs", "reported", "unseen")
+    Path(__file__).with_name(f"{name}.txt")
+    for name in ("architectures", "keras_programs", "reported", "unseen", "common")
 )
 
 HEAD = """import math

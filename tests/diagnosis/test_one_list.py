@@ -181,6 +181,28 @@ RUNS |= {
     "kl_without_gain": policy(kl=0.5, reward=0.2),
     "length_explosion": policy(**{"completions/mean_length": 900, "completions/clipped_ratio": 0.6}),
 }
+#: A training whose loss falls, and series of its evaluations by kind.
+LEARNS = 2.3 * np.exp(-np.arange(30) / 6) + 0.05
+CALM = 1 + 0.02 * np.random.default_rng(5).standard_normal(30)
+EVALUATIONS = {
+    "evaluation_differs": {"train_loss": LEARNS, "eval_loss": 2.4 + 0.1 * np.arange(30), "eval_accuracy": 0.12 * CALM},
+    "metric_stuck": {"loss": LEARNS, "eval_loss": 1.1 * LEARNS, "eval_wer": np.ones(30)},
+    "evaluation_too_good": {
+        "train_loss": 0.3 + LEARNS,
+        "eval_loss": 0.004 + 0.02 * LEARNS,
+        "eval_accuracy": np.minimum(1, 0.5 + np.arange(30) / 20),
+    },
+    "losses_on_two_scales": {"train_loss": 64 * LEARNS, "val_loss": LEARNS * CALM},
+    "policy_stuck": {
+        "rollout/ep_rew_mean": 20 * CALM,
+        "train/approx_kl": 1e-5 * CALM,
+        "train/clip_fraction": np.zeros(30),
+    },
+    "posterior_collapse": {"val/kl": 3e-4 * CALM, "val/recon": 82 * CALM},
+    "swings": {"train/loss": np.tile([0.3, 0.6, 0.4], 10) * CALM, "val/mse": np.tile([0.15, 0.5, 0.24, 0.7], 8)[:30]},
+    "metric_falls": {"train_loss": LEARNS - 1, "val_top1": 0.7 - 0.013 * np.arange(30)},
+}
+RUNS |= {kind: scalars(series) for kind, series in EVALUATIONS.items()}
 RUNS |= {one.id: with_check(one.id) for one in CHECKS if KINDS[one.id] is one}
 for case in PLANTED:
     RUNS.setdefault(case.expected[0], lambda directory, case=case: case.train(directory, 0))

@@ -33,6 +33,8 @@ RISEN, FEWEST = 4.0, 20
 SHORTLY = 5
 #: Relative updates that are large, and the share of the saves at which they must be.
 LARGE, LARGE_SHARE = 0.05, 0.1
+#: Share of the largest learning rate that is as good as 0, and the share of the run for which it is.
+NOTHING, GONE = 1e-5, 0.5
 #: Loss at the end relative to that at the lowest learning rate which has been undone.
 UNDONE = 1.2
 #: Updates that count as the first ones.
@@ -150,6 +152,14 @@ def _batches_differ(data: RunData) -> bool | None:
     return any(bool((np.diff(one["l2"]) != 0).any()) for one in inputs)
 
 
+def _rate_is_gone(data: RunData) -> bool | None:
+    """Whether the learning rate is 0 for most of the run, after it was not."""
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one) >= FEWEST]
+    if not rates:
+        return None
+    return any(GONE <= (one.values < NOTHING * one.values.max()).mean() < 1 for one in rates)
+
+
 def _rate_undoes(data: RunData) -> bool | None:
     """Whether a run ends at a high learning rate, and was better at a low one."""
     rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one) >= FEWEST]
@@ -235,6 +245,7 @@ _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "loss_of_policy": (_of_policy, "the loss weighs log-probabilities with advantages, so its value shows no progress"),
     "only_scalars": (_only_scalars, "no tensors were recorded"),
     "rate_rises": (_rate_rises, "the learning rate rises"),
+    "rate_is_gone": (_rate_is_gone, "the learning rate is 0 for most of the run"),
     "rate_undoes": (_rate_undoes, "the loss was lower while the learning rate was low than at the end"),
 }
 

@@ -50,6 +50,8 @@ ROUNDING = 1e-6
 SATURATED = 0.7
 #: Differences of outputs that are rounding, and the fewest outputs of a save.
 EQUAL, FEWEST_OUTPUTS = 1e-6, 8
+#: Size of latent variables that carry nothing.
+CARRIES_NOTHING = 0.03
 #: Fewest saves of a layer with symmetric units.
 SYMMETRIC_SAVES = 3
 #: Training loss relative to guessing that is at its level, and the update of one step that healthy trainings show.
@@ -414,6 +416,29 @@ def output_constant(data: RunData) -> Iterator[Finding]:
         return
 
 
+def latent_outputs(data: RunData) -> Iterator[Finding]:
+    """Find two outputs of an autoencoder, mean and variance, that are nearly 0."""
+    for output in training(data, "output"):
+        prefix = output.name.rpartition("_output_")[0]
+        others = [one for one in training(data, "activation") if one.name.startswith(f"{prefix}_output_")]
+        sizes = {one.name: np.hypot(one["std"], one["mean"]) for one in (*others, output) if len(one) >= SAME_SAVES}
+        by_count: dict[int, list[TensorColumn]] = {}
+        for one in (*others, output):
+            if one.name in sizes and sizes[one.name][-(len(one) // 3) :].max() < CARRIES_NOTHING:
+                by_count.setdefault(int(one["count"][-1]), []).append(one)
+        empty = next((some for some in by_count.values() if len(some) == 2), None)
+        if prefix and empty is not None and len(sizes) > 2:
+            first, last = int(empty[0].steps[0]), int(empty[0].steps[-1])
+            names = tuple(one.name for one in empty)
+            facts = {
+                "series": f"the size of {empty[0].quoted} and {empty[1].quoted}",
+                "value": float(max(sizes[name][-1] for name in names)),
+                "recon": "in the last third of the run; means usually have a size of about 1",
+            }
+            yield Finding.of("posterior_collapse", "problem", "medium", first, last, names, facts)
+            return
+
+
 def symmetric_units(data: RunData) -> Iterator[Finding]:
     """Find layers whose units all keep the same weights."""
     for layer in layers(data):
@@ -553,6 +578,7 @@ DETECTORS: tuple[Callable[[RunData], Iterable[Finding]], ...] = (
     first_not_finite,
     labels_unrelated,
     output_constant,
+    latent_outputs,
     one_class,
     tensor_updates.frozen,
 )

@@ -51,14 +51,22 @@ def tensor_roles(trial: Trial) -> dict[str, TensorRole]:
         for name in names
     }
     orders = {name: order for order, name in enumerate(names)}
+    modules = trial.modules()
     parameters = {as_in_gradient(name): name for name in names if described[name].kind.is_parameter}
     roles = {}
     for name, tensor in described.items():
         parameter = _parameter_of(name, parameters) if tensor.kind is Kind.GRADIENT else None
         layer = describe(name if parameter is None else parameter).layer
-        roles[name] = TensorRole(_ROLES.get(tensor.kind, ""), layer, tensor.activation, orders[parameter or name])
+        module = tensor.activation or (_class_of(layer, modules) if tensor.kind.is_parameter else "")
+        roles[name] = TensorRole(_ROLES.get(tensor.kind, ""), layer, module, orders[parameter or name])
     _mark_output(roles, described)
     return _with_model_input(roles)
+
+
+def _class_of(layer: str, modules: Mapping[str, Sequence[str]]) -> str:
+    """Return the class of a layer, whose name may begin with that of the model."""
+    classes = modules.get(layer) or modules.get(layer.partition("_")[2]) or ("",)
+    return classes[0]
 
 
 def _in_saved_order(trial: Trial) -> list[str]:

@@ -98,12 +98,14 @@ def trend_kinds() -> tuple[Kind, ...]:
             "posterior_collapse",
             "Posterior collapse",
             "a collapsed posterior",
-            "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve.",
+            "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve. Or, of at least "
+            "three outputs of the model, two of one size, mean and variance, are below 0.03 in the last third of the run.",
             "a divergence of some nats, and a reconstruction that improves",
             "reduce the weight of the divergence, or raise it slowly from 0; check that both terms are sums, or both means.",
             "The latent variables carry nothing: {series} is {value:.2g}",
             "{recon}",
             "The decoder ignores them. Often the divergence weighs too much, or is a sum beside a mean reconstruction error.",
+            explains=frozenset({"not_learning"}),
             test="train with a weight of 0.01 for the divergence: if the reconstruction improves, its weight was the cause",
         ),
         Kind(
