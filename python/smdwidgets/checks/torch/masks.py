@@ -48,7 +48,7 @@ class MaskChecks:
         tokens = self._tokens
         if tokens is None or not isinstance(mask, torch.Tensor) or not is_plain(mask) or mask.ndim != 2:
             return
-        # The model may put a token of its own before them.
+        # The model may put a further token before them.
         own = mask.shape[1] - tokens.shape[1]
         if len(mask) != len(tokens) or own not in (0, 1):
             return

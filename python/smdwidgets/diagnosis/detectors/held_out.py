@@ -42,7 +42,7 @@ FALLS, OF_GAIN = 0.4, 0.8
 
 
 class _Pair(NamedTuple):
-    """Values of a training loss and of the held-out loss of the same name, at the same places of the run."""
+    """Values of a training loss and of the held-out loss, at the same steps."""
 
     training: Floats
     held_out: Floats
@@ -141,7 +141,10 @@ def _stuck(data: RunData) -> Iterator[Finding]:
 
 
 def _is_stuck(series: Series) -> bool:
-    """Whether a metric has its worst value, such as an accuracy of 0 or an error of 1, at all of its steps."""
+    """Whether a metric has its worst value at all of its steps.
+
+    That is an accuracy of 0, or an error of 1.
+    """
     values = series.values
     worst = (0.0,) if series.kind is Kind.METRIC else (1.0, 100.0)
     is_metric = series.kind is Kind.METRIC or "loss" not in series.stem
@@ -188,12 +191,18 @@ def _falls(data: RunData) -> Iterator[Finding]:
 
 
 def _is_one_class(metric: Series) -> bool:
-    """Whether an accuracy ends as that of one class or the other, which another finding says."""
+    """Whether an accuracy ends as that of one class or the other.
+
+    Another finding says so.
+    """
     return is_accuracy(metric) and since_one_class(metric.values) <= len(metric) - LEAST_EVALUATIONS
 
 
 def _improves_meanwhile(data: RunData, metric: Series, since: int) -> Series | None:
-    """Return what the training improves after a metric was best: its loss, or another reward or metric."""
+    """Return what the training improves after a metric was best.
+
+    That is its loss, or another reward or metric.
+    """
     for other in (*data.training_losses(), *data.of(Kind.REWARD), *data.of(Kind.METRIC)):
         if other is metric or other.role.is_held_out or (other.kind is not Kind.LOSS and metric.role.is_held_out):
             continue
@@ -212,7 +221,7 @@ def _improves_meanwhile(data: RunData, metric: Series, since: int) -> Series | N
 
 
 def _pair(loss: Series, training: Series) -> _Pair | None:
-    """Return the values of both at the steps of the evaluations, without the first one."""
+    """Return the values of both at all evaluations but the first one."""
     if len(loss) < SHARED or len(training) < SHARED or loss.steps[0] == loss.steps[-1]:
         return None
     inside = loss.steps[1:]
