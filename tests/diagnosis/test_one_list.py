@@ -193,6 +193,7 @@ EVALUATIONS = {
         "eval_accuracy": np.minimum(1, 0.5 + np.arange(30) / 20),
     },
     "losses_on_two_scales": {"train_loss": 64 * LEARNS, "val_loss": LEARNS * CALM},
+    "sum_not_reset": {"loss": np.tile(np.arange(1.0, 7.0), 5) * np.repeat(0.9 ** np.arange(5), 6)},
     "policy_stuck": {
         "rollout/ep_rew_mean": 20 * CALM,
         "train/approx_kl": 1e-5 * CALM,

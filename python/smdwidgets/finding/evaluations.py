@@ -18,11 +18,12 @@ def evaluation_kinds() -> tuple[Kind, ...]:
             "Evaluation differs",
             "evaluations that are prepared in another way",
             "The accuracy of evaluations is never better than guessing, and their loss never falls, although the training loss "
-            "halves within the first quarter of the run: so fast is only learned what also holds for other data.",
+            "halves within the first quarter of the run: so fast is only learned what also holds for other data. Where evaluations have no "
+            "loss: their accuracy is below 25 % from the first one on, while that of the training is above 80 %.",
             "evaluations that get better while the training loss falls fast",
             "evaluate some batches of training data with the code of the evaluation.",
             "{what}",
-            "{numbers}; guessing {classes} classes gives {chance:.3g}",
+            "{numbers}",
             "{why}",
             "Evaluate some batches of training data with the code of the evaluation: if the accuracy stays that of guessing, "
             "compare the shape, scale and labels of these batches with those of the training.",
@@ -34,7 +35,7 @@ def evaluation_kinds() -> tuple[Kind, ...]:
             "Metric stuck",
             "a metric that ignores what is learned",
             "A metric has its worst value, such as an accuracy of 0 or a word error rate of 1, at each of at least 5 evaluations, "
-            "while a loss of the same model falls to half.",
+            "while a loss of the same model falls by 30 %.",
             "a metric that changes when the loss falls",
             "compute the metric by hand for one batch; compare the form, the scale and the numbers of predictions and targets.",
             "{series} is {value:g} at each of {count:,} evaluations, although losses fall",
@@ -63,15 +64,31 @@ def evaluation_kinds() -> tuple[Kind, ...]:
             "losses_on_two_scales",
             "Losses on two scales",
             "losses on two scales",
-            "The training loss is the loss of evaluations times a number above 8, or divided by it, at all evaluations.",
+            "The training loss is the loss of evaluations times a number above 8, or divided by it, at all evaluations. Or the loss of "
+            "evaluations is below 30 % of what its wrong answers cost at least, and far below the training loss.",
             "losses of training and evaluation of about the same size",
             "divide both by the number of samples, or of tokens, before they are logged.",
-            "{high} is {ratio:.3g} times {low} at all evaluations",
-            "",
+            "{what}",
+            "{numbers}",
             "Probably one is a sum over a batch and the other a mean. The training itself need not be affected, but the curves cannot "
             "be compared.",
             level="warning",
             test="log both losses of one batch: if their ratio is the number of samples, one of them is a sum",
+        ),
+        Kind(
+            "sum_not_reset",
+            "Sum not reset",
+            "a logged sum that is not reset",
+            "A training loss rises from value to value, by half or more, and falls back after a fixed number of them, at least three "
+            "times.",
+            "a loss that falls from one logged value to the next, apart from noise",
+            "set the sum that is logged to 0 after each value.",
+            "{series} rises for {period} values and falls back, again and again",
+            "{tooth}",
+            "Probably a sum over batches is logged that is reset once an epoch only. The training itself is not affected.",
+            level="warning",
+            explains=frozenset({"diverged", "not_learning", "swings"}),
+            test="log the loss of the last batch beside it: if that one falls, the sum is not reset",
         ),
     )
 
@@ -126,7 +143,7 @@ def trend_kinds() -> tuple[Kind, ...]:
             "metric_falls",
             "Metric falls",
             "a metric that falls",
-            "A metric has lost more than two fifths of its best value, and 80 % of what it had gained, since the first 60 % of the run, "
+            "A metric has lost more than a quarter of its best value, and 80 % of what it had gained, since the first 60 % of the run, "
             "while the loss, the reward or the metric that is trained on improves.",
             "a metric that ends near its best",
             "keep the checkpoint of the best step; look for what the loss rewards and the metric does not.",

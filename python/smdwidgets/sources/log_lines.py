@@ -37,6 +37,7 @@ _MULTIPLES: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 #: Words of a name that tell the step: "loss after epoch 3: 0.5".
 _STEP_IN_NAME: Final = re.compile(
     r"(?i)[ ]*(?:\b(?:after|at|of|for|in)[ ])?\b(?P<word>epoch|step|iter(?:ation)?)[ ]+(?P<step>\d+)\b"
+    r"(?:[ ]?/[ ]?\d+\b)?(?:[ ]+-+(?=[ ]))?"
 )
 #: Numbers of steps in a line of no known trainer, the best first.
 _STEPS: Final = tuple(
@@ -519,6 +520,9 @@ class ColumnReader:
     [400, 900]
     >>> reader.read("Epoch [2/9], Val Loss: 0.5").step
     900
+    >>> reader = ColumnReader()
+    >>> [reader.read(f"[epoch {epoch}, step {step}] loss: 0.5").step for epoch in (1, 2) for step in (100, 200)]
+    [100, 200, 300, 400]
     """
 
     def __init__(self) -> None:
@@ -563,13 +567,15 @@ class ColumnReader:
         epoch, batch = of_epoch.search(line), _BATCH.search(line)
         if epoch is None:
             return step
-        if batch is None or (step is not None and step != int(batch["batch"])):
+        if step is None and batch is None:
             # What follows the batches of an epoch, such as a validation, has the step of the last one.
-            return int(epoch["step"]) if step is None and self._epoch < 0 else self._step if step is None else step
-        number, at = int(epoch["step"]), int(batch["batch"])
+            return int(epoch["step"]) if self._epoch < 0 else self._step
+        if step is not None and batch is not None and step != int(batch["batch"]):
+            return step
+        number, at = int(epoch["step"]), int(batch["batch"]) if batch is not None else step or 0
         if number != self._epoch:
             if 0 <= self._epoch < number and at <= self._batch:
-                self._before += int(batch["of"])
+                self._before += int(batch["of"]) if batch is not None else self._batch
             self._epoch = number
         self._batch = at
         return self._before + at

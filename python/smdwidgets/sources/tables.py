@@ -341,9 +341,9 @@ class _Table:
     def scalars(self) -> dict[str, Scalars]:
         """Return the scalars by column, or by name if the table is long."""
         scalars_by_name = {visible(name, 400): scalars for name, scalars in self._read_curves().scalars.items()}
+        stem = self.key.rpartition("/")[2].rpartition(".")[0]
+        if [*scalars_by_name] != ["Value"] or stem.lower() in ROLE_WORDS:
+            return scalars_by_name
+        # The file has the name of the curve, or the one that TensorBoard gives it.
         export = _OF_TENSORBOARD.search(self.key)
-        return (
-            {visible(export[1], 400): scalars_by_name["Value"]}
-            if export and [*scalars_by_name] == ["Value"]
-            else scalars_by_name
-        )
+        return {visible(export[1] if export else stem, 400): scalars_by_name["Value"]}

@@ -57,6 +57,45 @@ def test_an_accuracy_of_either_of_two_classes():
     assert kinds(**series, eval_accuracy=np.concatenate([learned, np.full(20, 0.935)])) == []
 
 
+def test_poor_evaluations_without_a_loss():
+    learned = np.minimum(99.9, 40 + 5.0 * STEPS)
+    assert kinds(Loss=FALLS, train__acc1=learned, val__acc1=10 + 0.1 * NOISE) == ["evaluation_differs"]
+    assert kinds(Loss=FALLS, train__acc1=learned, val__acc1=0.9 * learned) == []
+
+
+def test_a_loss_that_is_too_small_for_its_wrong_answers():
+    answers = np.minimum(0.95, 0.44 + STEPS / 40)
+    least = math.log(2) * (1 - answers)
+    assert kinds(train_loss=FALLS, test_loss=0.05 * least, test_acc1=100 * answers) == ["losses_on_two_scales"]
+    assert kinds(train_loss=FALLS, test_loss=1.5 * least, test_acc1=100 * answers) == []
+
+
+def test_a_regression_that_explains_nothing():
+    level = 3.3 * NOISE
+    assert kinds(train_mse=level, val_mse=level, val_r2=0.001 * (NOISE - 1)) == ["not_learning"]
+    assert kinds(train_mse=FALLS, val_mse=FALLS * NOISE, val_r2=1 - np.exp(-STEPS / 6)) == []
+
+
+def test_estimates_that_grow_while_returns_do_not():
+    steps = np.arange(0, 20_000, 100)
+    returns = 9.5 + np.random.default_rng(1).standard_normal(200)
+    grows = {"losses/q_values": (steps, 0.2 + 230 * (steps / 20_000) ** 2), "charts/episodic_return": (steps, returns)}
+    [found] = smdwidgets.diagnose(grows)
+    assert found.kind == "diverged"
+    learns = grows | {"charts/episodic_return": (steps, returns + steps / 50)}
+    assert not smdwidgets.diagnose(learns).findings
+
+
+def test_a_sum_that_is_reset_once_an_epoch():
+    steps = 100 * np.arange(36)
+    epochs = np.repeat(0.5 ** np.arange(6), 6)
+    teeth = np.tile(np.arange(1.0, 7.0), 6) * epochs
+    [found] = smdwidgets.diagnose({"loss": (steps, teeth)})
+    assert (found.kind, found.level) == ("sum_not_reset", "warning")
+    # Batches of growing length are as regular, but rise less.
+    assert not smdwidgets.diagnose({"loss": (steps, epochs * (1 + np.tile(np.arange(6) / 30, 6)))}).findings
+
+
 def test_losses_of_which_one_is_a_sum():
     assert kinds(train_loss=64 * FALLS, val_loss=FALLS * NOISE) == ["losses_on_two_scales"]
     assert kinds(train_loss=2 * FALLS, val_loss=FALLS * NOISE) == []

@@ -179,6 +179,9 @@ def test_exports_of_trackers(tmp_path):
         tmp_path / "tensorboard", "Wall time,Step,Value\n1.7e9,0,1\n1.7e9,1,2\n", "run-x-tag-train_loss.csv"
     )
     assert found == {"train_loss": {0: 1, 1: 2}}
+    (tmp_path / "renamed").mkdir()
+    found = written(tmp_path / "renamed", "Wall time,Step,Value\n1.7e9,0,1\n1.7e9,1,2\n", "val_loss.csv")
+    assert found == {"val_loss": {0: 1, 1: 2}}
 
 
 def test_prose_is_no_name(tmp_path):

@@ -121,6 +121,19 @@ def test_losses_without_a_word_are_those_of_their_data(tmp_path):
         assert values(trial, "train loss") == {0: 3.0, 1: 3.1, 2: 3.2}
 
 
+def test_steps_of_an_epoch_are_numbered_on_without_a_total(tmp_path):
+    lines = [f"[epoch {epoch}, step {step:5}] loss: {epoch}.{step}" for epoch in (1, 2, 3) for step in (100, 200)]
+    with opened(tmp_path, "\n".join([*lines, ""])) as trial:
+        assert list(values(trial, "loss")) == [100, 200, 300, 400, 500, 600]
+
+
+def test_an_epoch_before_a_dash_is_no_part_of_a_name(tmp_path):
+    lines = [f"Epoch {epoch}/30 - train_mse: 0.5{epoch} - val_mse: 0.6{epoch}" for epoch in (1, 2, 3)]
+    with opened(tmp_path, "\n".join([*lines, ""])) as trial:
+        assert values(trial, "train_mse") == {1: 0.51, 2: 0.52, 3: 0.53}
+        assert values(trial, "val_mse") == {1: 0.61, 2: 0.62, 3: 0.63}
+
+
 def test_keras_bars_count_once_an_epoch(tmp_path):
     text = ""
     for epoch in (1, 2, 3):

@@ -15,6 +15,7 @@ from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.overfit import overfit
 from smdwidgets.diagnosis.detectors.policy import policy
+from smdwidgets.diagnosis.detectors.sawtooth import sawtooth
 from smdwidgets.diagnosis.detectors.signals import signals
 from smdwidgets.diagnosis.detectors.slow import slow
 from smdwidgets.diagnosis.detectors.spike import spike
@@ -40,6 +41,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     constant_accuracy,
     held_out,
     slow,
+    sawtooth,
     latent,
     incidents,
     policy,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 
-__all__ = ["Evaluations", "evaluations", "is_accuracy"]
+__all__ = ["Evaluations", "as_share", "evaluations", "is_accuracy"]
 
 #: Words of a share of samples whose first guess is right.
 _WORDS = frozenset({"acc", "accuracy", "acc1", "top1", "prec1"})
@@ -33,11 +33,16 @@ def is_accuracy(series: Series) -> bool:
     return bool(len(series) and _WORDS.intersection(series.stem))
 
 
+def as_share(accuracy: Series) -> Floats:
+    """Return an accuracy as shares of 1."""
+    return accuracy.values / 100 if accuracy.values.max() > 1 else accuracy.values
+
+
 def evaluations(data: RunData) -> Iterator[Evaluations]:
     """Yield the accuracies of held-out data with each loss of these data."""
     losses = data.held_out(Kind.LOSS)
     for accuracy in data.held_out(Kind.METRIC):
         if not is_accuracy(accuracy):
             continue
-        share = accuracy.values / 100 if accuracy.values.max() > 1 else accuracy.values
+        share = as_share(accuracy)
         yield from (Evaluations(loss, accuracy, share) for loss in losses if loss.role is accuracy.role)

@@ -46,6 +46,8 @@ BURSTS, SHARE_LATER = 5.0, 0.5
 #: loses.
 GENERATORS, ADVERSARIES = frozenset({"g", "gen", "generator"}), frozenset({"d", "disc", "discriminator", "critic"})
 WINS, LOST = 0.05, 4.0
+#: Words of estimated returns, and their growth.
+VALUES, GROWN = frozenset({"q", "qvalue", "qvalues", "q_values", "values"}), 8.0
 
 
 class _Rise(NamedTuple):
@@ -63,7 +65,7 @@ def diverged(data: RunData) -> Iterator[Finding]:
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
-        rise = _without_bound(series, data) or _always_loses(series, data)
+        rise = _without_bound(series, data) or _always_loses(series, data) or _of_values(series, data)
         if rise is not None:
             yield _finding(series, rise)
 
@@ -208,6 +210,21 @@ def _always_loses(series: Series, data: RunData) -> _Rise | None:
     if not wins or end < LOST or end < 2 * start:
         return None
     return _Rise(int(series.steps[0]), start, end, "medium", "stays up, because its adversary always wins")
+
+
+def _of_values(series: Series, data: RunData) -> _Rise | None:
+    """Return the rise of estimated returns that grow while the real ones do not."""
+    values, rewards = series.values, [one for one in data.of(Kind.REWARD) if one.trend is not None]
+    if len(values) < LEAST_POINTS or not rewards or not VALUES.intersection(words_of(series.name)):
+        return None
+    if any(one.trend is not None and one.trend.start - one.trend.end > 3 * one.trend.noise for one in rewards):
+        return None
+    part = max(3, len(values) // 5)
+    start, middle = float(np.median(values[:part])), float(np.median(values[len(values) // 2 :][:part]))
+    end, real = float(values[-part:].min()), max(float(np.abs(one.values).max()) for one in rewards)
+    if start <= 0 or end < GROWN * start or end <= 1.2 * middle or end < 2 * real:
+        return None
+    return _Rise(int(series.steps[0]), start, end, "medium", "grows without bound, while the returns do not")
 
 
 def _vanishes(series: Series) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import Evaluations, evaluations, is_accuracy
+from smdwidgets.diagnosis.detectors._accuracy import Evaluations, as_share, evaluations, is_accuracy
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
 from smdwidgets.diagnosis.detectors.overfit import partner
@@ -23,10 +23,12 @@ __all__ = ["held_out"]
 #: Fewest evaluations that show something; fewest that show how much they vary.
 FEW, MANY = 5, 12
 #: Fall of a loss relative to its first value that a metric of the same model must show.
-LEARNED = 0.5
+LEARNED = 0.7
 #: An accuracy relative to that of guessing which is no better, the least loss of held-out data relative to the first
 #: one, and the fall of the training loss beside which that is strange.
-GUESSED, NO_BETTER, TRAINS = 1.8, 0.95, 0.08
+GUESSED, NO_BETTER, TRAINS = 1.8, 0.95, 0.04
+#: Accuracies of training and evaluation, where no loss of evaluations was logged.
+TRAINED, POOR = 0.8, 0.25
 #: Share of the evaluations within which a training loss halves if inputs belong to their labels.
 SOON = 0.25
 #: Ratio of two losses of one name, its spread as a logarithm, and the steps that both must have.
@@ -38,7 +40,11 @@ SWINGS, ABOVE_BEST = 0.35, 1.5
 #: Words of rewards of preference training, of which those of the chosen answers may fall.
 PREFERENCES = frozenset({"chosen", "rejected", "margin", "margins"})
 #: Fall of a metric relative to its best, and relative to what it had gained.
-FALLS, OF_GAIN = 0.4, 0.8
+FALLS, OF_GAIN = 0.25, 0.8
+#: Share of the values at which one falls that does not fall by half.
+STEADILY = 0.6
+#: Share of the least loss that wrong answers allow, above which a loss may be another one; the training loss beside it.
+IMPOSSIBLE, FAR_BELOW = 0.3, 5.0
 
 
 class _Pair(NamedTuple):
@@ -51,6 +57,7 @@ class _Pair(NamedTuple):
 def held_out(data: RunData) -> Iterator[Finding]:
     """Yield what evaluations contradict."""
     yield from _at_guessing(data)
+    yield from _poor_accuracy(data)
     yield from _stuck(data)
     yield from _falls(data)
     for loss in data.held_out(Kind.LOSS):
@@ -59,6 +66,7 @@ def held_out(data: RunData) -> Iterator[Finding]:
             yield from _two_scales(data, loss)
             yield from _too_good(data, loss, training)
         yield from _swings(data, loss)
+    yield from _impossible(data)
 
 
 # --------------------------------------------------------------------------------------------------------- guessing
@@ -71,11 +79,37 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if training is None or min(len(one.loss), len(one.accuracy)) < FEW:
             continue
         losses = one.loss.values
-        chance = math.exp(-float(losses[0]))
+        # The loss of an untrained model that is evaluated in another way may be far above that of guessing.
+        chance = math.exp(-min(float(losses[0]), float(training.values[0])))
         guessed = bool((one.share <= GUESSED * chance).all())
         if guessed and 0.004 < chance < 0.6 and losses.min() >= NO_BETTER * losses[0]:
             yield _of_guessing(one, training, chance)
             return
+
+
+def _poor_accuracy(data: RunData) -> Iterator[Finding]:
+    """Judge accuracies without a loss, beside good ones of the training."""
+    if data.held_out(Kind.LOSS):
+        return
+    training = [one for one in data.of(Kind.METRIC) if not one.role.is_held_out and is_accuracy(one)]
+    for held_out in data.held_out(Kind.METRIC):
+        same = [one for one in training if one.stem == held_out.stem and len(one) >= FEW]
+        if len(held_out) < FEW or not is_accuracy(held_out) or not same:
+            continue
+        share, trained = as_share(held_out), as_share(same[0])
+        late = float(np.median(trained[len(trained) // 2 :]))
+        if share.max() > POOR or late < TRAINED or share.max() > GUESSED * share.min():
+            continue
+        first, last = int(held_out.steps[0]), int(held_out.steps[-1])
+        facts = {
+            "what": "Evaluations are poor from the first one on, although the training is good",
+            "numbers": f"{held_out.quoted} {share.min():.3g} to {share.max():.3g}, {same[0].quoted} {late:.3g}",
+            "why": "Probably the data of evaluations are prepared in another way than those of the training.",
+        }
+        shown = (_curve(held_out, first, last), _curve(same[0], first, last))
+        names = held_out.name, same[0].name
+        yield Finding.of("evaluation_differs", "problem", "medium", first, last, names, facts, shown)
+        return
 
 
 def _falling(data: RunData) -> Series | None:
@@ -103,7 +137,8 @@ def _of_guessing(one: Evaluations, training: Series, chance: float) -> Finding:
     facts = {
         "what": "Evaluations are never better than guessing, although the training loss falls",
         "numbers": f"{one.accuracy.quoted} up to {one.share.max():.3g}, {one.loss.quoted} {one.loss.values[0]:.3g} → "
-        f"{one.loss.values[-1]:.3g}, {training.quoted} {training.values[0]:.3g} → {training.values[-1]:.3g}",
+        f"{one.loss.values[-1]:.3g}, {training.quoted} {training.values[0]:.3g} → {training.values[-1]:.3g}"
+        + (f"; guessing {round(1 / chance)} classes gives {-math.log(chance):.3g}" if learns else ""),
         "classes": round(1 / chance),
         "chance": -math.log(chance),
         "why": f"{apart}: the training learns fast." if learns else f"{unrelated}.",
@@ -173,6 +208,8 @@ def _falls(data: RunData) -> Iterator[Finding]:
         drop = best - end
         is_clear = drop > max(FALLS * abs(best), OF_GAIN * (best - first), 6 * local_noise(values))
         if not is_clear or tail.max() > best - drop / 2 or best_at > 0.6 * len(values):
+            continue
+        if drop <= 2 * FALLS * abs(best) and (np.diff(values[best_at:]) < 0).mean() < STEADILY:
             continue
         beside = _improves_meanwhile(data, metric, int(metric.steps[best_at]))
         if beside is None:
@@ -249,10 +286,37 @@ def _two_scales(data: RunData, loss: Series) -> Iterator[Finding]:
             return
 
 
+def _impossible(data: RunData) -> Iterator[Finding]:
+    """Judge losses of evaluations that are smaller than their accuracy allows.
+
+    The right class of a wrong answer has less than half of the probability, so that its loss is at least ln 2.
+    """
+    for one in evaluations(data):
+        training = partner(data, one.loss)
+        _, at, of = np.intersect1d(one.loss.steps, one.accuracy.steps, return_indices=True)
+        if training is None or len(at) < FEW or "loss" not in one.loss.stem:
+            continue
+        losses, least = one.loss.values[at], math.log(2) * (1 - one.share[of])
+        trained = float(np.median(training.values))
+        if (losses >= IMPOSSIBLE * least).any() or losses.min() <= 0 or trained < FAR_BELOW * float(np.median(losses)):
+            continue
+        first, last = int(one.loss.steps[0]), int(one.loss.steps[-1])
+        facts = {
+            "what": f"{one.loss.quoted} is smaller than its accuracy allows",
+            "numbers": f"{losses[0]:.3g} where {1 - one.share[of[0]]:.0%} of the answers are wrong, each of which costs at least ln 2; "
+            f"{training.quoted} {training.values[0]:.3g}",
+        }
+        shown = (_curve(one.loss, first, last), _curve(training, first, last))
+        names = one.loss.name, training.name
+        yield Finding.of("losses_on_two_scales", "warning", "medium", first, last, names, facts, shown)
+        return
+
+
 def _of_scales(loss: Series, training: Series, ratio: float) -> Finding:
     first, last = int(loss.steps[0]), int(loss.steps[-1])
     low, high = (loss, training) if ratio > 1 else (training, loss)
-    facts = {"high": high.quoted, "low": low.quoted, "ratio": max(ratio, 1 / ratio)}
+    facts = {"what": f"{high.quoted} is {max(ratio, 1 / ratio):.3g} times {low.quoted} at all evaluations"}
+    facts |= {"numbers": f"{loss.quoted} {loss.values[0]:.3g} → {loss.values[-1]:.3g}"}
     shown = (_curve(training, first, last), _curve(loss, first, last))
     names = high.name, low.name
     return Finding.of("losses_on_two_scales", "warning", "medium", first, last, names, facts, shown)

@@ -41,6 +41,8 @@ UNMOVED, LEAST_EVALUATIONS = 0.005, 4
 AS_GUESSED = (0.4, 1.6)
 #: Share of the evaluations that must be so.
 MOSTLY = 0.8
+#: Share of the variance that a model explains which has learned something.
+EXPLAINS = 0.02
 #: Share of the run at its end that counts as its end.
 LATE = 0.15
 #: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run
@@ -129,7 +131,15 @@ def is_near_guessing(data: RunData, series: Series) -> bool:
 def is_at_mean(data: RunData) -> bool:
     """Whether a regression ends with the error of the mean of its targets."""
     begin, end = data.extent
+    if any(_explains_nothing(one) for one in data.held_out(Kind.METRIC)):
+        return True
     return any(one.id == "no_better_than_mean" and one.last >= end - LATE * (end - begin) for one in data.checks)
+
+
+def _explains_nothing(series: Series) -> bool:
+    """Whether the explained share of the variance is 0 to the end."""
+    late = series.values[len(series) // 2 :]
+    return "r2" in series.stem and len(series) >= LEAST_EVALUATIONS and bool((late <= EXPLAINS).all())
 
 
 def _stays(trend: Trend, points: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.detectors._accuracy import is_accuracy
+from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
@@ -32,7 +32,7 @@ def slow(data: RunData) -> Iterator[Finding]:
         if len(loss) < LEAST_POINTS or loss.trend is None or not _creeps(loss):
             continue
         for accuracy in accuracies:
-            share = accuracy.values / 100 if accuracy.values.max() > 1 else accuracy.values
+            share = as_share(accuracy)
             begins = share[0] / math.exp(-float(loss.values[0]))
             if UNTRAINED[0] <= begins <= UNTRAINED[1] and RISES * share[0] <= share[-1] < POOR:
                 yield _finding(loss, accuracy)
