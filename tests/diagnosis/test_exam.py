@@ -71,7 +71,7 @@ MISSED = {
 
 
 MISSED |= {
-    "second_gan_ring_bad": "a generator that gives one point has no series of its own kind",
+    "second_gan_ring_bad": "a generator that gives one point has no series that shows it",
     "second_finetune_topic_bad": "the loss is noisy, and falls when the rate does",
     "second_ddpm2d_bad": "the loss stalls at a level that may be its noise",
     "second_shapes_cnn_bad": "the loss is level and the norm of the gradient grows",
