@@ -60,6 +60,8 @@ def held_out(data: RunData) -> Iterator[Finding]:
     yield from _poor_accuracy(data)
     yield from _stuck(data)
     yield from _falls(data)
+    if len(data.tensors):
+        return  # a hook finds losses of evaluations itself, which may be those of few samples, or of another form
     for loss in data.held_out(Kind.LOSS):
         training = partner(data, loss)
         if training is not None:
@@ -271,8 +273,6 @@ def _pair(loss: Series, training: Series) -> _Pair | None:
 
 def _two_scales(data: RunData, loss: Series) -> Iterator[Finding]:
     """Judge losses of which one is a multiple of the other."""
-    if len(data.tensors):
-        return  # a hook finds losses of evaluations itself, which need not be that of the training
     # Those of single batches vary more than their means over epochs, which may be there, too.
     for training in data.training_by_words.get((loss.kind, loss.stem), []):
         pair = _pair(loss, training)
