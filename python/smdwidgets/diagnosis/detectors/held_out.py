@@ -27,6 +27,8 @@ LEARNED = 0.7
 #: An accuracy relative to that of guessing which is no better, the least loss of held-out data relative to the first
 #: one, and the fall of the training loss beside which that is strange.
 GUESSED, NO_BETTER, TRAINS = 1.8, 0.95, 0.04
+#: Losses of guessing: of 2 classes, a little less where they are not balanced, and of some hundreds.
+LEAST_GUESS, MOST_GUESS = 0.5, 5.5
 #: Accuracies of training and evaluation, where no loss of evaluations was logged.
 TRAINED, POOR = 0.8, 0.25
 #: Share of the evaluations within which a training loss halves if inputs belong to their labels.
@@ -82,9 +84,11 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
             continue
         losses = one.loss.values
         # The loss of an untrained model that is evaluated in another way may be far above that of guessing.
-        chance = math.exp(-min(float(losses[0]), float(training.values[0])))
-        guessed = bool((one.share <= GUESSED * chance).all())
-        if guessed and 0.004 < chance < 0.6 and losses.min() >= NO_BETTER * losses[0]:
+        untrained = min(float(losses[0]), float(training.values[0]))
+        if not LEAST_GUESS < untrained < MOST_GUESS:
+            continue
+        chance = math.exp(-untrained)
+        if (one.share <= GUESSED * chance).all() and losses.min() >= NO_BETTER * losses[0]:
             yield _of_guessing(one, training, chance)
             return
 

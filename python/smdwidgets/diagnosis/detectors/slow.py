@@ -20,6 +20,8 @@ LEAST_POINTS, MOST_FALL, LEAST_FALL = 10, 0.15, 0.02
 STRAIGHT, AS_FAST = 0.12, 0.6
 #: An accuracy at the end, and at the start relative to that of guessing by the loss, of a model that began untrained.
 POOR, UNTRAINED = 0.5, (0.3, 2.5)
+#: Loss of guessing among some thousands of classes.
+MOST_GUESS = 9.0
 #: Rise of an accuracy that shows that something is learned.
 RISES = 1.2
 
@@ -29,7 +31,7 @@ def slow(data: RunData) -> Iterator[Finding]:
     accuracies = [one for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_POINTS]
     accuracies = [one for one in accuracies if one.role.is_held_out] or accuracies
     for loss in data.training_losses():
-        if len(loss) < LEAST_POINTS or loss.trend is None or not _creeps(loss):
+        if len(loss) < LEAST_POINTS or loss.trend is None or loss.values[0] > MOST_GUESS or not _creeps(loss):
             continue
         for accuracy in accuracies:
             share = as_share(accuracy)
