@@ -67,10 +67,6 @@ MISSED = {
     "hf_clm_mask_bad": "nothing is wrong with the curves but that they are too low for a language model",
     "rnn_adding_bad": "the loss explodes in the first rows and falls for the rest",
     "nanogpt_code_bad": "the spikes are named in place of the divergence",
-}
-
-
-MISSED |= {
     "second_gan_ring_bad": "a generator that gives one point has no series that shows it",
     "second_finetune_topic_bad": "the loss is noisy, and falls when the rate does",
     "second_ddpm2d_bad": "the loss stalls at a level that may be its noise",

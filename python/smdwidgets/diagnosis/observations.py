@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smdwidgets.diagnosis.detectors.learning_rate import NOTHING
 from smdwidgets.diagnosis.detectors.not_learning import never_below_guessing
 from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -33,8 +34,8 @@ RISEN, FEWEST = 4.0, 20
 SHORTLY = 5
 #: Relative updates that are large, and the share of the saves at which they must be.
 LARGE, LARGE_SHARE = 0.05, 0.1
-#: Share of the largest learning rate that is as good as 0, and the share of the run for which it is.
-NOTHING, GONE = 1e-5, 0.5
+#: Share of the run for which a learning rate is as good as 0.
+GONE = 0.5
 #: Loss at the end relative to that at the lowest learning rate which has been undone.
 UNDONE = 1.2
 #: Updates that count as the first ones.

@@ -7,153 +7,148 @@ from __future__ import annotations
 
 from smdwidgets.finding.kind import Kind
 
-__all__ = ["evaluation_kinds", "trend_kinds"]
+__all__ = ["OF_EVALUATIONS", "OF_TRENDS"]
 
+OF_EVALUATIONS: tuple[Kind, ...] = (
+    Kind(
+        "evaluation_differs",
+        "Evaluation differs",
+        "evaluations that are prepared in another way",
+        "The accuracy of evaluations is never better than guessing, and their loss never falls, although the training loss "
+        "halves within the first quarter of the run: so fast is only learned what also holds for other data. Where evaluations have no "
+        "loss: their accuracy is below 25 % from the first one on, while that of the training is above 80 %.",
+        "evaluations that get better while the training loss falls fast",
+        "evaluate some batches of training data with the code of the evaluation.",
+        "{what}",
+        "{numbers}",
+        "{why}",
+        "Evaluate some batches of training data with the code of the evaluation: if the accuracy stays that of guessing, "
+        "compare the shape, scale and labels of these batches with those of the training.",
+        explains=frozenset({"overfit", "labels_unrelated", "metric_falls", "one_class", "not_learning"}),
+        test="evaluate batches of training data with the code of the evaluation: if the accuracy is poor, this code is the cause",
+    ),
+    Kind(
+        "metric_stuck",
+        "Metric stuck",
+        "a metric that ignores what is learned",
+        "A metric has its worst value, such as an accuracy of 0 or a word error rate of 1, at each of at least 5 evaluations, "
+        "while a loss of the same model falls by 30 %.",
+        "a metric that changes when the loss falls",
+        "compute the metric by hand for one batch; compare the form, the scale and the numbers of predictions and targets.",
+        "{series} is {value:g} at each of {count:,} evaluations, although losses fall",
+        "{loss}",
+        "Probably the metric is computed from predictions or targets of another form than it needs.",
+        test="compute the metric of the targets with themselves: if it is not the best value, its computation is the cause",
+    ),
+    Kind(
+        "evaluation_too_good",
+        "Evaluation too good",
+        "an evaluation without mistakes",
+        "In the second half of the run the loss of evaluations is below a fifth of the training loss, and they are without a "
+        "mistake, although the model errs on its training data.",
+        "a loss of held-out data that is close to the training loss, or above it",
+        "look for samples of the evaluation among those of the training.",
+        "Evaluations are without a mistake, although the training loss is high",
+        "{loss}; {training}",
+        "Often samples of the evaluation are among those of the training. Strong augmentation or dropout while training looks "
+        "the same.",
+        level="warning",
+        explains=frozenset({"losses_on_two_scales"}),
+        test="count the samples that both data sets contain: if there are any, they are the cause",
+    ),
+    Kind(
+        "losses_on_two_scales",
+        "Losses on two scales",
+        "losses on two scales",
+        "The training loss is the loss of evaluations times a number above 8, or divided by it, at all evaluations. Or the loss of "
+        "evaluations is below 30 % of what its wrong answers cost at least, and far below the training loss.",
+        "losses of training and evaluation of about the same size",
+        "divide both by the number of samples, or of tokens, before they are logged.",
+        "{what}",
+        "{numbers}",
+        "Probably one is a sum over a batch and the other a mean. The training itself need not be affected, but the curves cannot "
+        "be compared.",
+        level="warning",
+        test="log both losses of one batch: if their ratio is the number of samples, one of them is a sum",
+    ),
+    Kind(
+        "sum_not_reset",
+        "Sum not reset",
+        "a logged sum that is not reset",
+        "A training loss rises from value to value, by half or more, and falls back after a fixed number of them, at least three "
+        "times.",
+        "a loss that falls from one logged value to the next, apart from noise",
+        "set the sum that is logged to 0 after each value.",
+        "{series} rises for {period} values and falls back, again and again",
+        "{tooth}",
+        "Probably a sum over batches is logged that is reset once an epoch only. The training itself is not affected.",
+        level="warning",
+        explains=frozenset({"diverged", "not_learning", "swings"}),
+        test="log the loss of the last batch beside it: if that one falls, the sum is not reset",
+    ),
+)
+"""Kinds that are causes, or mistakes of the evaluation itself, from cause to symptom."""
 
-def evaluation_kinds() -> tuple[Kind, ...]:
-    """Return the kinds that are causes, or mistakes of the evaluation itself."""
-    return (
-        Kind(
-            "evaluation_differs",
-            "Evaluation differs",
-            "evaluations that are prepared in another way",
-            "The accuracy of evaluations is never better than guessing, and their loss never falls, although the training loss "
-            "halves within the first quarter of the run: so fast is only learned what also holds for other data. Where evaluations have no "
-            "loss: their accuracy is below 25 % from the first one on, while that of the training is above 80 %.",
-            "evaluations that get better while the training loss falls fast",
-            "evaluate some batches of training data with the code of the evaluation.",
-            "{what}",
-            "{numbers}",
-            "{why}",
-            "Evaluate some batches of training data with the code of the evaluation: if the accuracy stays that of guessing, "
-            "compare the shape, scale and labels of these batches with those of the training.",
-            explains=frozenset({"overfit", "labels_unrelated", "metric_falls", "one_class", "not_learning"}),
-            test="evaluate batches of training data with the code of the evaluation: if the accuracy is poor, this code is the cause",
-        ),
-        Kind(
-            "metric_stuck",
-            "Metric stuck",
-            "a metric that ignores what is learned",
-            "A metric has its worst value, such as an accuracy of 0 or a word error rate of 1, at each of at least 5 evaluations, "
-            "while a loss of the same model falls by 30 %.",
-            "a metric that changes when the loss falls",
-            "compute the metric by hand for one batch; compare the form, the scale and the numbers of predictions and targets.",
-            "{series} is {value:g} at each of {count:,} evaluations, although losses fall",
-            "{loss}",
-            "Probably the metric is computed from predictions or targets of another form than it needs.",
-            level="problem",
-            test="compute the metric of the targets with themselves: if it is not the best value, its computation is the cause",
-        ),
-        Kind(
-            "evaluation_too_good",
-            "Evaluation too good",
-            "an evaluation without mistakes",
-            "In the second half of the run the loss of evaluations is below a fifth of the training loss, and they are without a "
-            "mistake, although the model errs on its training data.",
-            "a loss of held-out data that is close to the training loss, or above it",
-            "look for samples of the evaluation among those of the training.",
-            "Evaluations are without a mistake, although the training loss is high",
-            "{loss}; {training}",
-            "Often samples of the evaluation are among those of the training. Strong augmentation or dropout while training looks "
-            "the same.",
-            level="warning",
-            explains=frozenset({"losses_on_two_scales"}),
-            test="count the samples that both data sets contain: if there are any, they are the cause",
-        ),
-        Kind(
-            "losses_on_two_scales",
-            "Losses on two scales",
-            "losses on two scales",
-            "The training loss is the loss of evaluations times a number above 8, or divided by it, at all evaluations. Or the loss of "
-            "evaluations is below 30 % of what its wrong answers cost at least, and far below the training loss.",
-            "losses of training and evaluation of about the same size",
-            "divide both by the number of samples, or of tokens, before they are logged.",
-            "{what}",
-            "{numbers}",
-            "Probably one is a sum over a batch and the other a mean. The training itself need not be affected, but the curves cannot "
-            "be compared.",
-            level="warning",
-            test="log both losses of one batch: if their ratio is the number of samples, one of them is a sum",
-        ),
-        Kind(
-            "sum_not_reset",
-            "Sum not reset",
-            "a logged sum that is not reset",
-            "A training loss rises from value to value, by half or more, and falls back after a fixed number of them, at least three "
-            "times.",
-            "a loss that falls from one logged value to the next, apart from noise",
-            "set the sum that is logged to 0 after each value.",
-            "{series} rises for {period} values and falls back, again and again",
-            "{tooth}",
-            "Probably a sum over batches is logged that is reset once an epoch only. The training itself is not affected.",
-            level="warning",
-            explains=frozenset({"diverged", "not_learning", "swings"}),
-            test="log the loss of the last batch beside it: if that one falls, the sum is not reset",
-        ),
-    )
-
-
-def trend_kinds() -> tuple[Kind, ...]:
-    """Return the kinds that are symptoms of other causes."""
-    return (
-        Kind(
-            "policy_stuck",
-            "Policy stuck",
-            "a policy that does not move",
-            "In a training by PPO, the divergence between the policy before and after its updates stays below 0.0001, and nothing "
-            "is clipped.",
-            "an approximate divergence of 0.001 to 0.02 for each update",
-            "normalize rewards or returns; reduce the weight of the value loss; raise the learning rate.",
-            "Updates hardly change the policy",
-            "{series} {value:.2g} in the median; healthy: 0.001 to 0.02{value_loss}",
-            "Either the learning rate is too low, or a value loss of large returns takes the whole norm that clipping of gradients "
-            "leaves.",
-            explains=frozenset({"not_learning"}),
-            test="divide the rewards by their standard deviation: if the divergence grows, the value loss was the cause",
-        ),
-        Kind(
-            "posterior_collapse",
-            "Posterior collapse",
-            "a collapsed posterior",
-            "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve. Or, of at least "
-            "three outputs of the model, two of one size, mean and variance, are below 0.03 in the last third of the run.",
-            "a divergence of some nats, and a reconstruction that improves",
-            "reduce the weight of the divergence, or raise it slowly from 0; check that both terms are sums, or both means.",
-            "The latent variables carry nothing: {series} is {value:.2g}",
-            "{recon}",
-            "The decoder ignores them. Often the divergence weighs too much, or is a sum beside a mean reconstruction error.",
-            explains=frozenset({"not_learning"}),
-            test="train with a weight of 0.01 for the divergence: if the reconstruction improves, its weight was the cause",
-        ),
-        Kind(
-            "swings",
-            "Swings",
-            "a loss that does not settle",
-            "The loss of held-out data changes by a factor of about 1.4 or more from evaluation to evaluation, has no trend, and "
-            "stays above 1.5 times its best, while the training loss no longer falls.",
-            "evaluations that differ by a few percent",
-            "reduce the learning rate, or let it decay; average the weights.",
-            "{series} swings between {low:.3g} and {high:.3g} to the end",
-            "{count:,} evaluations",
-            "Probably the learning rate is too high to settle. Very few held-out samples look the same.",
-            explains=frozenset({"not_learning"}),
-            test="divide the learning rate by 10 at the end of the run: if the loss falls at once, the rate was the cause",
-        ),
-        Kind(
-            "metric_falls",
-            "Metric falls",
-            "a metric that falls",
-            "A metric has lost more than a quarter of its best value, and 80 % of what it had gained, since the first 60 % of the run, "
-            "while the loss, the reward or the metric that is trained on improves.",
-            "a metric that ends near its best",
-            "keep the checkpoint of the best step; look for what the loss rewards and the metric does not.",
-            "{series} falls from {best:.3g} to {end:.3g} since step {first:,}, although the training improves",
-            "{beside}",
-            "The loss or reward is improved in a way that the metric does not measure: a collapse of the representation, an exploited "
-            "reward, or overfitting.",
-            "Keep the checkpoint of step {keep:,}; look at outputs of both steps, and at what the loss rewards but the metric "
-            "does not.",
-            symptom=True,
-            test="compare outputs of the best and of the last step: if they have become alike, it is a collapse",
-        ),
-    )
+OF_TRENDS: tuple[Kind, ...] = (
+    Kind(
+        "policy_stuck",
+        "Policy stuck",
+        "a policy that does not move",
+        "In a training by PPO, the divergence between the policy before and after its updates stays below 0.0001, and nothing "
+        "is clipped.",
+        "an approximate divergence of 0.001 to 0.02 for each update",
+        "normalize rewards or returns; reduce the weight of the value loss; raise the learning rate.",
+        "Updates hardly change the policy",
+        "{series} {value:.2g} in the median; healthy: 0.001 to 0.02{value_loss}",
+        "Either the learning rate is too low, or a value loss of large returns takes the whole norm that clipping of gradients "
+        "leaves.",
+        explains=frozenset({"not_learning"}),
+        test="divide the rewards by their standard deviation: if the divergence grows, the value loss was the cause",
+    ),
+    Kind(
+        "posterior_collapse",
+        "Posterior collapse",
+        "a collapsed posterior",
+        "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve. Or, of at least "
+        "three outputs of the model, two of one size, mean and variance, are below 0.03 in the last third of the run.",
+        "a divergence of some nats, and a reconstruction that improves",
+        "reduce the weight of the divergence, or raise it slowly from 0; check that both terms are sums, or both means.",
+        "The latent variables carry nothing: {series} is {value:.2g}",
+        "{recon}",
+        "The decoder ignores them. Often the divergence weighs too much, or is a sum beside a mean reconstruction error.",
+        explains=frozenset({"not_learning"}),
+        test="train with a weight of 0.01 for the divergence: if the reconstruction improves, its weight was the cause",
+    ),
+    Kind(
+        "swings",
+        "Swings",
+        "a loss that does not settle",
+        "The loss of held-out data changes by a factor of about 1.4 or more from evaluation to evaluation, has no trend, and "
+        "stays above 1.5 times its best, while the training loss no longer falls.",
+        "evaluations that differ by a few percent",
+        "reduce the learning rate, or let it decay; average the weights.",
+        "{series} swings between {low:.3g} and {high:.3g} to the end",
+        "{count:,} evaluations",
+        "Probably the learning rate is too high to settle. Very few held-out samples look the same.",
+        explains=frozenset({"not_learning"}),
+        test="divide the learning rate by 10 at the end of the run: if the loss falls at once, the rate was the cause",
+    ),
+    Kind(
+        "metric_falls",
+        "Metric falls",
+        "a metric that falls",
+        "A metric has lost more than a quarter of its best value, and 80 % of what it had gained, since the first 60 % of the run, "
+        "while the loss, the reward or the metric that is trained on improves.",
+        "a metric that ends near its best",
+        "keep the checkpoint of the best step; look for what the loss rewards and the metric does not.",
+        "{series} falls from {best:.3g} to {end:.3g} since step {first:,}, although the training improves",
+        "{beside}",
+        "The loss or reward is improved in a way that the metric does not measure: a collapse of the representation, an exploited "
+        "reward, or overfitting.",
+        "Keep the checkpoint of step {keep:,}; look at outputs of both steps, and at what the loss rewards but the metric "
+        "does not.",
+        symptom=True,
+        test="compare outputs of the best and of the last step: if they have become alike, it is a collapse",
+    ),
+)
+"""Kinds that are symptoms of other causes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.finding.checks import CHECKS
-from smdwidgets.finding.evaluations import evaluation_kinds, trend_kinds
+from smdwidgets.finding.evaluations import OF_EVALUATIONS, OF_TRENDS
 from smdwidgets.finding.kind import Kind
 from smdwidgets.finding.large_models import large_model_kinds
 
@@ -235,8 +235,8 @@ _KINDS = (
         "Spike",
         "spikes of the loss",
         "The training loss jumps above the 50 values before it: by more than 8 robust standard deviations, half of its level, "
-        "and 30 % of what was learned. A jump that lasts, three that recover, or one of five values to twice the level give a warning; fewer are a note. Noise with "
-        "heavy tails, which has many milder jumps as well, gives nothing.",
+        "and 30 % of what was learned. A jump that lasts, three that recover, or one of five values to twice the level give a "
+        "warning; fewer are a note. Noise with heavy tails, which has many milder jumps as well, gives nothing.",
         "jumps within a few standard deviations of the values before",
         "look at the batches there; clip gradients, or reduce the learning rate.",
         "{title}",
@@ -337,7 +337,7 @@ _KINDS = (
         symptom=True,
         test="print the smallest argument of each logarithm, division and square root: if one is 0, it is the cause",
     ),
-    *evaluation_kinds(),
+    *OF_EVALUATIONS,
     Kind(
         "labels_unrelated",
         "Labels unrelated",
@@ -447,7 +447,7 @@ _KINDS = (
         "changed at that step.",
         symptom=True,
     ),
-    *trend_kinds(),
+    *OF_TRENDS,
     Kind(
         "not_learning",
         "Not learning",

@@ -73,7 +73,7 @@ export class Toolbar {
     const button = textButton("View", () => {}, signal);
     button.classList.add("smdw-menu-button");
     const popover = new Popover(button, this.#menu, context);
-    this.#view = h("div", { class: "smdw-anchor smdw-view" }, button, popover.el);
+    this.#view = h("div", { class: "smdw-anchor" }, button, popover.el);
     this.el = h(
       "div",
       { class: "smdw-toolbar", role: "toolbar", "aria-label": "Run Map" },

@@ -29,6 +29,16 @@ def evidence(series: Series, text: str, begin: int | None = None, end: int | Non
     return Evidence(text, series.name, curve=curve)
 
 
+def course(series: Series, begin: int | None = None, end: int | None = None) -> Evidence:
+    """Return the first and the last value of a series, with its curve."""
+    return evidence(series, f"{series.label} {series.values[0]:.4g} → {series.values[-1]:.4g}", begin, end)
+
+
+def from_to(series: Series) -> str:
+    """Return the name of a series with its first and last value, for a sentence."""
+    return f"{series.quoted} {series.values[0]:.3g} → {series.values[-1]:.3g}"
+
+
 def _extremes(values: Floats) -> Steps:
     """Return the indices of the smallest and largest value of each stretch.
 

@@ -47,7 +47,7 @@ BURSTS, SHARE_LATER = 5.0, 0.5
 GENERATORS, ADVERSARIES = frozenset({"g", "gen", "generator"}), frozenset({"d", "disc", "discriminator", "critic"})
 WINS, LOST = 0.05, 4.0
 #: Words of estimated returns, and their growth.
-VALUES, GROWN = frozenset({"q", "qvalue", "qvalues", "q_values", "values"}), 8.0
+VALUES, GROWN = frozenset({"q", "qvalue", "qvalues", "values"}), 8.0
 
 
 class _Rise(NamedTuple):
@@ -184,14 +184,20 @@ def _without_bound(series: Series, data: RunData) -> _Rise | None:
     size = np.abs(values)
     start, middle = float(np.median(size[:part])), float(np.median(size[len(size) // 2 - part // 2 :][:part]))
     lowest, end = float(size[-part:].min()), float(np.median(size[-part:]))
-    rewards = [one.trend for one in data.of(Kind.REWARD) if one.trend is not None]
-    gains = any(one.start - one.end > 3 * one.noise for one in rewards)
+    rewards = [one for one in data.of(Kind.REWARD) if one.trend is not None]
+    gains = any(map(_gains, rewards))
     beaten = not rewards and any(_vanishes(one) for one in data.of(Kind.UNDIRECTED) if one is not series)
     limit = UNBOUNDED if rewards and not gains else UNBOUNDED_BEATEN if beaten else UNBOUNDED_ALONE
     if gains or start == 0 or lowest <= limit * start or end <= 2 * middle:
         return None
     onset = int(np.flatnonzero(size <= start + (lowest - start) / 4)[-1])
     return _Rise(int(series.steps[onset]), start, end, "medium")
+
+
+def _gains(reward: Series) -> bool:
+    """Whether a reward ends beyond the noise of its start."""
+    trend = reward.trend
+    return trend is not None and trend.start - trend.end > 3 * trend.noise
 
 
 def _always_loses(series: Series, data: RunData) -> _Rise | None:
@@ -217,7 +223,7 @@ def _of_values(series: Series, data: RunData) -> _Rise | None:
     values, rewards = series.values, [one for one in data.of(Kind.REWARD) if one.trend is not None]
     if len(values) < LEAST_POINTS or not rewards or not VALUES.intersection(words_of(series.name)):
         return None
-    if any(one.trend is not None and one.trend.start - one.trend.end > 3 * one.trend.noise for one in rewards):
+    if any(map(_gains, rewards)):
         return None
     part = max(3, len(values) // 5)
     start, middle = float(np.median(values[:part])), float(np.median(values[len(values) // 2 :][:part]))

@@ -10,12 +10,12 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import Evaluations, as_share, evaluations, is_accuracy
-from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors._show import course, evidence, from_to
 from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise, mann_kendall
-from smdwidgets.finding import Evidence, Finding
+from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import Role, words_of
 
 __all__ = ["held_out"]
@@ -78,9 +78,11 @@ def held_out(data: RunData) -> Iterator[Finding]:
 
 def _at_guessing(data: RunData) -> Iterator[Finding]:
     """Judge accuracies of guessing beside a training loss that falls."""
+    training = _falling(data)
+    if training is None:
+        return
     for one in evaluations(data):
-        training = _falling(data)
-        if training is None or min(len(one.loss), len(one.accuracy)) < FEW:
+        if min(len(one.loss), len(one.accuracy)) < FEW:
             continue
         losses = one.loss.values
         # The loss of an untrained model that is evaluated in another way may be far above that of guessing.
@@ -112,7 +114,7 @@ def _poor_accuracy(data: RunData) -> Iterator[Finding]:
             "numbers": f"{held_out.quoted} {share.min():.3g} to {share.max():.3g}, {same[0].quoted} {late:.3g}",
             "why": "Probably the data of evaluations are prepared in another way than those of the training.",
         }
-        shown = (_curve(held_out, first, last), _curve(same[0], first, last))
+        shown = (course(held_out, first, last), course(same[0], first, last))
         names = held_out.name, same[0].name
         yield Finding.of("evaluation_differs", "problem", "medium", first, last, names, facts, shown)
         return
@@ -142,8 +144,7 @@ def _of_guessing(one: Evaluations, training: Series, chance: float) -> Finding:
     unrelated = "Probably labels do not belong to their inputs, and the model learns single samples by heart"
     facts = {
         "what": "Evaluations are never better than guessing, although the training loss falls",
-        "numbers": f"{one.accuracy.quoted} up to {one.share.max():.3g}, {one.loss.quoted} {one.loss.values[0]:.3g} → "
-        f"{one.loss.values[-1]:.3g}, {training.quoted} {training.values[0]:.3g} → {training.values[-1]:.3g}"
+        "numbers": f"{one.accuracy.quoted} up to {one.share.max():.3g}, {from_to(one.loss)}, {from_to(training)}"
         + (f"; guessing {round(1 / chance)} classes gives {-math.log(chance):.3g}" if learns else ""),
         "classes": round(1 / chance),
         "chance": -math.log(chance),
@@ -174,9 +175,9 @@ def _stuck(data: RunData) -> Iterator[Finding]:
         "series": stuck[0].quoted,
         "value": float(stuck[0].values[0]),
         "count": len(stuck[0]),
-        "loss": f"{loss.quoted} {loss.values[0]:.3g} → {loss.values[-1]:.3g}",
+        "loss": from_to(loss),
     }
-    shown = tuple(_curve(one, first, last) for one in (stuck[0], loss))
+    shown = tuple(course(one, first, last) for one in (stuck[0], loss))
     names = *(one.name for one in stuck), loss.name
     yield Finding.of("metric_stuck", "problem", "medium", first, last, names, facts, shown)
 
@@ -190,10 +191,6 @@ def _is_stuck(series: Series) -> bool:
     worst = (0.0,) if series.kind is Kind.METRIC else (1.0, 100.0)
     is_metric = series.kind is Kind.METRIC or "loss" not in series.stem
     return is_metric and len(values) >= FEW and float(np.ptp(values)) == 0 and float(values[0]) in worst
-
-
-def _curve(series: Series, first: int, last: int) -> Evidence:
-    return evidence(series, f"{series.label} {series.values[0]:.4g} → {series.values[-1]:.4g}", first, last)
 
 
 # --------------------------------------------------------------------------------------------------- falling metrics
@@ -226,9 +223,9 @@ def _falls(data: RunData) -> Iterator[Finding]:
             "best": best,
             "end": end,
             "keep": int(metric.steps[best_at]),
-            "beside": f"{beside.quoted} {beside.values[0]:.3g} → {beside.values[-1]:.3g}",
+            "beside": from_to(beside),
         }
-        shown = (_curve(metric, onset, last), _curve(beside, onset, last))
+        shown = (course(metric, onset, last), course(beside, onset, last))
         yield Finding.of("metric_falls", "problem", "medium", onset, last, (metric.name, beside.name), facts, shown)
         return
 
@@ -310,7 +307,7 @@ def _impossible(data: RunData) -> Iterator[Finding]:
             "numbers": f"{losses[0]:.3g} where {1 - one.share[of[0]]:.0%} of the answers are wrong, each of which costs at least ln 2; "
             f"{training.quoted} {training.values[0]:.3g}",
         }
-        shown = (_curve(one.loss, first, last), _curve(training, first, last))
+        shown = (course(one.loss, first, last), course(training, first, last))
         names = one.loss.name, training.name
         yield Finding.of("losses_on_two_scales", "warning", "medium", first, last, names, facts, shown)
         return
@@ -320,8 +317,8 @@ def _of_scales(loss: Series, training: Series, ratio: float) -> Finding:
     first, last = int(loss.steps[0]), int(loss.steps[-1])
     low, high = (loss, training) if ratio > 1 else (training, loss)
     facts = {"what": f"{high.quoted} is {max(ratio, 1 / ratio):.3g} times {low.quoted} at all evaluations"}
-    facts |= {"numbers": f"{loss.quoted} {loss.values[0]:.3g} → {loss.values[-1]:.3g}"}
-    shown = (_curve(training, first, last), _curve(loss, first, last))
+    facts |= {"numbers": from_to(loss)}
+    shown = (course(training, first, last), course(loss, first, last))
     names = high.name, low.name
     return Finding.of("losses_on_two_scales", "warning", "medium", first, last, names, facts, shown)
 
@@ -333,20 +330,17 @@ def _too_good(data: RunData, loss: Series, training: Series) -> Iterator[Finding
         return
     half = len(pair.training) // 2
     trained, evaluated = pair.training[half:], pair.held_out[half:]
-    perfect = [
-        one.accuracy
-        for one in evaluations(data)
-        if one.loss is loss and (one.share[len(one.share) // 2 :] >= WITHOUT_MISTAKE).all()
-    ]
-    if not perfect or (evaluated >= TOO_GOOD * trained).any() or float(np.median(trained)) < TRAINING_ERRS:
+    is_perfect = any(
+        one.loss is loss and (one.share[len(one.share) // 2 :] >= WITHOUT_MISTAKE).all() for one in evaluations(data)
+    )
+    if not is_perfect or (evaluated >= TOO_GOOD * trained).any() or float(np.median(trained)) < TRAINING_ERRS:
         return
     first, last = int(loss.steps[0]), int(loss.steps[-1])
     facts = {
         "loss": f"{loss.quoted} {evaluated[-1]:.3g}",
         "training": f"{training.quoted} {trained[-1]:.3g}",
-        "accuracy": perfect[0].quoted,
     }
-    shown = (_curve(loss, first, last), _curve(training, first, last))
+    shown = (course(loss, first, last), course(training, first, last))
     names = loss.name, training.name
     yield Finding.of("evaluation_too_good", "warning", "medium", first, last, names, facts, shown)
 
@@ -369,4 +363,4 @@ def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
     first, last = int(loss.steps[0]), int(loss.steps[-1])
     low, high = np.exp(np.quantile(late, [0.1, 0.9])).tolist()
     facts = {"series": loss.quoted, "low": low, "high": high, "count": len(loss)}
-    yield Finding.of("swings", "problem", "medium", first, last, (loss.name,), facts, (_curve(loss, first, last),))
+    yield Finding.of("swings", "problem", "medium", first, last, (loss.name,), facts, (course(loss, first, last),))

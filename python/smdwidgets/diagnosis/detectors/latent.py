@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors._show import evidence, from_to
 from smdwidgets.diagnosis.inputs import RunData, Series
 from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import words_of
@@ -52,7 +52,7 @@ def _stays(error: Series) -> bool:
 
 def _finding(series: Series, error: Series, value: float) -> Finding:
     first, last = int(series.steps[0]), int(series.steps[-1])
-    recon = f"{error.quoted} {error.values[0]:.3g} → {error.values[-1]:.3g}"
+    recon = from_to(error)
     shown = (
         evidence(series, f"{series.label} {series.values[0]:.3g} → {series.values[-1]:.3g}", first, last),
         evidence(error, recon.replace("`", ""), first, last),

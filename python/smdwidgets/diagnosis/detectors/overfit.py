@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import is_accuracy
-from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
+from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
+from smdwidgets.diagnosis.detectors._show import course, evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
 from smdwidgets.finding import Confidence, Finding
@@ -95,11 +95,15 @@ def _without_mistake(data: RunData, validation: Series, training: Series) -> Ite
     values = validation.values
     at = int(values.argmin())
     end = float(np.median(values[-max(3, len(values) // 5) :]))
-    late, keep = at < LATE_BEST * len(values), int(validation.steps[at])
-    if not late or end < (1 + LITTLE_RISE) * float(values[at]) or training.values[-1] > NEARLY_NONE * end:
+    keep = int(validation.steps[at])
+    if (
+        at >= LATE_BEST * len(values)
+        or end < (1 + LITTLE_RISE) * float(values[at])
+        or training.values[-1] > NEARLY_NONE * end
+    ):
         return
     right, wrong = (
-        [float(np.median(one.values[len(one) // 2 :])) / (100 if one.values.max() > 1 else 1) for one in some]
+        [float(np.median(as_share(one)[len(one) // 2 :])) for one in some]
         for some in (
             [one for one in data.of(Kind.METRIC) if not one.role.is_held_out and is_accuracy(one)],
             [one for one in data.held_out(Kind.METRIC) if is_accuracy(one)],
@@ -228,10 +232,7 @@ def _medium(validation: Series, training: Series, onset: int, facts: dict[str, o
     """Return a finding of medium confidence."""
     last = int(validation.steps[-1])
     facts = {"series": validation.quoted, "accuracy": "", **facts}
-    shown = [
-        evidence(one, f"{one.label} {one.values[0]:.4g} → {one.values[-1]:.4g}", onset, last)
-        for one in (validation, training)
-    ]
+    shown = [course(one, onset, last) for one in (validation, training)]
     names = validation.name, training.name
     return Finding.of("overfit", "problem", "medium", onset, last, names, facts, tuple(shown))
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors._show import course
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
@@ -183,5 +183,5 @@ def _length(by_quantity: Mapping[Quantity, list[Series]]) -> Iterator[Finding]:
 
 def _finding(kind: str, series: Series, at: int, facts: Mapping[str, object], confidence: str) -> Finding:
     first, last = int(series.steps[at]), int(series.steps[-1])
-    shown = evidence(series, f"{series.label} {series.values[0]:.4g} → {series.values[-1]:.4g}", first, last)
+    shown = course(series, first, last)
     return Finding.of(kind, "warning", confidence, first, last, (series.name,), facts, (shown,))  # type: ignore[arg-type]

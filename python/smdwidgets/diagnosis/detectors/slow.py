@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
-from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors._show import course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
 
@@ -56,11 +56,10 @@ def _creeps(loss: Series) -> bool:
 
 def _finding(loss: Series, accuracy: Series) -> Finding:
     first, last = int(loss.steps[0]), int(loss.steps[-1])
-    text = f"{loss.values[0]:.3g} → {loss.values[-1]:.3g}"
     facts = {
         "what": "The loss falls in a straight line to the end, and little",
-        "detail": f"{loss.quoted} {text}, {accuracy.quoted} {accuracy.values[0]:.3g} → {accuracy.values[-1]:.3g}",
+        "detail": f"{from_to(loss)}, {from_to(accuracy)}",
         "or_stopped": "",
     }
-    shown = (evidence(loss, f"{loss.label} {text}", first, last),)
+    shown = (course(loss, first, last),)
     return Finding.of("rate_too_low", "problem", "medium", first, last, (loss.name, accuracy.name), facts, shown)
