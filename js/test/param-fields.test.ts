@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Param, ParamSpec } from "../src/protocol/types";
-import { asText, isChanged, limits, parse } from "../src/widgets/rules/param-fields";
+import { asText, inWords, isChanged, limits, parse } from "../src/widgets/rules/param-fields";
 
 const spec = (kind: ParamSpec["kind"], more: Partial<ParamSpec> = {}): ParamSpec => ({
   name: "p",
@@ -14,6 +14,15 @@ const spec = (kind: ParamSpec["kind"], more: Partial<ParamSpec> = {}): ParamSpec
 const entered = (param: ParamSpec, value: string) => parse(param, { value, checked: false });
 
 describe("parameters of a rule", () => {
+  test("their labels are words", () => {
+    expect(["tensor_regex", "min_rise", "regex", "depth"].map(inWords)).toEqual([
+      "Tensor pattern",
+      "Min rise",
+      "Pattern",
+      "Depth",
+    ]);
+  });
+
   test("numbers are parsed and checked against the limits", () => {
     const share = spec("real", { minimum: 0, maximum: 1 });
     expect(["0.5", " 1e-7 ", "\u22121", "2", "", "x"].map((text) => entered(share, text))).toEqual([

@@ -178,7 +178,7 @@ export interface RuleInfo {
   /** the latest message */
   message: string;
   params: Param[];
-  /** the latest 200 findings at most */
+  /** 200 at most: the first one and the latest */
   firings: Finding[];
   firings_total: number;
   /** clears the outcomes first */

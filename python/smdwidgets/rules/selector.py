@@ -109,12 +109,13 @@ class Selector:
             parts.append(f"{word} {listed([shown(each) for each in self.collections])}")
         if self.losses_of:
             parts.append(f"losses in {listed([shown(each) for each in self.losses_of])}")
-        if self.patterns:
+        if self.modules is not None:
+            # The patterns say the same of runs that do not know the classes of their modules.
+            parts.append(f"{self.modules.kind}s of {listed(self.modules.classes)} modules")
+        elif self.patterns:
             patterns = listed([shown(each) for each in self.patterns])
             few = len(patterns) <= MOST_SHOWN
             parts.append(f"names matching {patterns if few else f'one of {len(self.patterns)} patterns'}")
-        if self.modules is not None:
-            parts.append(f"{self.modules.kind}s of {listed(self.modules.classes)} modules")
         return " or ".join(parts)
 
 

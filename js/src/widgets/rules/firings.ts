@@ -9,7 +9,7 @@ export function goToFiring(session: Session, rule: RuleState, step: number): voi
   const finding = rule.findings.get(step)?.[0];
   if (finding) return goToFinding(session, rule, finding);
   session.state.set({ step, follow: false, run: rule.info.run });
-  // Only the newest findings are loaded; request earlier ones.
+  // Only the first finding and the newest ones are loaded; request others.
   if (rule.outcomes.get(step) !== 2 || session.exported) return;
   void session.connection.request("firing", { what: "firing", rule: rule.info.id, step }).then((answer) => {
     if (!answer?.firings?.length) return;

@@ -51,13 +51,19 @@ export class ParamFields {
       field.blur();
       return true;
     });
-    const help = [param.doc, param.text && `default ${param.text}`, limits(param), param.unit]
+    const help = [
+      param.doc,
+      param.text && `default ${param.text}`,
+      limits(param),
+      param.unit,
+      `in Python: ${param.name}`,
+    ]
       .filter(Boolean)
       .join("; ");
     return h(
       "label",
       { class: "smdw-field", title: truncate(help, 300) },
-      h("span", {}, truncate(param.name, 60)),
+      h("span", {}, truncate(inWords(param.name), 60)),
       field,
     );
   }
@@ -76,6 +82,15 @@ function fieldFor(param: ParamSpec): HTMLInputElement | HTMLSelectElement {
 }
 
 const isNumber = (param: ParamSpec) => param.kind === "real" || param.kind === "integer";
+
+/** The name of a parameter in words, as in "Tensor pattern". */
+export function inWords(name: string): string {
+  const words = name
+    .replaceAll("_", " ")
+    .replace(/\bregex\b/, "pattern")
+    .trim();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
 
 /** The text of a value in its field; null is empty. */
 export function asText(value: ParamValue): string {

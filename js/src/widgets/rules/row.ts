@@ -11,10 +11,10 @@ import type { Scene } from "../../session/scene";
 import { Figure } from "../common/figure";
 import type { Context } from "../common/part";
 import { goToFinding, goToFiring } from "./firings";
-import { ParamFields } from "./param-fields";
+import { inWords, ParamFields } from "./param-fields";
 import { RULE_ICONS, ruleLabel } from "./status";
 
-/** One rule: status, outcomes over steps, latest finding, controls and parameters. */
+/** One rule: status, outcomes over steps, first finding, controls and parameters. */
 export class RuleRow {
   readonly el: HTMLElement;
   readonly #control = new AbortController();
@@ -146,18 +146,17 @@ export class RuleRow {
     }
   }
 
-  /** Shows the finding at the hovered or current step, else the latest one. */
+  /** Shows the finding at the hovered or current step, else the earliest one that is loaded. */
   #readoutText({ info, outcomes, findings }: RuleState, scene: Scene) {
     const at = this.#hover ?? scene.step;
     const here = findings.get(at)?.[0];
-    const last = info.firings.at(-1);
-    const finding = here ?? (this.#hover === undefined ? last : undefined);
+    const finding = here ?? (this.#hover === undefined ? earliest(findings)[0] : undefined);
     this.#finding = finding;
     const hovered =
       this.#hover === undefined ? "" : `step ${count(this.#hover)}: ${OUTCOMES[outcomes.get(this.#hover) ?? 0]}`;
     const words = finding
-      ? `step ${count(finding.step)}  ${truncate(finding.tensor, 80)}  ${minusSigns(finding.message)}${finding.value === null ? "" : ` (${num(finding.value)})`}`
-      : hovered || info.message;
+      ? `step ${count(finding.step)}  ${truncate(finding.tensor, 80)}  ${minusSigns(finding.message)}${valueUnlessSaid(finding)}`
+      : hovered || withWords(info);
     setText(this.#message, truncate(words, 400));
     setAttributes(this.#message, { disabled: !finding });
     this.#message.title = truncate(words, 2000);
@@ -165,10 +164,7 @@ export class RuleRow {
   }
 
   #list({ info, findings }: RuleState) {
-    const all = [...findings.values()]
-      .flat()
-      .sort((a, b) => b.step - a.step)
-      .slice(0, 50);
+    const all = earliest(findings).slice(0, 50);
     if (!this.#listed.changed(all.map(({ step, tensor }) => [step, tensor]))) return;
     this.#findings.replaceChildren(
       ...all.map((finding) => {
@@ -234,4 +230,20 @@ export class RuleRow {
     if (next !== undefined) this.#goTo(next);
     return ["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key);
   }
+}
+
+/** What was found, in the order of steps: the onset matters most. */
+function earliest(findings: RuleState["findings"]): Finding[] {
+  return [...findings.values()].flat().sort((a, b) => a.step - b.step);
+}
+
+/** The value of a finding whose message has no number. */
+function valueUnlessSaid({ message, value }: Finding): string {
+  return value === null || /\d/.test(message) ? "" : ` (${num(value)})`;
+}
+
+/** The message of a rule, with its parameters named as their fields are. */
+function withWords({ message, params }: RuleState["info"]): string {
+  const named = params.filter(({ name }) => name.includes("_"));
+  return named.reduce((text, { name }) => text.replaceAll(name, `\u201c${inWords(name)}\u201d`), message);
 }
