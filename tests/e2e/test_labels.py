@@ -148,7 +148,9 @@ def test_a_rule_without_its_parameter_is_shown_with_what_it_needs(lab, tmp_path,
     look = Looking.at(notebook)
     rule = look.rules().first
     expect(rule.locator(".smdw-status")).to_have_text("– Not judged")
-    expect(rule.locator(".smdw-rule-message")).to_have_text("needs parameter \u201cCollection names\u201d or \u201cTensor pattern\u201d")
+    expect(rule.locator(".smdw-rule-message")).to_have_text(
+        "needs parameter \u201cCollection names\u201d or \u201cTensor pattern\u201d"
+    )
     expect(look.rules().nth(1).locator(".smdw-status")).to_have_text("✓ Clear")
     grey, clear = (
         look.rules().nth(i).locator(".smdw-status").evaluate("(el) => getComputedStyle(el).color") for i in range(2)
