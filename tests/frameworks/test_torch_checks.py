@@ -504,7 +504,27 @@ def neighbours_in_batches(watch):
     fit(Net(), watch)
 
 
+def neighbours_beside_their_nodes(watch):
+    class Graph(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.head = nn.Linear(6, 16), nn.Linear(16, 3)
+
+        def forward(self, x, neighbours):
+            return self.head(neighbours @ self.first(x).relu())
+
+    model = Graph()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(12):
+        neighbours = torch.rand(32, 32).softmax(1)
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.randn(32, 6), neighbours), torch.randint(0, 3, (32,))).backward()
+        optimizer.step()
+
+
 HEALTHY = (
+    neighbours_beside_their_nodes,
     neighbours_in_batches,
     samples_that_explode,
     sampled_by_gradients,
@@ -1128,6 +1148,74 @@ def padding_attended_to_beside_a_token_of_the_model(watch, broken):
         optimizer.step()
 
 
+def padding_in_a_weighted_mean(watch, broken):
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.score, self.head = nn.Embedding(40, 16, 0), nn.Linear(16, 1), nn.Linear(16, 4)
+            self.conv = nn.Conv1d(16, 16, 3, padding=1)
+
+        def forward(self, tokens, lengths):
+            x = self.conv(self.embedding(tokens).mT).mT
+            outside = torch.arange(tokens.shape[1])[None] >= lengths[:, None]
+            scores = self.score(x).squeeze(-1).masked_fill(~outside if broken else outside, -1e9)
+            return self.head((scores.softmax(-1).unsqueeze(1) @ x).squeeze(1))
+
+    model = Reader()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(12):
+        tokens, lengths = torch.randint(1, 40, (32, 10)), torch.randint(4, 10, (32,))
+        tokens[torch.arange(10) >= lengths[:, None]] = 0
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens, lengths), tokens[:, 0] % 4).backward()
+        optimizer.step()
+
+
+def weights_of_a_memory_over_rows(watch, broken):
+    class Memory(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.keys, self.values, self.queries = nn.Embedding(12, 8), nn.Embedding(5, 8), nn.Embedding(12, 8)
+            self.head = nn.Linear(8, 5)
+
+        def forward(self, keys, values, query):
+            scores = torch.einsum("bd,bsd->bs", self.queries(query), self.keys(keys))
+            weights = scores.softmax(0 if broken else 1)
+            return self.head((weights.unsqueeze(-1) * self.values(values)).sum(1))
+
+    model = Memory()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(12):
+        keys, values = torch.rand(32, 12).argsort(1)[:, :6], torch.randint(0, 5, (32, 6))
+        optimizer.zero_grad()
+        F.cross_entropy(model(keys, values, keys[:, 2]), values[:, 2]).backward()
+        optimizer.step()
+
+
+def head_replaced_after_its_optimizer(watch, broken):
+    model = network(6)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(30):
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.randn(32, 8)), torch.randint(0, 6, (32,))).backward()
+        optimizer.step()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    head = nn.Linear(model[-1].in_features, 3)
+    if not broken:
+        model[-1] = head
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    if broken:
+        model[-1] = head
+    for _ in range(12):
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.randn(32, 8)), torch.randint(0, 3, (32,))).backward()
+        optimizer.step()
+
+
 def tokens_masked_in_the_targets_too(watch, broken):
     model = Tokens()
 
@@ -1513,6 +1601,9 @@ PAIRS = {
     teacher_that_follows_its_student: "no_stop_gradient",
     outputs_that_begin_at_the_second_token: "labels_unshifted",
     padding_attended_to_beside_a_token_of_the_model: "mask_inverted",
+    padding_in_a_weighted_mean: "mask_inverted",
+    weights_of_a_memory_over_rows: "rows_mixed",
+    head_replaced_after_its_optimizer: "not_in_optimizer",
     tokens_masked_in_the_targets_too: "targets_masked",
     accuracy_without_eval: "eval_in_train_mode",
     validation_without_eval_and_no_grad: "eval_in_train_mode",

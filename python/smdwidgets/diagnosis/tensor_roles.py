@@ -101,12 +101,12 @@ def _parameter_of(gradient: str, parameters: Mapping[str, str]) -> str | None:
 def _with_model_input(roles: dict[str, TensorRole]) -> dict[str, TensorRole]:
     """Keep the first input in forward order.
 
-    The inputs of later layers are activations.
+    The first inputs of later layers are activations. Other ones, such as masks and states, are neither.
     """
     inputs = sorted((tensor.order, name) for name, tensor in roles.items() if tensor.role == "input")
     for _, name in inputs[1:]:
         if _OF_LAYER.search(name):
-            roles[name] = replace(roles[name], role="activation")
+            roles[name] = replace(roles[name], role="activation" if name.endswith("_0") else "")
     return roles
 
 

@@ -66,6 +66,11 @@ class Context:
         return max(self._step(), 0)
 
     @property
+    def begins_again(self) -> bool:
+        """Whether a new optimizer or another change has begun a new stage just now."""
+        return _FIRST <= self.updates < self._due_until
+
+    @property
     def due(self) -> bool:
         """Whether samples are read at this update."""
         return self.updates < self._due_until or self.updates % _EVERY == 0

@@ -25,6 +25,7 @@ __all__ = [
     "is_readable",
     "linear_layers",
     "loss_calls",
+    "masks_of_softmax",
     "negated_divergence",
     "reshaped_from",
     "rewarded_likelihood",
@@ -39,6 +40,8 @@ __all__ = [
 
 #: Nodes and depth at which loss functions are looked for, and nodes of a whole graph.
 _MOST_NODES, _DEEPEST, _MOST_WALKED = 200, 12, 50_000
+#: Nodes among which masks are looked for.
+_MOST_MASKED = 5_000
 #: A term of a sum, with its sign.
 Term = tuple[int, Any]
 
@@ -659,6 +662,22 @@ def _call(node: Any, kind: str, top: Any) -> LossCall | None:
     negated = _is_negated(node, top)
     tensors = prediction.detach(), target.detach()
     return LossCall(kind, *tensors, reduction, ignored, before, node is top, negated, axis, shape)
+
+
+def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the masks of values that are filled before a softmax."""
+    pending, seen = [root.grad_fn], set[Any]()
+    while pending and len(seen) < _MOST_MASKED:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if _is(node, ("Softmax",)):
+            before = _shaped(_previous(node))
+            mask = getattr(before, "_saved_mask", None) if before is not None and _is(before, ("MaskedFill",)) else None
+            if isinstance(mask, torch.Tensor):
+                yield mask
+        pending += [before for before, _ in node.next_functions]
 
 
 def walk(root: torch.Tensor, rows: int | None) -> Graph:

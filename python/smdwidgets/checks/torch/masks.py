@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import masks_of_softmax
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["MaskChecks"]
@@ -20,6 +21,8 @@ _FEWEST = 3
 
 class MaskChecks:
     """Compares the mask of keys, where True hides a position, with the tokens.
+
+    The mask is an argument of an attention layer, or what fills scores before a softmax.
 
     Args:
         context: what the mechanisms share.
@@ -37,7 +40,7 @@ class MaskChecks:
         if not looks or self._passes >= _PASSES or tokens is None or tokens.ndim != 2 or tokens.is_floating_point():
             return
         layers = [one for one in model.modules() if isinstance(one, nn.MultiheadAttention)]
-        if not layers or not is_plain(tokens):
+        if not is_plain(tokens):
             return
         self._passes += 1
         self._tokens = tokens
@@ -54,21 +57,30 @@ class MaskChecks:
             return
         self._tokens = None  # one layer of a pass suffices
         hidden = mask if mask.dtype is torch.bool else mask == float("-inf")
+        self._compare(tokens, hidden[:, own:], f"`{self._context.name_of_module(module)}`")
+
+    def _compare(self, tokens: torch.Tensor, hidden: torch.Tensor, name: str) -> None:
         context, step = self._context, self._context.step
-        name = context.name_of_module(module)
 
         def judge(tokens: Any, hidden: Any) -> None:
             hidden = hidden != 0
             seen, unseen = set(tokens[~hidden].tolist()), set(tokens[hidden].tolist())
             if len(seen) == 1 and len(unseen - seen) >= _FEWEST and not seen & unseen:
                 facts = {"tensor": name, "token": int(seen.pop()), "count": len(unseen)}
-                context.log.say("mask_inverted", step, facts, [name], need=2)
+                context.log.say("mask_inverted", step, facts, [name.strip("`")], need=2)
 
-        context.values.read(judge, tokens[:_ROWS], hidden[:_ROWS, own:])
+        context.values.read(judge, tokens[:_ROWS], hidden[:_ROWS])
 
-    def leaves(self) -> None:
+    def leaves(self, output: Any) -> None:
         """A model has returned."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._tokens = None
+        tokens, self._tokens = self._tokens, None
+        if tokens is None or not isinstance(output, torch.Tensor) or not output.requires_grad:
+            return
+        for mask in masks_of_softmax(output):
+            # Dimensions of heads and queries; a causal mask has one value for each query.
+            if mask.ndim >= 2 and mask.numel() == tokens.numel() and (mask.shape[0], mask.shape[-1]) == tokens.shape:
+                self._compare(tokens, mask.reshape(tokens.shape), "attention scores")
+                return

@@ -24,9 +24,9 @@ _UNBATCHED = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer)
 class RowChecks:
     """Looks for an output that depends on other rows.
 
-    The gradient of one row with respect to the output of the first layer shows them. The model gets one tensor and
-    returns one vector for each row. Nodes of a graph are no rows: their values are added up by index, or are the same
-    at all steps.
+    The gradient of one row with respect to the output of the first layer shows them. The model gets tensors of as many
+    rows and returns one vector for each row. Nodes of a graph are no rows: their values are added up by index, or are
+    the same at all steps.
 
     Args:
         context: what the mechanisms share.
@@ -46,10 +46,10 @@ class RowChecks:
     def enters(self, model: nn.Module, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
         self._rows, self._first = 0, None
-        if not looks or self._probed or self._passes >= _PASSES or len(tensors) != 1 or not model.training:
+        if not looks or self._probed or self._passes >= _PASSES or not tensors or not model.training:
             return
         only = tensors[0]
-        if not is_plain(only) or only.ndim < 2 or only.shape[0] < _ROWS:
+        if not is_plain(only) or only.ndim < 2 or only.shape[0] < _ROWS or not _of_rows(tensors):
             return
         parts = list(model.modules())
         unbatched = only.ndim == 2 and only.is_floating_point() and any(isinstance(one, _UNBATCHED) for one in parts)
@@ -115,3 +115,17 @@ class RowChecks:
             return
         if len(self._context.optimizers()) == 1:
             self._context.log.say("rows_mixed", self._context.step)
+
+
+def _of_rows(tensors: list[torch.Tensor]) -> bool:
+    """Whether tensors have as many rows each.
+
+    None may relate rows to each other, as a matrix of neighbours does.
+    """
+    rows = tensors[0].shape[0]
+    if len(tensors) == 1:
+        return True
+    return all(
+        is_plain(one) and one.ndim and one.shape[0] == rows and (one.ndim == 1 or one.shape[-1] != rows)
+        for one in tensors
+    )

@@ -263,7 +263,7 @@ class TorchChecks:
         self._run("tokens", self._tokens.leaves, model, output, hooked)
         self._run("rows", self._recurrence.leaves)
         self._run("rows", self._rows_of.leaves, output, hooked)
-        self._run("masks", self._masks.leaves)
+        self._run("masks", self._masks.leaves, output)
         self._run("series", self._series.leaves, output, hooked)
         batch, self._batch = self._batch, None
         if gradients and model.training and batch is not None:
@@ -343,7 +343,7 @@ class TorchChecks:
         updates = self._context.updates
         if self._walks >= _WALKS_AN_UPDATE:
             self._depends = True  # not known
-        elif updates < _FIRST_WALKS or updates in _LATER_WALKS:
+        elif updates < _FIRST_WALKS or updates in _LATER_WALKS or self._context.begins_again:
             self._walks += 1
             self._run("graph", self._walk, root)
             self._run("losses", self._losses.signs, root.grad_fn)
