@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 import smdwidgets
 from smdwidgets.diagnosis import Diagnosis
+from smdwidgets.exceptions import RunNotFound
 from smdwidgets.finding import CONFIDENCES
 
 ROOT = Path(__file__).parents[2]
@@ -254,7 +255,12 @@ def logs(directory: Path, only: str) -> Iterator[Result]:
         healthy, text = label in HEALTHY, str(label)
         expected = () if healthy or any(word in text for word in ANY) else expected_of("", {"": label})
         counts = healthy or bool(expected)
-        for trial in smdwidgets.create_trials(state if state.exists() else path).values():
+        try:
+            trials = smdwidgets.create_trials(state if state.exists() else path)
+        except RunNotFound:
+            yield Result(name, "fix" if not expected else "bug", expected, None, counts)
+            continue
+        for trial in trials.values():
             with trial:
                 yield Result(name, "fix" if not expected else "bug", expected, smdwidgets.diagnose(trial), counts)
 

@@ -200,6 +200,10 @@ EVALUATIONS = {
         "train/clip_fraction": np.zeros(30),
     },
     "posterior_collapse": {"val/kl": 3e-4 * CALM, "val/recon": 82 * CALM},
+    "features_collapse": {
+        "train/loss": -1 + LEARNS / 10,
+        "train/feature_std": 0.1 * np.exp(-np.arange(30) / 2) + 0.002,
+    },
     "swings": {"train/loss": np.tile([0.3, 0.6, 0.4], 10) * CALM, "val/mse": np.tile([0.15, 0.5, 0.24, 0.7], 8)[:30]},
     "metric_falls": {"train_loss": LEARNS - 1, "val_top1": 0.7 - 0.013 * np.arange(30)},
 }

@@ -32,8 +32,9 @@ from smdwidgets.incident import Incident
 
 __all__ = ["DETECTORS"]
 
-#: Mean or standard deviation of inputs, and ratio between features' standard deviations.
-UNSCALED, SPREAD = 20, 100
+#: Mean or standard deviation of inputs, ratio between features' standard deviations, and the largest value from which
+#: on that matters.
+UNSCALED, SPREAD, BOUNDED = 20, 100, 3
 #: Largest value of inputs that are small, and their standard deviation.
 SMALL, LITTLE_SPREAD = 0.03, 0.01
 #: Standard deviation of a batch relative to the median of those before it.
@@ -76,7 +77,9 @@ def input_not_scaled(data: RunData) -> Iterator[Finding]:
         ratio = float(np.median(spread)) if len(spread) else 1.0
         largest = median(np.maximum(np.abs(tensor["min"]), np.abs(tensor["max"]))) if "max" in tensor else np.inf
         is_small = 0 < largest < SMALL and 0 < deviation < LITTLE_SPREAD
-        if max(mean, deviation) > UNSCALED or ratio > SPREAD or is_small:
+        # Features of small numbers, such as pixels, of which those at the border hardly vary, do no harm.
+        differ = ratio > SPREAD and largest > BOUNDED
+        if max(mean, deviation) > UNSCALED or differ or is_small:
             yield Finding.of(
                 "input_not_scaled",
                 "problem",
@@ -273,6 +276,9 @@ def one_class(data: RunData) -> Iterator[Finding]:
     if is_regression or (data.of(Kind.UNDIRECTED) and not data.training_losses()):
         return
     number = data.settings.get("loss.classes")
+    losses = str(data.settings.get("loss", "cross_entropy"))
+    if "cross_entropy" not in losses.replace("binary_cross_entropy", "") and "nll_loss" not in losses:
+        return  # the checks have seen a loss that is none of classes
     for tensor in training(data, "output", having="majority"):
         if number is not None and np.nanmax(tensor["classes"], initial=0) != number:
             continue  # such as embeddings, of which similarities are the classes

@@ -438,7 +438,8 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "probabilities where the loss expects logits",
         "A softmax or sigmoid feeds a log-softmax, or the input of `nll_loss` is a probability: its rows sum to 1. In Keras, the loss "
-        "has `from_logits=True` and the last layer an activation.",
+        "has `from_logits=True` and the last layer an activation. In logs: a loss of K classes ends at ln(e + K - 1) - 1, the least "
+        "that such a loss can be.",
         "logits for `cross_entropy`, log-probabilities for `nll_loss`",
         "remove the softmax (or sigmoid) from the model's output.",
         "{what} comes before the log-softmax of the loss",
@@ -608,7 +609,7 @@ CHECKS: tuple[Kind, ...] = (
         "kl_not_log",
         "problem",
         "a divergence of probabilities",
-        "`kl_div` takes logarithms of probabilities as its input, and it got a softmax.",
+        "`kl_div` takes logarithms of probabilities as its input, and it got a softmax. In logs: a divergence is far below 0.",
         "the output of a log-softmax",
         "pass `log_softmax` as the first argument of `kl_div`.",
         "`kl_div` gets probabilities in place of their logarithms",
@@ -893,11 +894,11 @@ CHECKS: tuple[Kind, ...] = (
         "mask_inverted",
         "problem",
         "a mask of attention that hides the tokens",
-        "The mask of keys of a `MultiheadAttention` hides all tokens but one, such as padding: True hides a position. Seen in "
-        "two passes.",
+        "The mask of keys of a `MultiheadAttention`, or a mask that fills scores before a softmax, hides all tokens but one, such as "
+        "padding: True hides a position. Seen in two passes.",
         "a mask that is True where padding is",
         "invert the mask.",
-        "The mask of `{tensor}` hides {count} different tokens, and lets token {token} through only",
+        "The mask of {tensor} hides {count} different tokens, and lets token {token} through only",
         _NOT_TRAINED | {"not_finite"},
     ),
     _check(

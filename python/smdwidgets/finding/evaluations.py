@@ -15,8 +15,9 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "Evaluation differs",
         "evaluations that are prepared in another way",
         "The accuracy of evaluations is never better than guessing, and their loss never falls, although the training loss "
-        "halves within the first quarter of the run: so fast is only learned what also holds for other data. Where evaluations have no "
-        "loss: their accuracy is below 25 % from the first one on, while that of the training is above 80 %.",
+        "halves within the first quarter of the run: so fast is only learned what also holds for other data. Or their loss is always "
+        "more than 3 times that of the untrained model. Where evaluations have no loss: their accuracy is below 25 % from the first one "
+        "on, while that of the training is above 80 %.",
         "evaluations that get better while the training loss falls fast",
         "evaluate some batches of training data with the code of the evaluation.",
         "{what}",
@@ -45,13 +46,13 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "Evaluation too good",
         "an evaluation without mistakes",
         "In the second half of the run the loss of evaluations is below a fifth of the training loss, and they are without a "
-        "mistake, although the model errs on its training data.",
+        "mistake, although the model errs on its training data. Or the area under the curve is 1 from the first evaluation on, or a "
+        "language model gives held-out tokens a probability above 90 %.",
         "a loss of held-out data that is close to the training loss, or above it",
-        "look for samples of the evaluation among those of the training.",
-        "Evaluations are without a mistake, although the training loss is high",
-        "{loss}; {training}",
-        "Often samples of the evaluation are among those of the training. Strong augmentation or dropout while training looks "
-        "the same.",
+        "look for samples of the evaluation among those of the training, and for inputs that contain the answer.",
+        "{what}",
+        "{numbers}",
+        "{why}",
         level="warning",
         explains=frozenset({"losses_on_two_scales"}),
         test="count the samples that both data sets contain: if there are any, they are the cause",
@@ -120,6 +121,20 @@ OF_TRENDS: tuple[Kind, ...] = (
         test="train with a weight of 0.01 for the divergence: if the reconstruction improves, its weight was the cause",
     ),
     Kind(
+        "features_collapse",
+        "Features collapse",
+        "features that become the same for every sample",
+        "The standard deviation of features over samples, by its name, falls below a tenth of its first value and stays there.",
+        "features that vary among samples to the end",
+        "check that the gradient of one of two views is stopped, that a batch has negative pairs, and the weight of the term that "
+        "spreads features.",
+        "Features become the same for every sample: {series} falls to {value:.2g} since step {first:,}",
+        "{numbers}",
+        "A loss that compares two views is then as low as it can be, and nothing is learned.",
+        explains=frozenset({"metric_falls", "not_learning"}),
+        test="print the standard deviation of the features of one batch: if it is nearly 0, they have collapsed",
+    ),
+    Kind(
         "swings",
         "Swings",
         "a loss that does not settle",
@@ -138,7 +153,8 @@ OF_TRENDS: tuple[Kind, ...] = (
         "Metric falls",
         "a metric that falls",
         "A metric has lost more than a quarter of its best value, and 80 % of what it had gained, since the first 60 % of the run, "
-        "while the loss, the reward or the metric that is trained on improves.",
+        "while the loss, the reward or the metric that is trained on improves. Or the preferred answers of a training on preferences "
+        "become unlikely: the logarithm of their probability falls to 3 times its first value.",
         "a metric that ends near its best",
         "keep the checkpoint of the best step; look for what the loss rewards and the metric does not.",
         "{series} falls from {best:.3g} to {end:.3g} since step {first:,}, although the training improves",

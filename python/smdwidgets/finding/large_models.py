@@ -72,12 +72,13 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "Experts collapsed",
             "tokens that go to few experts",
             "A router sends nearly all tokens to as few experts as it can: the largest load is above 85 % of what it can be, for "
-            "at least the last 15 steps. The loss hardly shows it.",
+            "at least the last 15 steps. Or the largest load that a training logs, as a share of the tokens, is above 70 %. The loss hardly "
+            "shows it.",
             "a largest load below twice the equal share, after the first steps",
             "check that the loss that balances the load is added and large enough, or that the router's bias is updated; check the "
             "scale of the router's initial weights.",
-            "The router `{tensor}` sends {share:.0%} of the tokens to expert {expert} since step {first:,}",
-            "an equal share is {equal:.1%}",
+            "The router `{tensor}` sends {share:.0%} of the tokens to {expert} since step {first:,}",
+            "{equal}",
             "The other experts learn nothing, and the loss hardly shows it.",
             explains=frozenset({"dead_experts", "not_learning"}),
             level="warning",

@@ -498,7 +498,7 @@ def _kind_of_words(words: tuple[str, ...], context: frozenset[str]) -> tuple[Kin
     present = frozenset(words)
     if "lr" in present or {"learning", "rate"} <= present:
         return Kind.LEARNING_RATE, ""
-    if "norm" in present and present & {"grad", "grads", "gradient", "gradients", "total"}:
+    if words == ("norm",) or ("norm" in present and present & {"grad", "grads", "gradient", "gradients", "total"}):
         return Kind.GRADIENT_NORM, ""
     if "per" in present and present & _PER_TIME:
         return Kind.TIME, ""

@@ -23,6 +23,8 @@ _STEPS: Final = dict.fromkeys(
         "total_timesteps",
         "timesteps",
         "num_timesteps",
+        "timesteps_total",
+        "training_iteration",
         "epoch",
         "epochs",
     )

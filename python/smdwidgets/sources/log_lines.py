@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from smdwidgets.naming.scalars import Kind, describe
+from smdwidgets.naming.scalars import ROLE_WORDS, Kind, Role, describe, words_of
 
 #: Longest line that is read; a longer one is no line of numbers.
 LONGEST_LINE: Final = 20_000
@@ -31,6 +31,8 @@ _SPACED: Final = re.compile(
     rf"(?P<name>{_WORD}(?:[ ][A-Za-z_][\w@./\-]{{0,80}}){{0,3}}?)\s+"
     rf"(?P<value>{_NUMBER}){_END}(?:\s*\(\s*(?P<mean>{_NUMBER})\s*\))?"
 )
+#: A name and a number between two bars.
+_CELL: Final = re.compile(r"\s*(?P<name>[A-Za-z_][\w./\-]{0,80}) +(?P<value>[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?)\s*")
 #: What a line with a number contains.
 _DIGIT: Final = re.compile(r"\d|(?i:nan|inf)")
 _MULTIPLES: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
@@ -39,6 +41,8 @@ _STEP_IN_NAME: Final = re.compile(
     r"(?i)[ ]*(?:\b(?:after|at|of|for|in)[ ])?\b(?P<word>epoch|step|iter(?:ation)?)[ ]+(?P<step>\d+)\b"
     r"(?:[ ]?/[ ]?\d+\b)?(?:[ ]+-+(?=[ ]))?"
 )
+#: Characters at the beginning of a line that may name its data.
+_LONGEST_HEAD: Final = 40
 #: Numbers of steps in a line of no known trainer, the best first.
 _STEPS: Final = tuple(
     re.compile(rf"(?i)(?<![\w/]){words}(?![a-z])[ \t:=#(\[\x22\x27]{{1,8}}(?P<step>\d+)(?![\d.])")
@@ -178,6 +182,7 @@ TRAINERS: Final = (
                 step_name="num_updates",
             ),
             _line("| INFO | ", r"\| INFO \| (?:train_inner|train|valid\w*) \| (?=\{)", step_name="num_updates"),
+            _line("gradient overflow", r"gradient overflow detected, ignoring gradient, setting (?=loss scale to: )"),
         ),
     ),
     Trainer(
@@ -186,6 +191,7 @@ TRAINERS: Final = (
         (
             _line("[Rank 0] step=", r"\[Rank 0\] step=(?P<step>\d+), "),
             _line("steps: ", r"\bsteps: (?P<step>\d+) (?=loss:)"),
+            _line("OVERFLOW!", r"OVERFLOW! Rank \d+ Skipping step\. (?=Attempted loss scale: )"),
         ),
     ),
     Trainer(
@@ -391,6 +397,8 @@ def pairs_in(text: str, pairs: Pairs, *, multiples: bool = False, mean: bool = F
         if multiples:
             number *= _MULTIPLES.get(match["unit"], 1.0)
         name = match["name"].strip().removesuffix(" value")
+        if match["unit"] == "%" and name.lower() in ROLE_WORDS:
+            name = f"{name} accuracy"
         yield name, number
 
 
@@ -423,6 +431,8 @@ class Reader:
         self._group = ""
         #: Whether the last line is one of this trainer, with numbers or without.
         self.recognized = False
+        #: The names of all numbers that the trainer has printed.
+        self._names: set[str] = set()
 
     def read(self, line: str) -> Row | None:
         """Return the numbers of a line; None if it has none that belong to a step."""
@@ -446,6 +456,30 @@ class Reader:
         if body is None:
             return None
         return self._row(self._block, self._block.prefix, pairs_in(line[body.end() :], Pairs.NAMED))
+
+    def beside(self, line: str) -> Row | None:
+        """Return the numbers of a line that the script prints beside those of its trainer.
+
+        They belong to the last step. Lines before the first step are settings; names of the trainer are its own.
+
+        >>> [mnist] = [trainer for trainer in TRAINERS if trainer.name == "PyTorch example mnist"]
+        >>> reader = Reader(mnist)
+        >>> row = reader.read("Train Epoch: 1 [0/640 (0%)]\\tLoss: 2.5")
+        >>> reader.beside("====> Test set loss: 2.25 (recon: 2.0, kl: 0.25)").values
+        {'Test set loss': 2.25, 'test/recon': 2.0, 'test/kl': 0.25}
+        """
+        if not self._names:
+            return None
+        words = words_of(line[:_LONGEST_HEAD])
+        role = next((ROLE_WORDS[word] for word in words[:3] if word in ROLE_WORDS), Role.TRAINING)
+        values: dict[str, float] = {}
+        for name, number in pairs_in(line, Pairs.NAMED):
+            said = describe(name)
+            if said.role is Role.NONE and role.is_held_out:
+                name = f"{'test' if role is Role.TEST else 'val'}/{name}"
+            if name.lower() not in _POSITIONS and said.kind is not Kind.LEARNING_RATE and name not in self._names:
+                values.setdefault(name, number)
+        return Row(self._step, values) if _tells(values) else None
 
     def _read_line(self, kind: LogLine, head: re.Match[str], line: str) -> Row | None:
         groups = head.groupdict()
@@ -478,6 +512,7 @@ class Reader:
                 self._step = int(number)
             elif name.lower() not in _POSITIONS or not number.is_integer():
                 values.setdefault(prefix + name + kind.suffix, number)
+        self._names |= values.keys()
         return Row(self._step, values) if values else None
 
     # A box: each group has its name in a row without a number.
@@ -501,7 +536,8 @@ class Reader:
         steps = [name for name in box.values if name.endswith(kind.step_name)]
         if not steps or not math.isfinite(box.values[steps[0]]):
             return None
-        box.step = int(box.values.pop(steps[0]))
+        box.step = self._step = int(box.values.pop(steps[0]))
+        self._names |= box.values.keys()
         return box if box.values else None
 
 
@@ -545,7 +581,8 @@ class ColumnReader:
             if name and name.lower() not in _POSITIONS:
                 values.setdefault(name, number)
         if not _tells(values):
-            values |= {name: number for name, number in pairs_in(line, Pairs.SPACED) if _tells([name])}
+            spaced = {name: number for name, number in pairs_in(line, Pairs.SPACED) if _tells([name])}
+            values |= spaced | (_cells(line) if spaced else {})
         if not _tells(values):
             return None
         if step is None:
@@ -579,6 +616,16 @@ class ColumnReader:
             self._epoch = number
         self._batch = at
         return self._before + at
+
+
+def _cells(line: str) -> dict[str, float]:
+    """Return the numbers of the parts between bars that are a name and a number.
+
+    >>> _cells("10:00:00 epoch 1/60 | train_loss 0.5876 | train_kl 0.0175 | active_units 0/8")
+    {'train_loss': 0.5876, 'train_kl': 0.0175}
+    """
+    cells = (_CELL.fullmatch(cell) for cell in line.split("|"))
+    return {match["name"]: float(match["value"]) for match in cells if match is not None}
 
 
 def number_of(cell: str) -> float | None:

@@ -187,10 +187,12 @@ class _Log:
                 self._leave_out(number, line[:200])
                 continue
             row = self._reader.read(line)
+            if row is None and not (isinstance(self._reader, Reader) and self._reader.recognized) and has_numbers(line):
+                row = self._reader.beside(line) if isinstance(self._reader, Reader) else None
+                if row is None:
+                    self._leave_out(number, line)
             if row is not None:
                 rows.append(row)
-            elif not (isinstance(self._reader, Reader) and self._reader.recognized) and has_numbers(line):
-                self._leave_out(number, line)
             if len(rows) >= _ROWS:
                 self._append(rows)
                 rows = []

@@ -255,10 +255,7 @@ def test_other_text_is_no_log(tmp_path, text):
 
 
 def test_what_is_left_out_is_said_with_the_first_line(tmp_path):
-    text = (
-        "".join(f"iter {step}: loss {step}.5, time 1.0ms\n" for step in range(5))
-        + "my own metric: best accuracy: 0.5\n"
-    )
+    text = "".join(f"iter {step}: loss {step}.5, time 1.0ms\n" for step in range(5)) + "settings: learning_rate: 0.5\n"
     trial = opened(tmp_path, text)
     assert values(trial, "loss")[4] == 4.5
     log = tmp_path / "train.log"

@@ -11,6 +11,8 @@ from smdwidgets.diagnosis.detectors.held_out import held_out
 from smdwidgets.diagnosis.detectors.incidents import incidents
 from smdwidgets.diagnosis.detectors.latent import latent
 from smdwidgets.diagnosis.detectors.learning_rate import learning_rate
+from smdwidgets.diagnosis.detectors.loss_floor import loss_floor
+from smdwidgets.diagnosis.detectors.loss_scale import loss_scale
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.overfit import overfit
@@ -33,6 +35,8 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     unbounded,
     learning_rate,
     not_finite,
+    loss_scale,
+    loss_floor,
     not_learning,
     diverged,
     spike,

@@ -14,6 +14,7 @@ from smdwidgets.diagnosis.detectors._show import course, evidence, from_to
 from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import local_noise, mann_kendall
 from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import Role, words_of
@@ -34,7 +35,14 @@ TRAINED, POOR = 0.8, 0.25
 #: Share of the evaluations within which a training loss halves if inputs belong to their labels.
 SOON = 0.25
 #: Ratio of two losses of one name, its spread as a logarithm, and the steps that both must have.
-TWO_SCALES, STEADY, SHARED = 8.0, 0.15, 6
+TWO_SCALES, STEADY, SHARED = 8.0, 0.15, 4
+#: Evaluations whose loss never falls, and their loss by the first one of the training, which is that of an untrained
+#: model.
+FEWEST, FAR_ABOVE, FALLEN = 3, 3.0, 0.8
+#: First loss of a language model, and one that text does not allow, also by that of the training.
+OF_WORDS, FORESEEN, AS_TRAINED = 2.0, 0.1, 1.3
+#: An area under the curve without a mistake.
+PERFECT_AREA = 0.9995
 #: A loss of held-out data relative to that of the training that is too good, and an accuracy without a mistake.
 TOO_GOOD, WITHOUT_MISTAKE, TRAINING_ERRS = 0.2, 0.999, 0.05
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
@@ -43,10 +51,16 @@ SWINGS, ABOVE_BEST = 0.35, 1.5
 PREFERENCES = frozenset({"chosen", "rejected", "margin", "margins"})
 #: Fall of a metric relative to its best, and relative to what it had gained.
 FALLS, OF_GAIN = 0.25, 0.8
+#: Distance of an error from its worst value, relative to it.
+NEARLY_WORST = 0.01
 #: Share of the values at which one falls that does not fall by half.
 STEADILY = 0.6
 #: Share of the least loss that wrong answers allow, above which a loss may be another one; the training loss beside it.
 IMPOSSIBLE, FAR_BELOW = 0.3, 5.0
+#: Words of series that only trainings of language models have.
+_OF_LANGUAGE = frozenset({"ppl", "perplexity", "mfu", "bpb", "wps", "tokens", "tok", "lm"})
+#: Metrics that another threshold exchanges for each other.
+_ONE_SIDED = frozenset({"precision", "recall", "sensitivity", "specificity"})
 
 
 class _Pair(NamedTuple):
@@ -67,10 +81,13 @@ def held_out(data: RunData) -> Iterator[Finding]:
     for loss in data.held_out(Kind.LOSS):
         training = partner(data, loss)
         if training is not None:
+            yield from _far_above(loss, training)
             yield from _two_scales(data, loss)
             yield from _too_good(data, loss, training)
+            yield from _foreseen(data, loss, training)
         yield from _swings(data, loss)
     yield from _impossible(data)
+    yield from _perfect_area(data)
 
 
 # --------------------------------------------------------------------------------------------------------- guessing
@@ -118,6 +135,29 @@ def _poor_accuracy(data: RunData) -> Iterator[Finding]:
         names = held_out.name, same[0].name
         yield Finding.of("evaluation_differs", "problem", "medium", first, last, names, facts, shown)
         return
+
+
+def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge losses of evaluations that are always worse than without training."""
+    if len(loss) < FEWEST or len(training) < FEW:
+        return
+    first, last = _ends(training.values)
+    untrained = float(training.values[:3].max())
+    if not 0 < last < (1 - FALLS) * first or float(loss.values.min()) < FAR_ABOVE * untrained:
+        return
+    if float(loss.values.min()) < FALLEN * float(loss.values[0]):
+        return
+    begin, end = int(loss.steps[0]), int(loss.steps[-1])
+    facts = {
+        "what": "The loss of evaluations is far above that of the untrained model from the first one on, although the training "
+        "loss falls",
+        "numbers": f"{from_to(loss)}, {from_to(training)}",
+        "why": "Probably the data of evaluations are prepared in another way than those of the training, or their labels are "
+        "numbered in another way. Overfitting begins later.",
+    }
+    shown = (course(loss, begin, end), course(training, begin, end))
+    names = loss.name, training.name
+    yield Finding.of("evaluation_differs", "problem", "medium", begin, end, names, facts, shown)
 
 
 def _falling(data: RunData) -> Series | None:
@@ -190,7 +230,11 @@ def _is_stuck(series: Series) -> bool:
     values = series.values
     worst = (0.0,) if series.kind is Kind.METRIC else (1.0, 100.0)
     is_metric = series.kind is Kind.METRIC or "loss" not in series.stem
-    return is_metric and len(values) >= FEW and float(np.ptp(values)) == 0 and float(values[0]) in worst
+    if not is_metric or len(values) < FEW:
+        return False
+    # The rate of word errors may be a little above 1.
+    near = 0.0 if series.kind is Kind.METRIC else NEARLY_WORST
+    return any(float(np.abs(values - one).max()) <= near * one for one in worst)
 
 
 # --------------------------------------------------------------------------------------------------- falling metrics
@@ -215,7 +259,7 @@ def _falls(data: RunData) -> Iterator[Finding]:
         if drop <= 2 * FALLS * abs(best) and (np.diff(values[best_at:]) < 0).mean() < STEADILY:
             continue
         beside = _improves_meanwhile(data, metric, int(metric.steps[best_at]))
-        if beside is None:
+        if beside is None or _is_exchanged(data, metric, best_at):
             continue
         onset, last = int(metric.steps[min(best_at + 1, len(values) - 1)]), int(metric.steps[-1])
         facts = {
@@ -236,6 +280,20 @@ def _is_one_class(metric: Series) -> bool:
     Another finding says so.
     """
     return is_accuracy(metric) and since_one_class(metric.values) <= len(metric) - LEAST_EVALUATIONS
+
+
+def _is_exchanged(data: RunData, metric: Series, best_at: int) -> bool:
+    """Whether another metric of the same data rises while one falls.
+
+    A threshold exchanges precision for recall.
+    """
+    if _ONE_SIDED.isdisjoint(metric.stem):
+        return False
+    since = int(metric.steps[best_at])
+    others = (
+        one.values[one.steps >= since] for one in data.of(Kind.METRIC) if one.role is metric.role and one is not metric
+    )
+    return any(len(after) >= FEW and after[-1] > after[0] for after in others)
 
 
 def _improves_meanwhile(data: RunData, metric: Series, since: int) -> Series | None:
@@ -264,11 +322,12 @@ def _pair(loss: Series, training: Series) -> _Pair | None:
     """Return the values of both at all evaluations but the first one."""
     if len(loss) < SHARED or len(training) < SHARED or loss.steps[0] == loss.steps[-1]:
         return None
-    inside = loss.steps[1:]
+    steps = steps_along(loss, training)
+    inside = steps[1:]
     inside = inside[(inside >= training.steps[0]) & (inside <= training.steps[-1])]
     if len(inside) < SHARED:
         return None
-    at = np.searchsorted(loss.steps, inside)
+    at = np.searchsorted(steps, inside)
     return _Pair(np.interp(inside, training.steps, training.values), loss.values[at])
 
 
@@ -337,12 +396,52 @@ def _too_good(data: RunData, loss: Series, training: Series) -> Iterator[Finding
         return
     first, last = int(loss.steps[0]), int(loss.steps[-1])
     facts = {
-        "loss": f"{loss.quoted} {evaluated[-1]:.3g}",
-        "training": f"{training.quoted} {trained[-1]:.3g}",
+        "what": "Evaluations are without a mistake, although the training loss is high",
+        "numbers": f"{loss.quoted} {evaluated[-1]:.3g}; {training.quoted} {trained[-1]:.3g}",
+        "why": "Often samples of the evaluation are among those of the training. Strong augmentation or dropout while training "
+        "looks the same.",
     }
     shown = (course(loss, first, last), course(training, first, last))
     names = loss.name, training.name
     yield Finding.of("evaluation_too_good", "warning", "medium", first, last, names, facts, shown)
+
+
+def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge a language model that predicts held-out text almost with certainty."""
+    if len(loss) < FEW or not any(_OF_LANGUAGE.intersection(words_of(one.name)) for one in data.series):
+        return
+    end = float(np.median(loss.values[-3:]))
+    learned = float(np.median(training.values[-max(3, len(training) // 10) :]))
+    if float(loss.values[0]) < OF_WORDS or not 0 < end <= min(FORESEEN, AS_TRAINED * learned):
+        return
+    first, last = int(loss.steps[0]), int(loss.steps[-1])
+    facts = {
+        "what": "Held-out text is predicted almost with certainty",
+        "numbers": f"{from_to(loss)}, which gives each token a probability of {math.exp(-end):.0%}",
+        "why": "Text is not that predictable. Probably the model sees what it is to predict: a mask is missing, or inputs and "
+        "targets are not shifted. Texts that follow a rule, such as sums, look the same.",
+    }
+    shown = (course(loss, first, last), course(training, first, last))
+    names = loss.name, training.name
+    yield Finding.of("evaluation_too_good", "warning", "medium", first, last, names, facts, shown)
+
+
+def _perfect_area(data: RunData) -> Iterator[Finding]:
+    """Judge areas under the curve that are perfect from the first evaluation on."""
+    for area in data.held_out(Kind.METRIC):
+        if {"auc", "auroc"}.isdisjoint(area.stem) or len(area) < FEW or area.values.min() < PERFECT_AREA:
+            continue
+        first, last = int(area.steps[0]), int(area.steps[-1])
+        facts = {
+            "what": "Evaluations are without a mistake from the first one on",
+            "numbers": f"{area.quoted} {area.values.min():.6g} or more at each of {len(area):,} evaluations",
+            "why": "Often a feature contains the answer, such as one that is filled in after the outcome, or samples of the "
+            "evaluation are among those of the training.",
+        }
+        yield Finding.of(
+            "evaluation_too_good", "warning", "medium", first, last, (area.name,), facts, (course(area, first, last),)
+        )
+        return
 
 
 def _swings(data: RunData, loss: Series) -> Iterator[Finding]:

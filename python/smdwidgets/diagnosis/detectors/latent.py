@@ -1,4 +1,4 @@
-"""Latent variables of an autoencoder that carry nothing."""
+"""Latent variables and features that carry nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,19 @@ _DIVERGENCE = frozenset({"kl", "kld"})
 _OF_POLICY = frozenset({"approx", "policy", "ppo", "ref", "reward", "objective", "actor", "mean"})
 _RECONSTRUCTION = frozenset({"recon", "reconstruction", "rec", "reconst"})
 _SETTING = frozenset({"weight", "beta", "coef", "coeff", "lambda", "annealing"})
+#: Words of what a model makes of samples, and of how it varies; the share of its first value that is nothing.
+_FEATURES = frozenset(
+    {"feature", "features", "embedding", "embeddings", "embed", "representation", "repr", "z", "output"}
+)
+_SPREAD, _LEFT = frozenset({"std", "stddev", "variance", "var"}), 0.1
 
 
 def latent(data: RunData) -> Iterator[Finding]:
-    """Yield divergences that are nearly 0 beside a reconstruction that stays."""
+    """Yield divergences that are nearly 0 beside a reconstruction that stays.
+
+    Also features that become the same.
+    """
+    yield from _features(data)
     words = {id(one): frozenset(words_of(one.name)) for one in data.series if len(one) >= LEAST_POINTS}
     judged = [one for one in data.series if id(one) in words]
     errors = [one for one in judged if words[id(one)] & _RECONSTRUCTION and not words[id(one)] & _SETTING]
@@ -38,6 +47,24 @@ def latent(data: RunData) -> Iterator[Finding]:
         if error is not None and value < NOTHING and _stays(error) and value < OF_RECONSTRUCTION * _level(error):
             yield _finding(series, error, value)
             return
+
+
+def _features(data: RunData) -> Iterator[Finding]:
+    for series in data.series:
+        words = frozenset(words_of(series.name))
+        if len(series) < LEAST_POINTS or not (words & _FEATURES and words & _SPREAD) or words & _SETTING:
+            continue
+        begin = float(series.values[0])
+        above = np.flatnonzero(series.values > _LEFT * begin)
+        since = int(above[-1]) + 1 if len(above) else 0
+        if begin <= 0 or not since or since > len(series) // 2:
+            continue
+        first, last = int(series.steps[since]), int(series.steps[-1])
+        value = float(np.median(series.values[since:]))
+        facts = {"series": series.quoted, "value": value, "numbers": from_to(series)}
+        shown = evidence(series, from_to(series).replace("`", ""), first, last)
+        yield Finding.of("features_collapse", "problem", "medium", first, last, (series.name,), facts, (shown,))
+        return
 
 
 def _level(error: Series) -> float:

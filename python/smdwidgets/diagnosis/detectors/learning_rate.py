@@ -8,6 +8,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
 
 LEAST_POINTS = 10
@@ -20,6 +21,10 @@ JUMP = 5.0
 #: Rises within the first part of the run are a warm-up.
 WARM_UP = 0.1
 WITHIN = 3
+#: A jump that is smaller but raises the loss: its factor, the values of the loss on either side, and their rise.
+SMALL_JUMP, BESIDE, LOSS_RISES = 1.5, 6, 0.1
+#: Values before the jump whose rate must fall, so that it is neither a warm-up nor a cycle.
+DECAYS = 5
 
 
 def learning_rate(data: RunData) -> Iterator[Finding]:
@@ -27,7 +32,8 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.LEARNING_RATE):
         if len(series) >= LEAST_POINTS:
             yield from _zero(series)
-            yield from _jump(series)
+            jumps = list(_jump(series))
+            yield from jumps or _small_jump(data, series)
 
 
 def _zero(series: Series) -> Iterator[Finding]:
@@ -54,6 +60,47 @@ def _zero(series: Series) -> Iterator[Finding]:
         facts,
         (evidence(series, f"{series.label} is 0 {when}", onset, last),),
     )
+
+
+def _small_jump(data: RunData, series: Series) -> Iterator[Finding]:
+    """Judge a rate that decays and jumps back once, if the loss jumps, too.
+
+    So does a schedule that begins again.
+    """
+    values, steps = series.values, series.steps
+    with np.errstate(all="ignore"):
+        jumps = np.flatnonzero(values[1:] >= SMALL_JUMP * values[:-1]) + 1
+    jumps = jumps[(values[jumps - 1] > 0) & (steps[jumps] - steps[0] > WARM_UP * (steps[-1] - steps[0]))]
+    if len(jumps) != 1 or jumps[0] < DECAYS:
+        return
+    at = int(jumps[0])
+    before = values[at - DECAYS : at]
+    loss = max(data.training_losses(), key=len, default=None)
+    if not (np.diff(before) <= 0).all() or before[0] == before[-1] or loss is None:
+        return
+    onset, last = int(steps[at]), int(steps[-1])
+    here = int(np.searchsorted(loss.steps, onset))
+    earlier, later = loss.values[max(0, here - BESIDE) : here], loss.values[here : here + BESIDE]
+    if min(len(earlier), len(later)) < BESIDE:
+        return
+    level, risen = float(np.median(earlier)), float(np.median(later))
+    if risen - level <= max(LOSS_RISES * abs(level), 3 * local_noise(earlier)):
+        return
+    facts = {
+        "series": series.quoted,
+        "before": float(values[at - 1]),
+        "after": float(values[at]),
+        "until": "",
+        "back": f"; {loss.quoted} {level:.3g} → {risen:.3g}. After a restart, often the state of schedule and optimizer is lost",
+    }
+    shown = (
+        evidence(series, f"{series.label} {values[at - 1]:.3g} → {values[at]:.3g}", onset, last),
+        evidence(loss, f"{loss.label} {level:.3g} → {risen:.3g}", onset, last),
+    )
+    yield Finding.of("rate_rise", "problem", "medium", onset, last, (series.name, loss.name), facts, shown)
+    title = f"{loss.quoted} rises at step {onset:,}, where the learning rate jumps"
+    risen_facts = {"series": loss.quoted, "title": title, "level": level, "top": risen}
+    yield Finding.of("spike", "warning", "medium", onset, last, (loss.name,), risen_facts, shown[1:])
 
 
 def _jump(series: Series) -> Iterator[Finding]:

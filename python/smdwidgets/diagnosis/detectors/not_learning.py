@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from smdwidgets.diagnosis.detectors._accuracy import evaluations
+from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
+from smdwidgets.naming.scalars import words_of
 
 LEAST_POINTS = 20
 #: A drop below this share of the first loss is no improvement.
@@ -48,6 +49,16 @@ LATE = 0.15
 #: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run
 #: within which that is early, and the first value below which it never explored.
 DECIDED, EARLY, LEAST_ENTROPY = 0.03, 0.5, 0.05
+#: Shares of random actions with which a policy hardly explores, and with which it does nothing else; values that show
+#: it.
+EXPLORES, RANDOM, LEAST_RATES = 0.05, 0.9, 5
+#: Growth of the norm of the gradient beside a loss that does not fall.
+GROWS = 20.0
+#: A training loss that falls below this share of its first value has fallen, whatever evaluations say.
+FALLEN = 0.5
+#: Words of a loss over the pairs of a batch, and the distance from that of guessing, relative to it.
+_OF_PAIRS = frozenset({"contrastive", "clip", "infonce", "nce", "ntxent"})
+OF_PAIRS = 0.02
 
 
 def not_learning(data: RunData) -> Iterator[Finding]:
@@ -65,13 +76,15 @@ def not_learning(data: RunData) -> Iterator[Finding]:
             late = trend.blocks[len(trend.blocks) // 2 :]
             begins_above = trend.start > trend.median * (1 + 2 * EVEN)
             z = float(mann_kendall(late[None])[0]) if begins_above else trend.z
-            yield _of_loss(series, trend, _classes(data), z, guesses=_held_out_guesses(data))
+            yield _of_loss(data, series, trend, _classes(data), z, guesses=_held_out_guesses(data))
         elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series)) or is_at_mean(data)):
             held_out = not constant and (_held_out_stays(data) or _held_out_unmoved(data))
-            guesses = not constant and _accuracy_of_guessing(data, series)
-            yield _of_loss(series, trend, _classes(data), trend.z, held_out, is_at_mean(data), guesses)
-        elif not improves and not constant and _accuracy_of_guessing(data, series):
-            yield _of_loss(series, trend, _classes(data), trend.z, guesses=True)
+            guesses = not constant and (_accuracy_of_guessing(data, series) or _every_accuracy_guesses(data, trend))
+            yield _of_loss(data, series, trend, _classes(data), trend.z, held_out, is_at_mean(data), guesses)
+        elif not constant and _guesses_pairs(data, series):
+            yield _of_loss(data, series, trend, _classes(data), 0.0, guesses=True)
+        elif not improves and not constant and trend.end > FALLEN * trend.start and _accuracy_of_guessing(data, series):
+            yield _of_loss(data, series, trend, _classes(data), trend.z, guesses=True)
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
@@ -184,6 +197,25 @@ def _accuracy_of_guessing(data: RunData, series: Series) -> bool:
     return False
 
 
+def _every_accuracy_guesses(data: RunData, trend: Trend) -> bool:
+    """Whether all accuracies are those of guessing beside a loss that is level."""
+    shares = [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_EVALUATIONS]
+    if not shares or trend.median <= 0:
+        return False
+    low, high = (limit * math.exp(-trend.median) for limit in AS_GUESSED)
+    return all(low <= float(share.min()) and float(share.max()) <= high for share in shares)
+
+
+def _guesses_pairs(data: RunData, series: Series) -> bool:
+    """Whether a contrastive loss ends at that of guessing among the pairs of a batch."""
+    sizes = [one for one in data.series if words_of(one.name)[-2:] == ("batch", "size") and len(one)]
+    if not sizes or not _OF_PAIRS.intersection(words_of(series.name)) or len(series) < LEAST_POINTS:
+        return False
+    late = series.values[len(series) // 2 :]
+    guess = math.log(max(float(sizes[0].values[-1]), 2.0))
+    return bool((np.abs(late - guess) <= OF_PAIRS * guess).all())
+
+
 def _held_out_guesses(data: RunData) -> bool:
     """Whether a long loss of held-out data never fell below that of guessing."""
     saved = _saved_classes(data)
@@ -210,6 +242,7 @@ def _saved_classes(data: RunData) -> tuple[int, ...]:
 
 
 def _of_loss(
+    data: RunData,
     series: Series,
     trend: Trend,
     known: tuple[int, ...],
@@ -229,13 +262,30 @@ def _of_loss(
     if falls or local_noise(series.values) > EVEN * abs(trend.median):
         classes = None  # slowly, it learns; or it is no such loss
     held_out = held_out and not falls
+    growth = "" if falls else _growth_of_gradients(data)
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
-    guessing = guessing or ("The mean of the targets would predict as well. " if at_mean else "")
+    guessing = guessing or growth or ("The mean of the targets would predict as well. " if at_mean else "")
     detail = f"{series.quoted} {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
     # The mean of the targets may be all that was learned.
     verb = "fall below that of a constant" if at_mean and falls else "fall"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": verb}
-    return _finding("not_learning", series, "medium" if classes or held_out or at_mean or guesses else "low", facts)
+    is_sure = classes or held_out or at_mean or guesses or growth
+    return _finding("not_learning", series, "medium" if is_sure else "low", facts)
+
+
+def _growth_of_gradients(data: RunData) -> str:
+    """Return a sentence about gradients that have grown far, or an empty one."""
+    for norm in data.of(Kind.GRADIENT_NORM):
+        if len(norm) < LEAST_POINTS:
+            continue
+        part = max(3, len(norm) // 20)
+        first, last = float(np.median(norm.values[:part])), float(np.median(norm.values[-part:]))
+        if first > 0 and last > GROWS * first:
+            return (
+                f"Meanwhile the norm of the gradient grows ({norm.quoted} {first:.3g} → {last:.3g}): gradients may add up because they "
+                "are not reset, or the learning rate is too high. "
+            )
+    return ""
 
 
 def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
@@ -253,7 +303,27 @@ def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
                 f"{entropy.values[0]:.3g} → {entropy.values[-1]:.2g}), before it had learned: often the learning rate is too high. "
             )
             return _finding("not_learning", series, "medium", facts)
+    for rate in data.series:
+        if why := _of_exploration(rate):
+            facts["guessing"] = why
+            return _finding("not_learning", series, "medium", facts)
     return _finding("not_learning", series, "low", facts)
+
+
+def _of_exploration(rate: Series) -> str:
+    """Return a sentence about a policy that hardly explores, or does nothing else.
+
+    It is empty otherwise.
+    """
+    words = words_of(rate.name)
+    is_rate = "epsilon" in words or {"exploration", "rate"}.issubset(words)
+    if not is_rate or len(rate) < LEAST_RATES or not 0 <= rate.values.min() <= rate.values.max() <= 1:
+        return ""
+    if rate.values.max() <= EXPLORES:
+        return f"The policy hardly explores: {rate.quoted} is {rate.values.max():.2g} or less from the first value on. "
+    if rate.values.min() >= RANDOM:
+        return f"Nearly all actions are random: {rate.quoted} is {rate.values.min():.2g} or more to the end. "
+    return ""
 
 
 def _decided(entropy: Series) -> int | None:

@@ -10,6 +10,7 @@ from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import course, evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
 from smdwidgets.finding import Confidence, Finding
 from smdwidgets.naming.scalars import Role
@@ -131,7 +132,7 @@ def _judge(
     if len(after) <= LEAST_BLOCKS or validation.steps[-1] - keep < LEAST_SHARE * span:
         return
     rise, z = trend.end - trend.best, _z(after)
-    falls = _after(training, training_trend, keep)
+    falls = _after(training, training_trend, _along(validation, training, lowest))
     before = training_trend.blocks[: len(training_trend.blocks) - len(falls)]
     # A rise that flattens is no line, so its z is low however clear it is.
     rises = z > 2 or rise > CLEAR * trend.noise
@@ -188,7 +189,7 @@ def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
     after = values[at:]
     if len(after) < FEWEST - 1 or not (np.diff(after) > 0).all() or end - best <= RISE_SPARSE * abs(best):
         return
-    falls = _after(training, training.trend, keep)
+    falls = _after(training, training.trend, _along(validation, training, at))
     if len(falls) < 4 or _z(falls) >= -2 or not _drops(falls) or _metric_rises(data, validation, keep):
         return
     facts = {"what": RISING, "while": f"{training.quoted} still falls", "best": best, "keep": keep, "end": end}
@@ -283,6 +284,11 @@ def _after(series: Series, trend: Trend, step: int) -> Floats:
     """Return the blocks of a trend that begin at or after a step."""
     begins = series.steps[:: trend.length][: len(trend.blocks)]
     return trend.blocks[int(np.searchsorted(begins, step)) :]
+
+
+def _along(validation: Series, training: Series, at: int) -> int:
+    """Return the step of the training at a value of a validation."""
+    return int(steps_along(validation, training)[at])
 
 
 def _drops(blocks: Floats) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._show import course
+from smdwidgets.diagnosis.detectors._show import course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
@@ -22,10 +22,17 @@ __all__ = ["policy"]
 LEAST_LOGS, LOGS, EQUAL_LOGS = 12, 5, 10
 #: Logs of a running mean, and logs that are the first ones.
 _MEAN, _FIRST = 5, 10
+#: The same where a quantity may change within the first ones, and is not noisy.
+_SOON = 3
 EQUAL_GROUPS, NO_SPREAD = 0.8, 1e-6
 COLLAPSED, COLLAPSED_BELOW, EXPLODED = 0.2, 0.05, 3.0
 KL_GROWTH, KL_LEAST, KL_LARGE = 5.0, 0.1, 2.0
 LENGTH_GROWTH, TRUNCATED = 2.0, 0.3
+#: Divergence of a whole answer from the reference, in nats, beside which an entropy of nearly 0 is a collapse.
+FAR_FROM_REFERENCE = 30.0
+#: Fall of the logarithm of the probability of preferred answers, relative to its first value, and the nats that it is
+#: at least.
+LESS_LIKELY, LEAST_NATS = 3.0, 20.0
 #: Divergence of an update that changes nothing.
 UNMOVED = 1e-4
 #: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
@@ -47,6 +54,7 @@ class _Reward(NamedTuple):
 def policy(data: RunData) -> Iterator[Finding]:
     """Yield what the series of such a training show."""
     yield from _stuck(data)
+    yield from _preferred(data)
     by_quantity: dict[Quantity, list[Series]] = {}
     for series in data.series:
         one = quantity(series.name) if len(series) >= LEAST_LOGS and not series.role.is_held_out else None
@@ -64,7 +72,8 @@ def policy(data: RunData) -> Iterator[Finding]:
     if reward is None:
         return  # a policy of another kind has no reward
     yield from _advantage(by_quantity, data)
-    yield from _entropy(by_quantity.get(Quantity.ENTROPY, []), reward)
+    is_far = any(np.median(one.values[-LOGS:]) > FAR_FROM_REFERENCE for one in by_quantity.get(Quantity.KL, ()))
+    yield from _entropy(by_quantity.get(Quantity.ENTROPY, []), reward, is_far)
     yield from _divergence(by_quantity.get(Quantity.KL, []), reward)
     yield from _length(by_quantity)
 
@@ -83,6 +92,33 @@ def _stuck(data: RunData) -> Iterator[Finding]:
         size = f"; {losses[0].quoted} {np.median(losses[0].values):.2g}" if losses else ""
         facts = {"series": series.quoted, "value": float(np.median(later)), "value_loss": size}
         yield _finding("policy_stuck", series, 0, facts, "medium")
+        return
+
+
+def _preferred(data: RunData) -> Iterator[Finding]:
+    """Judge a training on preferences that makes the preferred answers unlikely, too."""
+    for series in data.series:
+        words = frozenset(words_of(series.name))
+        if len(series) < LEAST_LOGS or series.role.is_held_out or not ("chosen" in words and words & {"logps", "logp"}):
+            continue
+        best_at = int(series.values[: len(series) // 2].argmax())
+        best, end = float(series.values[best_at]), float(np.median(series.values[-LOGS:]))
+        margins = [one for one in data.of(Kind.METRIC) if words_of(one.name)[-1] in ("margins", "margin")]
+        if not margins or best >= 0 or end > min(LESS_LIKELY * best, best - LEAST_NATS):
+            continue
+        onset = min(best_at + 1, len(series) - 1)
+        facts = {
+            "series": series.quoted,
+            "best": best,
+            "end": end,
+            "keep": int(series.steps[best_at]),
+            "beside": f"{from_to(margins[0])}; the preferred answers become unlikely, too: often the learning rate is too high, "
+            "or beta too small",
+        }
+        first, last = int(series.steps[onset]), int(series.steps[-1])
+        shown = (course(series, first, last), course(margins[0], first, last))
+        names = series.name, margins[0].name
+        yield Finding.of("metric_falls", "problem", "medium", first, last, names, facts, shown)
         return
 
 
@@ -134,7 +170,7 @@ def _advantage(by_quantity: Mapping[Quantity, list[Series]], data: RunData) -> I
             return
 
 
-def _entropy(every: list[Series], reward: _Reward) -> Iterator[Finding]:
+def _entropy(every: list[Series], reward: _Reward, is_far: bool) -> Iterator[Finding]:
     for series in every:
         values = _smooth(series.values)
         before, after = float(np.median(series.values[:_FIRST])), float(np.median(series.values[-LOGS:]))
@@ -143,7 +179,7 @@ def _entropy(every: list[Series], reward: _Reward) -> Iterator[Finding]:
         facts = {"series": series.quoted, "before": before, "after": after, "growth": after / before}
         low = _until_end((values < COLLAPSED * before) & (values < COLLAPSED_BELOW), LOGS)
         high = _until_end(values > EXPLODED * before, LOGS)
-        if low is not None and reward.is_below_best:
+        if low is not None and (reward.is_below_best or is_far):
             yield _finding("entropy_collapse", series, low, facts, "medium")
         elif high is not None and not reward.rises:
             yield _finding("entropy_explosion", series, high, facts, "medium")
@@ -166,7 +202,7 @@ def _divergence(every: list[Series], reward: _Reward) -> Iterator[Finding]:
 def _length(by_quantity: Mapping[Quantity, list[Series]]) -> Iterator[Finding]:
     cut = by_quantity.get(Quantity.TRUNCATED, [])
     for series in by_quantity.get(Quantity.LENGTH, ()):
-        before, after = float(np.median(series.values[:_FIRST])), float(np.median(series.values[-LOGS:]))
+        before, after = float(np.median(series.values[:_SOON])), float(np.median(series.values[-LOGS:]))
         at = _until_end(_smooth(series.values) > LENGTH_GROWTH * before, LOGS)
         if at is None or before <= 0:
             continue

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets.diagnosis.detectors._show import course, from_to
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.diagnosis.tensor_layers import median, median_of
 from smdwidgets.finding import Curve, Evidence, Finding
+from smdwidgets.naming.scalars import words_of
 from smdwidgets.signals import SIGNAL_KINDS, Signal, Signals
 from smdwidgets.signals.rows import row_of
 
@@ -17,6 +19,8 @@ __all__ = ["signals"]
 
 #: Attention logits that are large at so many saves in succession, and the size that is projected.
 (LARGE_LOGIT, PROJECTED), SAVES = SIGNAL_KINDS["attention_max"].limits, 3
+#: Growth of a logit that is none of the first ones.
+GROWN = 2.0
 #: Saves whose slope is projected, and how far at most, as a multiple of the steps so far.
 _SLOPE, _FAR = 8, 3.0
 #: Growth of the largest singular value, and the median update of matrices, that together are a fault.
@@ -27,6 +31,8 @@ _FROM_ZERO = 0.05
 STALE, STALE_SAVES, STALE_AFTER = SIGNAL_KINDS["stale"].limits[0], 2, 20
 #: Steps over which loads are averaged; the largest load as a share of what it can be, for so many steps.
 AVERAGED, COLLAPSED, COLLAPSED_STEPS = 10.0, 0.85, 15
+#: The largest load that a training logs, as a share of the tokens.
+LOGGED_LOAD = 0.7
 #: The load of a dead expert, that of one that lived, for so many steps; saves at least.
 DEAD, ALIVE, DEAD_STEPS, LEAST_SAVES = 0.05, 0.25, 25, 5
 _POINTS = 60
@@ -36,6 +42,7 @@ Floats = NDArray[np.float64]
 
 def signals(data: RunData) -> Iterator[Finding]:
     """Yield what the signals of a run show."""
+    yield from _logged_loads(data)
     if not len(data.signals):
         return
     yield from _attention(data.signals.of("attention_max"))
@@ -81,7 +88,7 @@ def _attention(logits: Signals) -> Iterator[Finding]:
     grown: list[tuple[int, int, Signal]] = []
     for place, signal in enumerate(logits):
         with np.errstate(invalid="ignore"):
-            at = lasting(np.any(signal.values > LARGE_LOGIT, axis=1), SAVES)
+            at = lasting(np.any(_grown(signal.values), axis=1), SAVES)
         if at is not None:
             grown.append((int(signal.steps[at]), place, signal))
     if not grown:
@@ -120,6 +127,17 @@ def _attention(logits: Signals) -> Iterator[Finding]:
         evidence,
         rank=_rank(signal.worker),
     )
+
+
+def _grown(values: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Return where logits are large and have grown, head by head.
+
+    Those of unscaled embeddings are large from the first step on, and stay so.
+    """
+    finite = np.isfinite(values)
+    first = values[finite.argmax(axis=0), np.arange(values.shape[1])]
+    grown: NDArray[np.bool_] = (values > LARGE_LOGIT) & ((values > GROWN * np.abs(first)) | (values > PROJECTED))
+    return grown
 
 
 def _projection(steps: NDArray[np.int64], values: Floats) -> str:
@@ -217,6 +235,31 @@ def averaged(steps: NDArray[np.int64], values: NDArray[np.floating]) -> Floats:
     return mean
 
 
+def _logged_loads(data: RunData) -> Iterator[Finding]:
+    """Judge the largest load of an expert, as a share of the tokens."""
+    for series in data.series:
+        words = frozenset(words_of(series.name))
+        is_load = words & {"expert", "experts"} and words & {"load", "fraction", "share", "usage", "utilization"}
+        numbers = [word for word in words_of(series.name)[-3:] if word.isdecimal()]
+        if not (is_load and (words & {"max", "maximum", "largest"} or numbers)) or len(series) < LEAST_SAVES:
+            continue
+        if not 0 <= series.values.min() <= series.values.max() <= 1:
+            continue  # a multiple of an equal share, whose limit is unknown
+        at = _since(series.steps, series.values > LOGGED_LOAD, COLLAPSED_STEPS)
+        if at is None or at > len(series) // 2:
+            continue
+        first, last = int(series.steps[at]), int(series.steps[-1])
+        facts = {
+            "tensor": series.name,
+            "expert": f"expert {numbers[-1]}" if numbers else "one expert",
+            "share": float(np.median(series.values[at:])),
+            "equal": from_to(series),
+        }
+        shown = (course(series, first, last),)
+        yield Finding.of("experts_collapsed", "warning", "medium", first, last, (series.name,), facts, shown)
+        return
+
+
 def _since(steps: NDArray[np.int64], holds: NDArray[np.bool_], duration: int) -> int | None:
     """Return the index since which something holds up to the end.
 
@@ -243,9 +286,9 @@ def _router(signal: Signal) -> Iterator[Finding]:
             first, expert = int(signal.steps[at]), int(np.argmax(loads[-1]))
             facts = {
                 "tensor": signal.layer,
-                "expert": expert,
+                "expert": f"expert {expert}",
                 "share": float(loads[-1, expert]) / signal.most,
-                "equal": 1 / signal.most,
+                "equal": f"an equal share is {1 / signal.most:.1%}",
             }
             text = f"largest load {largest[at]:.3g} times an equal share; at most {signal.most:.3g}"
             shown = Evidence(

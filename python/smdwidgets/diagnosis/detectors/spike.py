@@ -12,6 +12,7 @@ from smdwidgets.anomalies.defaults import EPISODE_QUIET, SPIKE_MILD
 from smdwidgets.diagnosis.arrays import Steps
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
 
 #: Points after a spike that decide whether it lasts.
@@ -24,6 +25,10 @@ REPEATED = 3
 MANNERS = ("lasting", "repeated", "long", "single")
 #: Points of a spike that is long, and its height relative to the level before.
 LONG, HIGH = 5, 2.0
+#: Fewest values of a loss that can relapse; what it has learned before, and the first level to which it returns.
+LEAST_POINTS, LEARNED, AS_AT_FIRST = 30, 0.85, 0.97
+#: Rise to that level in units of the noise of so many values before it.
+CLEAR, AROUND = 6.0, 20
 #: Series that are shown as evidence.
 SHOWN = 6
 #: Spikes at more than this share of the points are noise.
@@ -42,7 +47,10 @@ def spike(data: RunData) -> Iterator[Finding]:
     """Yield lasting, repeated and long rises as warnings, single ones as notes."""
     found = []
     for series in data.training_losses():
-        if series.rises is not None and len(series.rises) and series.trend is not None:
+        relapse = _relapse(series)
+        if relapse is not None:
+            found.append((series, [relapse], "long"))
+        elif series.rises is not None and len(series.rises) and series.trend is not None:
             spikes = _spikes(series, series.rises, series.trend.start)
             lasting = [one for one in spikes if one.lasting]
             if lasting:
@@ -53,8 +61,10 @@ def spike(data: RunData) -> Iterator[Finding]:
                 long = [one for one in spikes if _is_long(series, one)]
                 found.append((series, long or spikes, "long" if long else "single"))
     found.sort(key=lambda one: MANNERS.index(one[2]))
+    # A loss jumps when its targets do, as those of a copy of the network that is renewed now and then.
+    moves = any(one.id == "targets_grow" for one in data.checks)
     for at, (series, spikes, manner) in enumerate(found):
-        yield _finding(series, spikes, manner, shown=at < SHOWN)
+        yield _finding(series, spikes, manner, is_note=moves or manner == "single", shown=at < SHOWN)
 
 
 def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
@@ -89,6 +99,24 @@ def _lasts(after: list[float], limit: float) -> bool:
     return len(after) == AFTER and sum(value > limit for value in after) > AFTER // 2
 
 
+def _relapse(series: Series) -> _Spike | None:
+    """Return a stretch at the first level of a loss that had fallen, and falls again."""
+    if series.trend is None or len(series) < LEAST_POINTS or series.trend.start <= 0:
+        return None
+    values, start = series.values, series.trend.start
+    if series.trend.end > LEARNED * start:
+        return None
+    windows = np.lib.stride_tricks.sliding_window_view(values, LONG)
+    before, after = np.median(windows[:-LONG], axis=1), windows[LONG:].min(axis=1)
+    for first in (np.flatnonzero((before <= LEARNED * start) & (after >= AS_AT_FIRST * start)) + LONG).tolist():
+        level = float(before[first - LONG])
+        back = np.flatnonzero(values[first:] < (start + level) / 2)
+        if len(back) and start - level > CLEAR * local_noise(values[max(0, first - AROUND) : first]):
+            last = first + int(back[0]) - 1
+            return _Spike(first, last, float(values[first : last + 1].max()), level, False)
+    return None
+
+
 def _is_long(series: Series, spike: _Spike) -> bool:
     """Whether several values in succession stay near the top of a high spike."""
     near_top = series.values[spike.first : spike.first + LONG] > (spike.level + spike.top) / 2
@@ -102,7 +130,7 @@ def _distance(points: Steps, to: Steps) -> Steps:
     return distance
 
 
-def _finding(series: Series, spikes: list[_Spike], manner: str, shown: bool) -> Finding:
+def _finding(series: Series, spikes: list[_Spike], manner: str, is_note: bool, shown: bool) -> Finding:
     highest = max(spikes, key=lambda one: one.top - one.level)
     first, last = int(series.steps[spikes[0].first]), int(series.steps[spikes[-1].last])
     title = {
@@ -114,8 +142,8 @@ def _finding(series: Series, spikes: list[_Spike], manner: str, shown: bool) -> 
     facts = {"series": series.quoted, "title": title, "level": highest.level, "top": highest.top}
     return Finding.of(
         "spike",
-        "note" if manner == "single" else "warning",
-        "low" if manner == "single" else "medium",
+        "note" if is_note else "warning",
+        "low" if is_note else "medium",
         first,
         last,
         (series.name,),

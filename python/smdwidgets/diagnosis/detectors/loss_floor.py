@@ -1,0 +1,77 @@
+"""Losses that reveal by their value what was passed to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
+from smdwidgets.diagnosis.detectors._show import course
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import words_of
+
+__all__ = ["loss_floor"]
+
+#: Fewest values; distance of the first loss from that of guessing, and of the last ones from the least loss of
+#: probabilities, relative to them.
+LEAST_POINTS, FIRST, LAST = 20, 0.03, 0.025
+#: An accuracy that such a loss contradicts, and the noise of a loss that has come to its floor.
+GOOD, NOISE = 0.7, 0.02
+#: Numbers of classes whose floor is judged.
+CLASSES = range(3, 1001)
+#: A divergence that is below 0 by more than rounding or an estimate explains.
+NEGATIVE = -0.5
+_DIVERGENCE = frozenset({"kl", "kld", "kd", "distill", "distillation"})
+
+
+def loss_floor(data: RunData) -> Iterator[Finding]:
+    """Yield losses at the floor of a second softmax, and negative divergences."""
+    for series in data.training_losses():
+        if len(series) >= LEAST_POINTS and _is_at_floor(data, series):
+            yield _of_softmax(series)
+            break
+    if data.of(Kind.REWARD):
+        return  # estimates of the divergence of a policy may be negative
+    for series in data.of(Kind.LOSS, Kind.UNDIRECTED):
+        words = words_of(series.name)
+        is_divergence = "loss" in words and not _DIVERGENCE.isdisjoint(words)
+        if is_divergence and len(series) >= LEAST_POINTS and float(np.quantile(series.values, 0.9)) < NEGATIVE:
+            first, last = int(series.steps[0]), int(series.steps[-1])
+            shown = (course(series, first, last),)
+            yield Finding.of("kl_not_log", "problem", "medium", first, last, (series.name,), {}, shown)
+            return
+
+
+def floor_of(classes: int) -> float:
+    """Return the least cross-entropy of a softmax of probabilities.
+
+    >>> round(floor_of(10), 3)
+    1.461
+    """
+    return math.log(math.e + classes - 1) - 1
+
+
+def _is_at_floor(data: RunData, series: Series) -> bool:
+    first, late = float(np.median(series.values[:3])), series.values[2 * len(series) // 3 :]
+    level = float(np.median(late))
+    good = [float(np.median(as_share(one)[-3:])) for one in data.of(Kind.METRIC) if is_accuracy(one)]
+    is_sure = min(good) >= GOOD if good else float(np.std(late)) < NOISE * level
+    if not is_sure or not math.log(CLASSES[0]) <= first <= math.log(CLASSES[-1]):
+        return False
+    # The first loss is that of guessing, or a little less.
+    classes = round(math.exp(first))
+    for number in range(classes, math.ceil(math.exp(first / (1 - FIRST))) + 1):
+        floor = floor_of(number)
+        if float(series.values.min()) >= 0.998 * floor and level <= (1 + LAST) * floor:
+            return True
+    return False
+
+
+def _of_softmax(series: Series) -> Finding:
+    first, last = int(series.steps[0]), int(series.steps[-1])
+    shown = (course(series, first, last),)
+    facts = {"what": "Probably a softmax"}
+    return Finding.of("softmax_before_loss", "problem", "medium", first, last, (series.name,), facts, shown)

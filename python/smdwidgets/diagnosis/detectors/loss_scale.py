@@ -1,0 +1,40 @@
+"""A loss scale that falls until nothing is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smdwidgets.diagnosis.detectors._show import course
+from smdwidgets.diagnosis.inputs import RunData
+from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import Kind as NameKind
+from smdwidgets.naming.scalars import describe
+
+__all__ = ["loss_scale"]
+
+#: The last scale by the largest one, and how small it is: each overflow halves it.
+OF_LARGEST, SMALL = 2.0**-10, 1.0
+#: Share of the run at whose end it must be so.
+AT_END = 0.05
+
+
+def loss_scale(data: RunData) -> Iterator[Finding]:
+    """Yield scales that gradients overflow at any size."""
+    scales = [one for one in data.series if len(one) and describe(one.name).kind is NameKind.LOSS_SCALE]
+    largest = max((float(one.values.max()) for one in scales), default=0.0)
+    begin, end = data.extent
+    for scale in scales:
+        last = float(scale.values[-1])
+        if last >= min(SMALL, OF_LARGEST * largest) or end - scale.steps[-1] > AT_END * (end - begin):
+            continue
+        at = int(scale.values.argmax()) if len(scale) > 1 else 0
+        first = int(scale.steps[min(at + 1, len(scale) - 1)])
+        facts = {
+            "series": scale.quoted,
+            "what": f"{last:.2g}, {largest:.3g} at most: gradients overflow at any scale",
+            "when": f"since step {first:,}",
+            "share": "each overflow halves the scale, and its update is left out",
+        }
+        shown = (course(scale, first, int(scale.steps[-1])),)
+        yield Finding.of("not_finite", "problem", "medium", first, int(scale.steps[-1]), (scale.name,), facts, shown)
+        return
