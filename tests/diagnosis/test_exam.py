@@ -78,8 +78,6 @@ MISSED = {
     "fourth_fairseq_translate_bad": "the loss falls, but slowly",
     "fourth_lgbm_demand_bad": "the loss of evaluations falls to a high level",
     "fourth_lightning_regress_bad": "a rate that swings and does no harm that is seen",
-    "fourth_mmseg_shapes_bad": "rows of evaluations have no word for them",
-    "fourth_multitask_keras_bad": "one of two losses is all of their sum",
     "fourth_sb3_cartpole_bad": "the reward rises, but little",
     "second_continual_bad": "steps that are numbered again replace those of the first task",
 }

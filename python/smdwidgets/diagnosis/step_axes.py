@@ -17,7 +17,7 @@ _LEAST, _MORE_STEPS, _MORE_VALUES = 3, 5, 2
 
 
 def counts_epochs(held_out: Series, training: Series) -> bool:
-    """Whether the steps of evaluations are 0, 1, 2 and so on beside those of many more updates."""
+    """Whether evaluations are counted 0, 1, 2 and so on beside many more updates."""
     steps, of_training = held_out.steps, training.steps
     return bool(
         len(steps) >= _LEAST
@@ -35,7 +35,7 @@ def steps_along(held_out: Series, training: Series) -> Steps:
     >>> from smdwidgets.naming.scalars import Role
     >>> def of(steps): return Series("loss", "", "", Kind.LOSS, Role.NONE, (), np.array(steps), np.zeros(len(steps)))
     >>> steps_along(of([0, 1, 2]), of(range(0, 600, 5))).tolist(), steps_along(of([0, 1, 2]), of(range(9))).tolist()
-    ([198, 397, 595], [0, 1, 2])
+    ([198, 396, 595], [0, 1, 2])
     """
     if not counts_epochs(held_out, training):
         return held_out.steps

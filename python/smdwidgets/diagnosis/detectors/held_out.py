@@ -117,8 +117,9 @@ def _poor_accuracy(data: RunData) -> Iterator[Finding]:
     if data.held_out(Kind.LOSS):
         return
     training = [one for one in data.of(Kind.METRIC) if not one.role.is_held_out and is_accuracy(one)]
-    for held_out in data.held_out(Kind.METRIC):
-        same = [one for one in training if one.stem == held_out.stem and len(one) >= FEW]
+    rare = _rare(data, training)
+    for held_out in [*data.held_out(Kind.METRIC), *rare]:
+        same = [one for one in training if (one.stem == held_out.stem or rare) and one not in rare and len(one) >= FEW]
         if len(held_out) < FEW or not is_accuracy(held_out) or not same:
             continue
         share, trained = as_share(held_out), as_share(same[0])
@@ -158,6 +159,17 @@ def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
     shown = (course(loss, begin, end), course(training, begin, end))
     names = loss.name, training.name
     yield Finding.of("evaluation_differs", "problem", "medium", begin, end, names, facts, shown)
+
+
+def _rare(data: RunData, accuracies: list[Series]) -> list[Series]:
+    """Return the accuracies without a word for their data that only evaluations have.
+
+    They have few values beside a loss and an accuracy of many.
+    """
+    many = max((len(one) for one in data.training_losses()), default=0)
+    if data.held_out(Kind.METRIC) or not any(len(one) > many / 2 for one in accuracies):
+        return []
+    return [one for one in accuracies if one.role is Role.NONE and len(one) < many / 3]
 
 
 def _falling(data: RunData) -> Series | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.inputs import WHOLE_WORDS, Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
 from smdwidgets.naming.scalars import words_of
@@ -52,6 +52,8 @@ DECIDED, EARLY, LEAST_ENTROPY = 0.03, 0.5, 0.05
 #: Shares of random actions with which a policy hardly explores, and with which it does nothing else; values that show
 #: it.
 EXPLORES, RANDOM, LEAST_RATES = 0.05, 0.9, 5
+#: Share of a loss that is nearly all of it, its fall, and the level of a part that has learned nothing.
+NEARLY_ALL, FALLS_WELL, STAYED = 0.97, 0.7, 0.95
 #: Growth of the norm of the gradient beside a loss that does not fall.
 GROWS = 20.0
 #: A training loss that falls below this share of its first value has fallen, whatever evaluations say.
@@ -85,9 +87,35 @@ def not_learning(data: RunData) -> Iterator[Finding]:
             yield _of_loss(data, series, trend, _classes(data), 0.0, guesses=True)
         elif not improves and not constant and trend.end > FALLEN * trend.start and _accuracy_of_guessing(data, series):
             yield _of_loss(data, series, trend, _classes(data), trend.z, guesses=True)
+    yield from _drowned(data)
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
+
+
+def _drowned(data: RunData) -> Iterator[Finding]:
+    """Yield a part of a loss that does not fall beside one that is nearly all."""
+    losses = [one for one in data.of(Kind.LOSS) if not one.role.is_held_out and len(one) >= LEAST_POINTS]
+    whole = next((one for one in losses if WHOLE_WORDS.issuperset(one.stem)), None)
+    if whole is None or not 0 < whole.values[-1] < FALLS_WELL * whole.values[0]:
+        return
+    parts = [one for one in losses if one is not whole and "loss" in one.stem and len(one) == len(whole)]
+    large = [one for one in parts if (one.values >= NEARLY_ALL * whole.values).all()]
+    if len(large) != 1:
+        return
+    for part in parts:
+        late = float(np.median(part.values[2 * len(part) // 3 :]))
+        if part is large[0] or part.values[0] <= 0 or late < STAYED * part.values[0]:
+            continue
+        facts = {
+            "detail": f"{part.quoted} {part.values[0]:.4g} → {part.values[-1]:.4g} over {len(part):,} values",
+            "guessing": f"{large[0].quoted} is {float(np.median(large[0].values / whole.values)):.1%} of {whole.quoted}, so that "
+            "hardly anything else is trained: scale its targets, or weigh the parts. ",
+            "what": f"loss {part.quoted}",
+            "verb": "fall",
+        }
+        yield _finding("not_learning", part, "medium", facts)
+        return
 
 
 def _is_constant(series: Series, trend: Trend) -> bool:
