@@ -9,12 +9,13 @@ import json
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,10 +61,19 @@ def tally(name: str) -> Iterator[Counter[str]]:
 
 @contextmanager
 def writer_process(script: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a script of this folder that starts writers, until its input ends."""
+    """Run a script of this folder that starts writers, until its input ends.
+
+    A test that fails leaves a writer that nobody kills, so that the whole group of processes is.
+    """
     command = [sys.executable, str(Path(__file__).with_name(script))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(60) == 0
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+        try:
+            yield process
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(60) == 0
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise

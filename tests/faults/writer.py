@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from smdwidgets import modes
+from smdwidgets import CapturePlan, modes
 from smdwidgets.hooks.loops.numpy import Hook
 
 MODES = (modes.TRAIN, modes.EVAL)
@@ -26,7 +26,8 @@ def write(root: str, known: str, seed: str) -> None:
     """
     chance = random.Random(seed)
     acknowledged = os.open(known, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    hook = Hook(root, resume=True, export_tensorboard=True)
+    # On a fast machine the steps would exceed the usual budget, so that values of earlier ones were deleted.
+    hook = Hook(root, resume=True, export_tensorboard=True, plan=CapturePlan(budget="100GB"))
     while True:
         step = hook.global_step + 1
         hook.set_mode(MODES[step // 5 % 2])
