@@ -50,13 +50,15 @@ RUN = """([index, run]) => {
 }"""
 RAN = "(run) => window.ranByTest?.has(run)"
 RUN_ALL = """() => { window.jupyterapp.commands.execute("notebook:run-all-cells"); }"""
-CLEAR = """(index) => {
-  const content = window.jupyterapp.shell.currentWidget.content;
+# An output that was on its way when it was cleared comes after it.
+CLEARED = """(index) => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  if (content.widgets[index].model.outputs.length === 0) return true;
   content.activeCellIndex = index;
   content.deselectAll();
   window.jupyterapp.commands.execute("notebook:clear-cell-output");
+  return false;
 }"""
-CLEARED = "(index) => window.jupyterapp.shell.currentWidget.content.widgets[index].model.outputs.length === 0"
 RESTART = """() => {
   window.restartedByTest = false;
   const { kernel } = window.jupyterapp.shell.currentWidget.context.sessionContext.session;
@@ -326,8 +328,7 @@ class Notebook:
 
     def clear(self, index: int) -> None:
         """Clear a cell's output in the menu."""
-        self.page.evaluate(CLEAR, index)
-        self.page.wait_for_function(CLEARED, arg=index)
+        self.page.wait_for_function(CLEARED, arg=index, polling=50)
 
     def output(self, index: int) -> Any:
         """Return the locator of a cell's output area."""

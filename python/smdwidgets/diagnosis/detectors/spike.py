@@ -29,6 +29,8 @@ LONG, HIGH = 5, 2.0
 LEAST_POINTS, LEARNED, AS_AT_FIRST = 30, 0.85, 0.97
 #: Rise to that level in units of the noise of so many values before it.
 CLEAR, AROUND = 6.0, 20
+#: Places at which a relapse may begin that are looked at.
+CANDIDATES = 20
 #: Series that are shown as evidence.
 SHOWN = 6
 #: Spikes at more than this share of the points are noise.
@@ -108,7 +110,8 @@ def _relapse(series: Series) -> _Spike | None:
         return None
     windows = np.lib.stride_tricks.sliding_window_view(values, LONG)
     before, after = np.median(windows[:-LONG], axis=1), windows[LONG:].min(axis=1)
-    for first in (np.flatnonzero((before <= LEARNED * start) & (after >= AS_AT_FIRST * start)) + LONG).tolist():
+    candidates = np.flatnonzero((before <= LEARNED * start) & (after >= AS_AT_FIRST * start)) + LONG
+    for first in candidates[:CANDIDATES].tolist():  # noise makes many
         level = float(before[first - LONG])
         back = np.flatnonzero(values[first:] < (start + level) / 2)
         if len(back) and start - level > CLEAR * local_noise(values[max(0, first - AROUND) : first]):
