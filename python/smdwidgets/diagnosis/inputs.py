@@ -192,7 +192,7 @@ class TensorColumns(Sequence[TensorColumn]):
         return sorted({column.worker for column in self._columns})
 
 
-def _is_whole(series: Series) -> bool:
+def is_whole(series: Series) -> bool:
     """Whether a loss has no other words in its name than those of a whole."""
     return WHOLE_WORDS.issuperset(series.stem)
 
@@ -264,13 +264,13 @@ class RunData:
         losses = [series for series in self.of(Kind.LOSS) if series.role in (Role.TRAINING, Role.NONE)]
         points: dict[tuple[str, str], int] = {}
         for series in losses:
-            if _is_whole(series):
+            if is_whole(series):
                 of = series.mode, series.worker
                 points[of] = max(points.get(of, 0), len(series))
         return [
             series
             for series in losses
-            if _is_whole(series) or points.get((series.mode, series.worker), 0) < SHARE_OF_WHOLE * len(series)
+            if is_whole(series) or points.get((series.mode, series.worker), 0) < SHARE_OF_WHOLE * len(series)
         ]
 
     @cached_property

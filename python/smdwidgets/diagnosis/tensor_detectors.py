@@ -276,8 +276,8 @@ def one_class(data: RunData) -> Iterator[Finding]:
     if is_regression or (data.of(Kind.UNDIRECTED) and not data.training_losses()):
         return
     number = data.settings.get("loss.classes")
-    losses = str(data.settings.get("loss", "cross_entropy"))
-    if "cross_entropy" not in losses.replace("binary_cross_entropy", "") and "nll_loss" not in losses:
+    losses = str(data.settings.get("loss", "cross_entropy")).split(", ")
+    if {"cross_entropy", "nll_loss"}.isdisjoint(losses):
         return  # the checks have seen a loss that is none of classes
     for tensor in training(data, "output", having="majority"):
         if number is not None and np.nanmax(tensor["classes"], initial=0) != number:

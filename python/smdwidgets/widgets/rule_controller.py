@@ -271,9 +271,9 @@ def _describe(
     rule = evaluation.rule
     shown = [event for event in now.firings if event.step is None or event.step <= LARGEST_STEP]
     firings = [finding for event in shown[-_FIRINGS:] for finding in _findings(event)][-_FIRINGS:]
-    first = evaluation.first_firing
-    if first is not None and shown and (first.step or 0) < (shown[0].step or 0):
-        firings = [*_findings(first)[:1], *firings[1 - _FIRINGS :]]  # the onset matters most
+    first = [] if evaluation.first_firing is None else _findings(evaluation.first_firing)[:1]
+    if firings and first and (first[0]["step"] or 0) < (firings[0]["step"] or 0):
+        firings = [*first, *firings[1 - _FIRINGS :]]  # the onset matters most
     described = {
         "id": _id(run, evaluation.name),
         "name": evaluation.name,

@@ -23,6 +23,7 @@ import pytest
 import smdwidgets
 from python.widgets.talk import Page, begin, by_step, end, save, weights
 from smdwidgets.exceptions import NoMoreData
+from smdwidgets.numpy import Hook
 from smdwidgets.pictures import unpack
 from smdwidgets.pictures.edges import Bins, shared_edges
 from smdwidgets.pictures.frames import PERCENTILES, Wanted, even_sample
@@ -919,3 +920,19 @@ def test_few_frames_of_a_long_run(tmp_path: Path) -> None:
     exact = page.ask("frames", **of_w, near=37, want=WANT, steps=[37.0])[1]
     assert set(by_step(exact)) == {37}
     widget.close()
+
+
+def test_the_first_finding_of_a_rule_is_sent_with_the_latest(tmp_path: Path) -> None:
+    with Hook(tmp_path / "run") as hook:
+        for _ in range(15):
+            for number in range(25):
+                hook.save_tensor(f"w{number}", np.full(4, np.nan, np.float32), "weights")
+            hook.step()
+    widget = smdwidgets.RulePanel(tmp_path / "run", ["ExplodingTensor"])
+    page = Page(widget)
+    assert widget.rules.wait(30)
+    _, packets = page.ask("hello", protocol=1, again=False)
+    [rule] = [rule for head, _ in packets if head["kind"] == "rules" for rule in head["rules"]]
+    steps = [finding["step"] for finding in rule["firings"]]
+    assert rule["firings_total"] == 15
+    assert (len(steps), steps[0], steps[-1]) == (200, 0, 14)

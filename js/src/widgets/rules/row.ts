@@ -146,11 +146,11 @@ export class RuleRow {
     }
   }
 
-  /** Shows the finding at the hovered or current step, else the earliest one that is loaded. */
+  /** Shows the finding at the hovered or current step, else the first one. */
   #readoutText({ info, outcomes, findings }: RuleState, scene: Scene) {
     const at = this.#hover ?? scene.step;
     const here = findings.get(at)?.[0];
-    const finding = here ?? (this.#hover === undefined ? earliest(findings)[0] : undefined);
+    const finding = here ?? (this.#hover === undefined ? info.firings[0] : undefined);
     this.#finding = finding;
     const hovered =
       this.#hover === undefined ? "" : `step ${count(this.#hover)}: ${OUTCOMES[outcomes.get(this.#hover) ?? 0]}`;
@@ -164,7 +164,10 @@ export class RuleRow {
   }
 
   #list({ info, findings }: RuleState) {
-    const all = earliest(findings).slice(0, 50);
+    const all = [...findings.values()]
+      .flat()
+      .sort((a, b) => a.step - b.step)
+      .slice(0, 50);
     if (!this.#listed.changed(all.map(({ step, tensor }) => [step, tensor]))) return;
     this.#findings.replaceChildren(
       ...all.map((finding) => {
@@ -230,11 +233,6 @@ export class RuleRow {
     if (next !== undefined) this.#goTo(next);
     return ["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key);
   }
-}
-
-/** What was found, in the order of steps: the onset matters most. */
-function earliest(findings: RuleState["findings"]): Finding[] {
-  return [...findings.values()].flat().sort((a, b) => a.step - b.step);
 }
 
 /** The value of a finding whose message has no number. */

@@ -674,7 +674,7 @@ def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
         seen.add(node)
         if _is(node, ("Softmax",)):
             before = _shaped(_previous(node))
-            mask = getattr(before, "_saved_mask", None) if before is not None and _is(before, ("MaskedFill",)) else None
+            mask = _saved(before, "_saved_mask") if before is not None and _is(before, ("MaskedFill",)) else None
             if isinstance(mask, torch.Tensor):
                 yield mask
         pending += [before for before, _ in node.next_functions]

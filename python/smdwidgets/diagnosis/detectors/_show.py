@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.blocks import block_length
 from smdwidgets.diagnosis.inputs import Series
-from smdwidgets.finding import Curve, Evidence
+from smdwidgets.finding import Curve, Evidence, Finding, Level
 
 #: Points of a small plot.
 _POINTS = 96
@@ -32,6 +34,18 @@ def evidence(series: Series, text: str, begin: int | None = None, end: int | Non
 def course(series: Series, begin: int | None = None, end: int | None = None) -> Evidence:
     """Return the first and the last value of a series, with its curve."""
     return evidence(series, f"{series.label} {series.values[0]:.4g} → {series.values[-1]:.4g}", begin, end)
+
+
+def beside(
+    kind: str, level: Level, series: Sequence[Series], facts: Mapping[str, object], since: int | None = None
+) -> Finding:
+    """Return a finding about the first of some series, with the course of each.
+
+    Its confidence is medium. It lasts from a step on, or from the first one, to the end of that series.
+    """
+    first, last = int(series[0].steps[0]) if since is None else since, int(series[0].steps[-1])
+    shown = tuple(course(one, first, last) for one in series)
+    return Finding.of(kind, level, "medium", first, last, tuple(one.name for one in series), facts, shown)
 
 
 def from_to(series: Series) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import Evaluations, as_share, evaluations, is_accuracy
-from smdwidgets.diagnosis.detectors._show import course, evidence, from_to
+from smdwidgets.diagnosis.detectors._show import beside, course, evidence, from_to
 from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -126,15 +126,12 @@ def _poor_accuracy(data: RunData) -> Iterator[Finding]:
         late = float(np.median(trained[len(trained) // 2 :]))
         if share.max() > POOR or late < TRAINED or share.max() > GUESSED * share.min():
             continue
-        first, last = int(held_out.steps[0]), int(held_out.steps[-1])
         facts = {
             "what": "Evaluations are poor from the first one on, although the training is good",
             "numbers": f"{held_out.quoted} {share.min():.3g} to {share.max():.3g}, {same[0].quoted} {late:.3g}",
             "why": "Probably the data of evaluations are prepared in another way than those of the training.",
         }
-        shown = (course(held_out, first, last), course(same[0], first, last))
-        names = held_out.name, same[0].name
-        yield Finding.of("evaluation_differs", "problem", "medium", first, last, names, facts, shown)
+        yield beside("evaluation_differs", "problem", (held_out, same[0]), facts)
         return
 
 
@@ -148,7 +145,6 @@ def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
         return
     if float(loss.values.min()) < FALLEN * float(loss.values[0]):
         return
-    begin, end = int(loss.steps[0]), int(loss.steps[-1])
     facts = {
         "what": "The loss of evaluations is far above that of the untrained model from the first one on, although the training "
         "loss falls",
@@ -156,9 +152,7 @@ def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
         "why": "Probably the data of evaluations are prepared in another way than those of the training, or their labels are "
         "numbered in another way. Overfitting begins later.",
     }
-    shown = (course(loss, begin, end), course(training, begin, end))
-    names = loss.name, training.name
-    yield Finding.of("evaluation_differs", "problem", "medium", begin, end, names, facts, shown)
+    yield beside("evaluation_differs", "problem", (loss, training), facts)
 
 
 def _rare(data: RunData, accuracies: list[Series]) -> list[Series]:
@@ -270,19 +264,18 @@ def _falls(data: RunData) -> Iterator[Finding]:
             continue
         if drop <= 2 * FALLS * abs(best) and (np.diff(values[best_at:]) < 0).mean() < STEADILY:
             continue
-        beside = _improves_meanwhile(data, metric, int(metric.steps[best_at]))
-        if beside is None or _is_exchanged(data, metric, best_at):
+        other = _improves_meanwhile(data, metric, int(metric.steps[best_at]))
+        if other is None or _is_exchanged(data, metric, best_at):
             continue
-        onset, last = int(metric.steps[min(best_at + 1, len(values) - 1)]), int(metric.steps[-1])
+        onset = int(metric.steps[min(best_at + 1, len(values) - 1)])
         facts = {
             "series": metric.quoted,
             "best": best,
             "end": end,
             "keep": int(metric.steps[best_at]),
-            "beside": from_to(beside),
+            "beside": from_to(other),
         }
-        shown = (course(metric, onset, last), course(beside, onset, last))
-        yield Finding.of("metric_falls", "problem", "medium", onset, last, (metric.name, beside.name), facts, shown)
+        yield beside("metric_falls", "problem", (metric, other), facts, onset)
         return
 
 
@@ -372,15 +365,12 @@ def _impossible(data: RunData) -> Iterator[Finding]:
         trained = float(np.median(training.values))
         if (losses >= IMPOSSIBLE * least).any() or losses.min() <= 0 or trained < FAR_BELOW * float(np.median(losses)):
             continue
-        first, last = int(one.loss.steps[0]), int(one.loss.steps[-1])
         facts = {
             "what": f"{one.loss.quoted} is smaller than its accuracy allows",
             "numbers": f"{losses[0]:.3g} where {1 - one.share[of[0]]:.0%} of the answers are wrong, each of which costs at least ln 2; "
             f"{training.quoted} {training.values[0]:.3g}",
         }
-        shown = (course(one.loss, first, last), course(training, first, last))
-        names = one.loss.name, training.name
-        yield Finding.of("losses_on_two_scales", "warning", "medium", first, last, names, facts, shown)
+        yield beside("losses_on_two_scales", "warning", (one.loss, training), facts)
         return
 
 
@@ -406,16 +396,13 @@ def _too_good(data: RunData, loss: Series, training: Series) -> Iterator[Finding
     )
     if not is_perfect or (evaluated >= TOO_GOOD * trained).any() or float(np.median(trained)) < TRAINING_ERRS:
         return
-    first, last = int(loss.steps[0]), int(loss.steps[-1])
     facts = {
         "what": "Evaluations are without a mistake, although the training loss is high",
         "numbers": f"{loss.quoted} {evaluated[-1]:.3g}; {training.quoted} {trained[-1]:.3g}",
         "why": "Often samples of the evaluation are among those of the training. Strong augmentation or dropout while training "
         "looks the same.",
     }
-    shown = (course(loss, first, last), course(training, first, last))
-    names = loss.name, training.name
-    yield Finding.of("evaluation_too_good", "warning", "medium", first, last, names, facts, shown)
+    yield beside("evaluation_too_good", "warning", (loss, training), facts)
 
 
 def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding]:
@@ -426,16 +413,13 @@ def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding
     learned = float(np.median(training.values[-max(3, len(training) // 10) :]))
     if float(loss.values[0]) < OF_WORDS or not 0 < end <= min(FORESEEN, AS_TRAINED * learned):
         return
-    first, last = int(loss.steps[0]), int(loss.steps[-1])
     facts = {
         "what": "Held-out text is predicted almost with certainty",
         "numbers": f"{from_to(loss)}, which gives each token a probability of {math.exp(-end):.0%}",
         "why": "Text is not that predictable. Probably the model sees what it is to predict: a mask is missing, or inputs and "
         "targets are not shifted. Texts that follow a rule, such as sums, look the same.",
     }
-    shown = (course(loss, first, last), course(training, first, last))
-    names = loss.name, training.name
-    yield Finding.of("evaluation_too_good", "warning", "medium", first, last, names, facts, shown)
+    yield beside("evaluation_too_good", "warning", (loss, training), facts)
 
 
 def _perfect_area(data: RunData) -> Iterator[Finding]:
@@ -443,16 +427,13 @@ def _perfect_area(data: RunData) -> Iterator[Finding]:
     for area in data.held_out(Kind.METRIC):
         if {"auc", "auroc"}.isdisjoint(area.stem) or len(area) < FEW or area.values.min() < PERFECT_AREA:
             continue
-        first, last = int(area.steps[0]), int(area.steps[-1])
         facts = {
             "what": "Evaluations are without a mistake from the first one on",
             "numbers": f"{area.quoted} {area.values.min():.6g} or more at each of {len(area):,} evaluations",
             "why": "Often a feature contains the answer, such as one that is filled in after the outcome, or samples of the "
             "evaluation are among those of the training.",
         }
-        yield Finding.of(
-            "evaluation_too_good", "warning", "medium", first, last, (area.name,), facts, (course(area, first, last),)
-        )
+        yield beside("evaluation_too_good", "warning", (area,), facts)
         return
 
 
@@ -471,7 +452,6 @@ def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
         middle, end = _ends(training.values[len(training) // 2 :])
         if end < 0.8 * middle:  # it still learns
             return
-    first, last = int(loss.steps[0]), int(loss.steps[-1])
     low, high = np.exp(np.quantile(late, [0.1, 0.9])).tolist()
     facts = {"series": loss.quoted, "low": low, "high": high, "count": len(loss)}
-    yield Finding.of("swings", "problem", "medium", first, last, (loss.name,), facts, (course(loss, first, last),))
+    yield beside("swings", "problem", (loss,), facts)

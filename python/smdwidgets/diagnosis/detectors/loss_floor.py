@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
-from smdwidgets.diagnosis.detectors._show import course
+from smdwidgets.diagnosis.detectors._show import beside
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import words_of
@@ -31,7 +31,7 @@ def loss_floor(data: RunData) -> Iterator[Finding]:
     """Yield losses at the floor of a second softmax, and negative divergences."""
     for series in data.training_losses():
         if len(series) >= LEAST_POINTS and _is_at_floor(data, series):
-            yield _of_softmax(series)
+            yield beside("softmax_before_loss", "problem", (series,), {"what": "Probably a softmax"})
             break
     if data.of(Kind.REWARD):
         return  # estimates of the divergence of a policy may be negative
@@ -39,9 +39,7 @@ def loss_floor(data: RunData) -> Iterator[Finding]:
         words = words_of(series.name)
         is_divergence = "loss" in words and not _DIVERGENCE.isdisjoint(words)
         if is_divergence and len(series) >= LEAST_POINTS and float(np.quantile(series.values, 0.9)) < NEGATIVE:
-            first, last = int(series.steps[0]), int(series.steps[-1])
-            shown = (course(series, first, last),)
-            yield Finding.of("kl_not_log", "problem", "medium", first, last, (series.name,), {}, shown)
+            yield beside("kl_not_log", "problem", (series,), {})
             return
 
 
@@ -68,10 +66,3 @@ def _is_at_floor(data: RunData, series: Series) -> bool:
         if float(series.values.min()) >= 0.998 * floor and level <= (1 + LAST) * floor:
             return True
     return False
-
-
-def _of_softmax(series: Series) -> Finding:
-    first, last = int(series.steps[0]), int(series.steps[-1])
-    shown = (course(series, first, last),)
-    facts = {"what": "Probably a softmax"}
-    return Finding.of("softmax_before_loss", "problem", "medium", first, last, (series.name,), facts, shown)

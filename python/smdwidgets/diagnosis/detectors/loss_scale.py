@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smdwidgets.diagnosis.detectors._show import course
+from smdwidgets.diagnosis.detectors._show import beside
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import Kind as NameKind
@@ -35,6 +35,5 @@ def loss_scale(data: RunData) -> Iterator[Finding]:
             "when": f"since step {first:,}",
             "share": "each overflow halves the scale, and its update is left out",
         }
-        shown = (course(scale, first, int(scale.steps[-1])),)
-        yield Finding.of("not_finite", "problem", "medium", first, int(scale.steps[-1]), (scale.name,), facts, shown)
+        yield beside("not_finite", "problem", (scale,), facts, first)
         return

@@ -9,7 +9,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.inputs import WHOLE_WORDS, Kind, RunData, Series
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series, is_whole
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
 from smdwidgets.naming.scalars import words_of
@@ -96,7 +96,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
 def _drowned(data: RunData) -> Iterator[Finding]:
     """Yield a part of a loss that does not fall beside one that is nearly all."""
     losses = [one for one in data.of(Kind.LOSS) if not one.role.is_held_out and len(one) >= LEAST_POINTS]
-    whole = next((one for one in losses if WHOLE_WORDS.issuperset(one.stem)), None)
+    whole = next((one for one in losses if is_whole(one)), None)
     if whole is None or not 0 < whole.values[-1] < FALLS_WELL * whole.values[0]:
         return
     parts = [one for one in losses if one is not whole and "loss" in one.stem and len(one) == len(whole)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
-from smdwidgets.diagnosis.detectors._show import course, evidence, step_of_block
+from smdwidgets.diagnosis.detectors._show import beside, evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
@@ -231,11 +231,9 @@ def _by_heart(data: RunData, validation: Series, trend: Trend) -> Iterator[Findi
 
 def _medium(validation: Series, training: Series, onset: int, facts: dict[str, object]) -> Finding:
     """Return a finding of medium confidence."""
-    last = int(validation.steps[-1])
-    facts = {"series": validation.quoted, "accuracy": "", **facts}
-    shown = [course(one, onset, last) for one in (validation, training)]
-    names = validation.name, training.name
-    return Finding.of("overfit", "problem", "medium", onset, last, names, facts, tuple(shown))
+    return beside(
+        "overfit", "problem", (validation, training), {"series": validation.quoted, "accuracy": "", **facts}, onset
+    )
 
 
 def _alone(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:

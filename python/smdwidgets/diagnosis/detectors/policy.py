@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._show import course, from_to
+from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
@@ -115,10 +115,7 @@ def _preferred(data: RunData) -> Iterator[Finding]:
             "beside": f"{from_to(margins[0])}; the preferred answers become unlikely, too: often the learning rate is too high, "
             "or beta too small",
         }
-        first, last = int(series.steps[onset]), int(series.steps[-1])
-        shown = (course(series, first, last), course(margins[0], first, last))
-        names = series.name, margins[0].name
-        yield Finding.of("metric_falls", "problem", "medium", first, last, names, facts, shown)
+        yield beside("metric_falls", "problem", (series, margins[0]), facts, int(series.steps[onset]))
         return
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.diagnosis.detectors._show import course, from_to
+from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.diagnosis.tensor_layers import median, median_of
 from smdwidgets.finding import Curve, Evidence, Finding
@@ -248,15 +248,13 @@ def _logged_loads(data: RunData) -> Iterator[Finding]:
         at = _since(series.steps, series.values > LOGGED_LOAD, COLLAPSED_STEPS)
         if at is None or at > len(series) // 2:
             continue
-        first, last = int(series.steps[at]), int(series.steps[-1])
         facts = {
             "tensor": series.name,
             "expert": f"expert {numbers[-1]}" if numbers else "one expert",
             "share": float(np.median(series.values[at:])),
             "equal": from_to(series),
         }
-        shown = (course(series, first, last),)
-        yield Finding.of("experts_collapsed", "warning", "medium", first, last, (series.name,), facts, shown)
+        yield beside("experts_collapsed", "warning", (series,), facts, int(series.steps[at]))
         return
 
 

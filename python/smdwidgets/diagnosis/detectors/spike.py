@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -108,11 +109,14 @@ def _relapse(series: Series) -> _Spike | None:
     values, start = series.values, series.trend.start
     if series.trend.end > LEARNED * start:
         return None
-    windows = np.lib.stride_tricks.sliding_window_view(values, LONG)
-    before, after = np.median(windows[:-LONG], axis=1), windows[LONG:].min(axis=1)
-    candidates = np.flatnonzero((before <= LEARNED * start) & (after >= AS_AT_FIRST * start)) + LONG
-    for first in candidates[:CANDIDATES].tolist():  # noise makes many
-        level = float(before[first - LONG])
+    # Stretches of high values are looked for first, because most losses have none after their first ones.
+    high = np.flatnonzero(values[LONG:] >= AS_AT_FIRST * start) + LONG
+    stretches = high[: len(high) - LONG + 1]
+    stretches = stretches[high[LONG - 1 :] - stretches == LONG - 1] if len(high) >= LONG else high[:0]
+    levels = np.median(np.lib.stride_tricks.sliding_window_view(values, LONG)[stretches - LONG], axis=1)
+    has_learned = levels <= LEARNED * start
+    candidates = zip(stretches[has_learned].tolist(), levels[has_learned].tolist(), strict=True)
+    for first, level in islice(candidates, CANDIDATES):  # noise makes many
         back = np.flatnonzero(values[first:] < (start + level) / 2)
         if len(back) and start - level > CLEAR * local_noise(values[max(0, first - AROUND) : first]):
             last = first + int(back[0]) - 1
