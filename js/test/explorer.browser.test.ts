@@ -371,9 +371,11 @@ test("the inspector opens and closes with keys, and the map gives it its room", 
   await ready();
   await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && $(el, ".smdw-lanes").clientHeight > 90);
   const map = $(el, ".smdw-map-box");
+  const ofRows = () => el.querySelectorAll(".smdw-map-row").length * 20;
+  await until(() => map.clientHeight >= ofRows());
   const before = map.clientHeight;
   // It has room for its rows, and the curve has the rest.
-  expect(before).toBeGreaterThanOrEqual(el.querySelectorAll(".smdw-map-row").length * 20);
+  expect(before).toBeGreaterThanOrEqual(ofRows());
   const explorer = $(el, ".smdw-explorer");
   explorer.focus();
   key(explorer, "Enter");
