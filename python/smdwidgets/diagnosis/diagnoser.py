@@ -115,7 +115,7 @@ class Diagnoser:
             checks.off,
             checks.updates,
             self._signals(),
-            checks.settings,
+            checks.settings or _settings(self._run),
         )
 
     def _update(self, progress: Progress | None) -> Diagnosis:

@@ -210,7 +210,7 @@ class RunData:
         checks_off: why checks could not run, by identifier.
         checked: number of updates that were checked.
         signals: signals of large models.
-        settings: settings of the training that its checks recorded.
+        settings: hyperparameters of the run, and settings of the training that its checks recorded.
     """
 
     series: Sequence[Series]
@@ -221,7 +221,7 @@ class RunData:
     checks_off: Mapping[str, str] = field(default_factory=dict)
     checked: int = 0
     signals: Signals = field(default_factory=Signals)
-    settings: Mapping[str, str | bool | int | float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def first_step(self) -> int:

@@ -243,7 +243,7 @@ def _changed(run: Summary, good: Sequence[Summary]) -> list[tuple[str, Any, Any]
     """Return the settings that differ, with the value that the good runs agree on.
 
     Settings that only one side recorded count only if both recorded any: the other side may be of an earlier version.
-    Seeds do not count.
+    Seeds do not count, nor what a trainer has reached.
     """
     if not run.settings or not all(one.settings for one in good):
         return []
@@ -251,6 +251,7 @@ def _changed(run: Summary, good: Sequence[Summary]) -> list[tuple[str, Any, Any]
         (name, run.settings.get(name, "none"), good[0].settings.get(name, "none"))
         for name in sorted({*run.settings, *good[0].settings}, key=_order_of_setting)
         if "seed" not in name.lower()
+        and not name.startswith("best_")  # what was reached
         and all(one.settings.get(name) != run.settings.get(name) for one in good)
         and len({str(one.settings.get(name)) for one in good}) == 1
     ]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from smdwidgets._text import quoted
 from smdwidgets.diagnosis import tensor_gradients, tensor_updates
+from smdwidgets.diagnosis.detectors._show import guessing
 from smdwidgets.diagnosis.detectors.incidents import NOT_FINITE, with_rows
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumn
 from smdwidgets.diagnosis.tensor_layers import (
@@ -360,10 +361,8 @@ def _learned_by_heart(data: RunData, loss: Series, number: int) -> Finding | Non
         return None
     facts = {
         "what": "The training loss falls but the validation loss never leaves chance",
-        "numbers": f"{loss.quoted} {first:.3g} → {end:.3g}; {validation.quoted} stays at {level:.3g}",
+        "numbers": f"{loss.quoted} {first:.3g} → {end:.3g}; {validation.quoted} stays at {level:.3g}; {guessing(number)}",
         "why": "Probably the labels do not belong to the inputs, and the model learns them by heart.",
-        "classes": number,
-        "chance": chance,
     }
     names = loss.name, validation.name
     return Finding.of("labels_unrelated", "problem", "medium", int(loss.steps[0]), int(loss.steps[-1]), names, facts)
@@ -384,10 +383,9 @@ def _learns_nothing(data: RunData, loss: Series, number: int) -> Finding | None:
         return None
     facts = {
         "what": f"{loss.quoted} stays at guessing although the weights move",
-        "numbers": f"{start:.3g} → {end:.3g}; one step changes the weights by {np.median(moved):.2g} of their norm",
+        "numbers": f"{start:.3g} → {end:.3g}; one step changes the weights by {np.median(moved):.2g} of their norm; "
+        f"{guessing(number)}",
         "why": "Probably the labels do not belong to the inputs, or the inputs do not reach the model.",
-        "classes": number,
-        "chance": chance,
     }
     return Finding.of(
         "labels_unrelated", "problem", "medium", int(loss.steps[0]), int(loss.steps[-1]), (loss.name,), facts

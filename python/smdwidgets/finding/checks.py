@@ -1355,10 +1355,10 @@ CHECKS: tuple[Kind, ...] = (
         "a metric that is followed in the wrong direction",
         "Early stopping minimizes a metric of which larger values are better, or maximizes one of which smaller are: it keeps "
         "the worst round. Or `ReduceLROnPlateau` minimizes an accuracy, which rises, and so reduces the learning rate although "
-        "the training improves.",
+        "the training improves. Or the checkpoint with the largest loss of all evaluations was kept as the best one.",
         "what follows a metric maximizes accuracies, and minimizes losses",
-        "pass `maximize=True` to XGBoost's `EarlyStopping` or estimator, return True as the last value of LightGBM's metric, or "
-        'pass `mode="max"` to `ReduceLROnPlateau`.',
+        "pass `maximize=True` to XGBoost's `EarlyStopping` or estimator, return True as the last value of LightGBM's metric, "
+        'pass `mode="max"` to `ReduceLROnPlateau`, or `greater_is_better=False` to a trainer that keeps the best loss.',
         "{what}",
         _NOT_TRAINED | {"rate_too_low", "rate_zero"},
         frameworks=(TORCH, *_BOOSTING),

@@ -155,6 +155,64 @@ _KINDS = (
         test="initialize this layer with random numbers and train 100 steps: if the loss falls further, symmetry was the cause",
     ),
     Kind(
+        "unshuffled",
+        "Unshuffled",
+        "data that come in one order",
+        "The training loss rises by half or more within each epoch, at the same places of all epochs: their courses have a "
+        "correlation of 0.55 or more, or of 0.75 if only two are known.",
+        "a loss that does not show at which place of an epoch it is",
+        "shuffle the training data, of all files together, in another order in each epoch.",
+        "{series} rises and falls at the same places of each epoch, by a factor of {rise:.2g}",
+        "{epochs} epochs; {numbers}",
+        "Batches at these places have other data, so that the model learns one part and forgets another: probably they are not "
+        "shuffled.",
+        explains=frozenset({"spike", "diverged", "swings", "not_learning", "metric_falls", "overfit"}),
+        test="print the labels or sources of 5 successive batches: if they are alike, the order is the cause",
+    ),
+    Kind(
+        "policy_stuck",
+        "Policy stuck",
+        "a policy that does not move",
+        "In a training by PPO, the divergence between the policy before and after its updates stays below 0.0001, and nothing "
+        "is clipped.",
+        "an approximate divergence of 0.001 to 0.02 for each update",
+        "normalize rewards or returns; reduce the weight of the value loss; raise the learning rate.",
+        "Updates hardly change the policy",
+        "{series} {value:.2g} in the median; healthy: 0.001 to 0.02{value_loss}",
+        "Either the learning rate is too low, or a value loss of large returns takes the whole norm that clipping of gradients "
+        "leaves.",
+        explains=frozenset({"not_learning"}),
+        test="divide the rewards by their standard deviation: if the divergence grows, the value loss was the cause",
+    ),
+    Kind(
+        "posterior_collapse",
+        "Posterior collapse",
+        "a collapsed posterior",
+        "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve. Or, of at least "
+        "three outputs of the model, two of one size, mean and variance, are below 0.03 in the last third of the run.",
+        "a divergence of some nats, and a reconstruction that improves",
+        "reduce the weight of the divergence, or raise it slowly from 0; check that both terms are sums, or both means.",
+        "The latent variables carry nothing: {series} is {value:.2g}",
+        "{recon}",
+        "The decoder ignores them. Often the divergence weighs too much, or is a sum beside a mean reconstruction error.",
+        explains=frozenset({"not_learning"}),
+        test="train with a weight of 0.01 for the divergence: if the reconstruction improves, its weight was the cause",
+    ),
+    Kind(
+        "features_collapse",
+        "Features collapse",
+        "features that become the same for every sample",
+        "The standard deviation of features over samples, by its name, falls below a tenth of its first value and stays there.",
+        "features that vary among samples to the end",
+        "check that the gradient of one of two views is stopped, that a batch has negative pairs, and the weight of the term that "
+        "spreads features.",
+        "Features become the same for every sample: {series} falls to {value:.2g} since step {first:,}",
+        "{numbers}",
+        "A loss that compares two views is then as low as it can be, and nothing is learned.",
+        explains=frozenset({"metric_falls", "not_learning"}),
+        test="print the standard deviation of the features of one batch: if it is nearly 0, they have collapsed",
+    ),
+    Kind(
         "bad_batch",
         "Bad batch",
         "a batch that is far larger or smaller than others",
@@ -344,11 +402,12 @@ _KINDS = (
         "a validation loss at chance",
         "The training loss falls below the loss of guessing, but the validation loss never does: the model memorizes labels "
         "that do not belong to the inputs. Or the training loss stays at the loss of guessing although the weights move as in healthy "
-        "trainings, gradients reach all layers, units live and batches differ.",
+        "trainings, gradients reach all layers, units live and batches differ. Or a language model begins sure of its tokens, by its "
+        "entropy, and is never right.",
         "a loss below the loss of guessing",
         "check that shuffling keeps inputs and labels together, and how labels are read.",
         "{what}",
-        "{numbers}; guessing {classes} classes gives {chance:.3g}",
+        "{numbers}",
         "{why}",
         explains=frozenset({"overfit", "not_learning", "metric_falls"}),
         test="train 100 steps on 32 fixed samples: if the loss goes to 0, the model can learn and the labels or inputs are the cause",
@@ -445,6 +504,7 @@ _KINDS = (
         "The policy lost what it had learned; often the steps are too large, or the environment or the exploration changed.",
         "Go back to a checkpoint before step {first:,}; reduce the learning rate or the size of policy updates, and check what "
         "changed at that step.",
+        explains=frozenset({"metric_falls"}),
         symptom=True,
     ),
     *OF_TRENDS,

@@ -262,8 +262,12 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
     <Role.SUMMARY: 'summary'>
     >>> describe_all(["train/loss", "rollout/ep_rew_mean"])["train/loss"].better
     ''
+    >>> describe_all(["loss", "mean_reward", "margin", "accuracy"])["loss"].better
+    'lower'
     """
     described = {name: describe(name) for name in names}
+    if _judges_answers(described):
+        described = {name: _of_judge(name, series) for name, series in described.items()}
     words = frozenset(word for name in described for word in _plain_words(name))
     of_losses = {word for name, series in described.items() if series.kind is Kind.LOSS for word in _plain_words(name)}
     need_not_fall = (
@@ -285,6 +289,24 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
 _LAYER: Final = re.compile(r"(?<=[./])\d+(?=[./])")
 #: The learning rate of one optimizer, as the hook of PyTorch names it.
 _RATE_OF_OPTIMIZER: Final = re.compile(r"optimizer/([^/]+)/learning_rate_0")
+
+
+def _judges_answers(described: Mapping[str, Series]) -> bool:
+    """Whether a model learns to give the better one of two answers the larger reward.
+
+    These rewards are outputs of the model; no agent earns them.
+    """
+    last = {words[-1] for name in described if (words := _plain_words(name))}
+    every = {word for name in described for word in _plain_words(name)}
+    return bool(last & {"margin", "margins"}) and "accuracy" in last and every.isdisjoint(_KL | _LEARNS_BY_REWARD)
+
+
+def _of_judge(name: str, series: Series) -> Series:
+    if series.kind is Kind.REWARD:
+        return replace(series, kind=Kind.SPREAD, better="")
+    if _plain_words(name)[-1:] in (("margin",), ("margins",)):
+        return replace(series, kind=Kind.METRIC, better="higher")
+    return series
 
 
 def _several_train(described: Mapping[str, Series]) -> bool:

@@ -18,6 +18,8 @@ from smdwidgets.sources.tree import Tree
 _LARGEST: Final = 256 << 20
 #: Entries of the state that are settings of the training.
 _SETTINGS: Final = ("max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "eval_steps", "save_steps")
+#: What was chosen by a metric of evaluations.
+_CHOSEN: Final = ("best_metric", "best_global_step")
 
 
 class TrainerStates:
@@ -118,8 +120,9 @@ class TrainerStateSource(Source):
         return self._scalars
 
     def hparams(self) -> Mapping[str, Any]:
-        """Return the settings that the state contains."""
-        return {name: self._state[name] for name in _SETTINGS if isinstance(self._state.get(name), (int, float))}
+        """Return the settings that the state contains, and which checkpoint was the best."""
+        names = *_SETTINGS, *_CHOSEN
+        return {name: self._state[name] for name in names if isinstance(self._state.get(name), (int, float))}
 
     def ended(self) -> bool | None:
         """Return whether the last row is the summary that the Trainer logs at the end."""

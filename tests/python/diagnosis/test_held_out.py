@@ -1,5 +1,6 @@
 """What evaluations contradict, each beside a healthy training that looks alike."""
 
+import json
 import math
 
 import numpy as np
@@ -191,3 +192,65 @@ def test_a_generator_that_always_loses():
     assert "its adversary always wins" in found.title
     calm = {"Loss_D": (steps, np.full(75, 1.38)), "Loss_G": (steps, np.full(75, math.log(2)))}
     assert not smdwidgets.diagnose(calm).findings
+
+
+def test_texts_that_are_generated_badly_although_each_token_is_foreseen():
+    series = {"loss": FALLS, "eval_loss": FALLS - 0.03}
+    assert kinds(**series, eval_bleu=np.linspace(20, 50, 30)) == ["metric_stuck"]
+    assert kinds(**series, eval_bleu=np.linspace(20, 90, 30)) == []
+    # Many texts are right where tokens are not certain.
+    assert kinds(loss=FALLS + 0.3, eval_loss=FALLS + 0.3, eval_bleu=np.linspace(20, 50, 30)) == []
+
+
+def test_a_checkpoint_that_was_worst(tmp_path):
+    def found(best, step):
+        evaluations = [{"eval_loss": loss, "step": 100 * at} for at, loss in enumerate((1.3, 0.6, 0.4, 0.3, 0.2), 1)]
+        losses = [{"loss": float(2 * np.exp(-at / 15)), "step": 10 * at} for at in range(1, 51)]
+        state = {"global_step": 500, "best_metric": best, "best_global_step": step, "log_history": losses + evaluations}
+        (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+        return [one.kind for one in smdwidgets.diagnose(tmp_path)]
+
+    assert found(1.3, 100) == ["metric_direction"]
+    assert found(0.2, 500) == found(None, None) == found(1.3, 500) == []
+
+
+def test_a_model_that_is_sure_and_never_right_at_first():
+    series = {"loss": 12 * np.exp(-STEPS / 4) + 1.2, "entropy": np.full(30, 0.9)}
+    learned = 0.6 * (1 - np.exp(-STEPS / 4))
+    assert kinds(**series, mean_token_accuracy=learned) == ["labels_unrelated"]
+    # An untrained model is not sure, and a trained one is right now and then.
+    assert kinds(**series | {"entropy": np.full(30, 5.0)}, mean_token_accuracy=learned) == []
+    assert kinds(**series, mean_token_accuracy=learned + 0.05) == []
+
+
+def test_a_part_of_a_loss_that_another_part_works_against():
+    series = {"loss": FALLS, "kd_loss": FALLS * 0.7}
+    assert kinds(**series, ce_loss=np.concatenate([[0.8], np.full(29, 1.2)])) == ["not_learning"]
+    assert kinds(**series, ce_loss=np.concatenate([[0.8], np.full(9, 1.2), np.linspace(1.2, 0.7, 20)])) == []
+
+
+def test_pairs_of_answers_of_which_none_is_better():
+    chance = {"loss": np.linspace(0.72, 0.66, 30), "eval_loss": 0.69 * NOISE**0.1, "mean_reward": -0.1 * NOISE}
+    for_all = {"margin": 0.01 * STEPS, "accuracy": 0.5 * NOISE}
+    assert kinds(**chance, **for_all, eval_accuracy=0.45 * NOISE) == ["labels_unrelated"]
+    # Rewards of a model that compares answers are no agent's.
+    peaks = np.concatenate([np.linspace(-1, 1, 10), np.linspace(1, -1, 20)])
+    assert kinds(loss=FALLS, eval_loss=FALLS, **for_all, mean_reward=peaks) == []
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 5])
+def test_data_that_come_in_one_order(epochs):
+    count = 24 * epochs
+    steps = np.arange(1, count + 1)
+    rng = np.random.default_rng(3)
+    noise = 1 + 0.05 * rng.standard_normal(count)
+    course = np.tile(np.repeat([3.0, 1.0, 2.5, 0.6], 6), epochs) * noise
+
+    def found(loss):
+        return [one.kind for one in smdwidgets.diagnose({"loss": (steps, loss), "epoch": (steps, steps / 24)})]
+
+    assert found(course) == ["unshuffled"]
+    assert found(2 * np.exp(-steps / 30) * noise) == []
+    # A mean that begins again with each epoch falls within it.
+    assert found(np.tile(np.linspace(3, 1, 24), epochs) * np.exp(-steps / 60)) == []
+    assert "unshuffled" not in found(np.exp(0.4 * rng.standard_normal(count)) * 2 * np.exp(-steps / 60))

@@ -87,6 +87,29 @@ def test_answers_that_grow_to_the_limit():
     assert not kinds(log(train__completions__mean_length=length))
 
 
+def test_answers_that_all_grow_to_a_limit_near_their_first_length():
+    length = from_step(8, 9, 16) + noise(0.1, 6)
+    faults = kinds(
+        log(train__completions__mean_length=length, train__completions__clipped_ratio=from_step(8, 0.05, 0.98))
+    )
+    assert {*faults} == {"length_explosion"}
+    # The limit may be too low for the task from the start.
+    assert not kinds(
+        log(train__completions__mean_length=length, train__completions__clipped_ratio=from_step(8, 0.7, 0.98))
+    )
+
+
+def test_a_part_of_the_reward_that_is_lost_while_the_whole_rises():
+    names = "train/rewards/correctness/mean", "train/rewards/format/mean"
+    right, form = from_step(10, 0.3, 0.01) + noise(0.005, 7), from_step(10, 0.5, 4.5) + noise(0.02, 8)
+    series = log() | {"train/reward": right + form} | dict(zip(names, (right, form), strict=True))
+    assert {*kinds(series)} == {"collapsed"}
+    soon = from_step(3, 0.3, 0.01) + noise(0.005, 7)  # it is lost before it was learned any further
+    assert {*kinds(series | {"train/reward": soon + form, names[0]: soon})} == {"metric_falls"}
+    right = from_step(10, 0.3, 0.6) + noise(0.005, 7)
+    assert not kinds(series | {"train/reward": right + form, names[0]: right})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -15,6 +15,7 @@ from smdwidgets.diagnosis.detectors.loss_floor import loss_floor
 from smdwidgets.diagnosis.detectors.loss_scale import loss_scale
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
+from smdwidgets.diagnosis.detectors.order import order
 from smdwidgets.diagnosis.detectors.overfit import overfit
 from smdwidgets.diagnosis.detectors.policy import policy
 from smdwidgets.diagnosis.detectors.sawtooth import sawtooth
@@ -39,6 +40,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     loss_floor,
     not_learning,
     diverged,
+    order,
     spike,
     overfit,
     collapsed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -51,6 +52,15 @@ def beside(
 def from_to(series: Series) -> str:
     """Return the name of a series with its first and last value, for a sentence."""
     return f"{series.quoted} {series.values[0]:.3g} → {series.values[-1]:.3g}"
+
+
+def guessing(classes: float) -> str:
+    """Return the loss of guessing among classes, for a sentence.
+
+    >>> guessing(10)
+    'guessing 10 classes gives 2.3'
+    """
+    return f"guessing {round(classes)} classes gives {math.log(classes):.3g}"
 
 
 def _extremes(values: Floats) -> Steps:

@@ -10,7 +10,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import Evaluations, as_share, evaluations, is_accuracy
-from smdwidgets.diagnosis.detectors._show import beside, course, evidence, from_to
+from smdwidgets.diagnosis.detectors._show import beside, course, evidence, from_to, guessing
 from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -59,6 +59,8 @@ STEADILY = 0.6
 IMPOSSIBLE, FAR_BELOW = 0.3, 5.0
 #: Words of series that only trainings of language models have.
 _OF_LANGUAGE = frozenset({"ppl", "perplexity", "mfu", "bpb", "wps", "tokens", "tok", "lm"})
+#: Words of metrics of generated texts; the loss of a token that is foreseen, and a metric of badly generated ones.
+OF_TEXTS, SURE_OF_TOKENS, BADLY = frozenset({"bleu", "rouge", "chrf"}), 0.1, 0.75
 #: Metrics that another threshold exchanges for each other.
 _ONE_SIDED = frozenset({"precision", "recall", "sensitivity", "specificity"})
 
@@ -76,6 +78,8 @@ def held_out(data: RunData) -> Iterator[Finding]:
     yield from _poor_accuracy(data)
     yield from _stuck(data)
     yield from _falls(data)
+    yield from _best_is_worst(data)
+    yield from _generated(data)
     if len(data.tensors):
         return  # a hook finds losses of evaluations itself, which may be those of few samples, or of another form
     for loss in data.held_out(Kind.LOSS):
@@ -191,9 +195,7 @@ def _of_guessing(one: Evaluations, training: Series, chance: float) -> Finding:
     facts = {
         "what": "Evaluations are never better than guessing, although the training loss falls",
         "numbers": f"{one.accuracy.quoted} up to {one.share.max():.3g}, {from_to(one.loss)}, {from_to(training)}"
-        + (f"; guessing {round(1 / chance)} classes gives {-math.log(chance):.3g}" if learns else ""),
-        "classes": round(1 / chance),
-        "chance": -math.log(chance),
+        f"; {guessing(1 / chance)}",
         "why": f"{apart}: the training learns fast." if learns else f"{unrelated}.",
     }
     shown = (
@@ -220,8 +222,9 @@ def _stuck(data: RunData) -> Iterator[Finding]:
     facts = {
         "series": stuck[0].quoted,
         "value": float(stuck[0].values[0]),
-        "count": len(stuck[0]),
+        "when": f"at each of {len(stuck[0]):,} evaluations",
         "loss": from_to(loss),
+        "why": "Probably the metric is computed from predictions or targets of another form than it needs.",
     }
     shown = tuple(course(one, first, last) for one in (stuck[0], loss))
     names = *(one.name for one in stuck), loss.name
@@ -241,6 +244,56 @@ def _is_stuck(series: Series) -> bool:
     # The rate of word errors may be a little above 1.
     near = 0.0 if series.kind is Kind.METRIC else NEARLY_WORST
     return any(float(np.abs(values - one).max()) <= near * one for one in worst)
+
+
+def _generated(data: RunData) -> Iterator[Finding]:
+    """Judge texts that are generated badly although each of their tokens is foreseen."""
+    for metric in data.held_out(Kind.METRIC):
+        if OF_TEXTS.isdisjoint(metric.stem) or len(metric) < FEWEST:
+            continue
+        shares = as_share(metric)
+        for loss in data.held_out(Kind.LOSS):
+            _, at, of = np.intersect1d(loss.steps, metric.steps, return_indices=True)
+            is_sure = len(at) >= FEWEST and loss.role is metric.role and (loss.values[at][-2:] < SURE_OF_TOKENS).all()
+            if not is_sure or (shares[of][-2:] > BADLY).any() or not loss.values[at][0] > 4 * SURE_OF_TOKENS:
+                continue
+            first, last = int(metric.steps[0]), int(metric.steps[-1])
+            facts = {"series": metric.quoted, "value": float(metric.values[-1]), "loss": from_to(loss)}
+            facts["when"] = f"after {len(metric):,} evaluations"
+            facts["why"] = (
+                "Each token is foreseen if the right ones come before it, so generating differs from training: look at how texts end, "
+                "where generating begins, and at padding."
+            )
+            shown = tuple(course(one, first, last) for one in (metric, loss))
+            yield Finding.of("metric_stuck", "problem", "medium", first, last, (metric.name, loss.name), facts, shown)
+            return
+
+
+def _best_is_worst(data: RunData) -> Iterator[Finding]:
+    """Judge a checkpoint that was kept as the best one."""
+    best, at = data.settings.get("best_metric"), data.settings.get("best_global_step")
+    if isinstance(best, bool) or not isinstance(best, int | float):
+        return
+    for series in data.held_out(Kind.LOSS) + data.held_out(Kind.METRIC):
+        values = series.values
+        worst = values.max() if series.kind is Kind.LOSS else values.min()
+        others = values[values != worst]
+        is_kept = math.isclose(best, worst, rel_tol=1e-6) and (at is None or series.steps[values == worst][0] == at)
+        if len(values) < FEWEST or not is_kept or len(others) < FEWEST - 1:
+            continue
+        if abs(worst - np.median(others)) < 3 * local_noise(values) or abs(worst - np.median(others)) < 0.1 * abs(
+            worst
+        ):
+            continue
+        word = "smallest" if series.kind is Kind.METRIC else "largest"
+        kept = int(series.steps[values == worst][0])
+        facts = {
+            "what": f"The checkpoint of step {kept:,} was kept as the best one, where {series.quoted} was {word}: {worst:.3g}, and "
+            f"{values[-1]:.3g} at the end",
+            "metric": series.name,
+        }
+        yield beside("metric_direction", "problem", (series,), facts, kept)
+        return
 
 
 # --------------------------------------------------------------------------------------------------- falling metrics

@@ -22,6 +22,9 @@ LEAST_POINTS, FIRST, LAST = 20, 0.03, 0.025
 GOOD, NOISE = 0.7, 0.02
 #: Numbers of classes whose floor is judged.
 CLASSES = range(3, 1001)
+#: First loss of a language model that is sure of its tokens and never right: at least, and relative to its entropy; the
+#: accuracy below which it is never right, and values that are the first ones.
+SURE_AND_WRONG, BY_ENTROPY, NEVER_RIGHT, FIRST_VALUES = 8.0, 5.0, 0.01, 2
 #: A divergence that is below 0 by more than rounding or an estimate explains.
 NEGATIVE = -0.5
 _DIVERGENCE = frozenset({"kl", "kld", "kd", "distill", "distillation"})
@@ -29,6 +32,7 @@ _DIVERGENCE = frozenset({"kl", "kld", "kd", "distill", "distillation"})
 
 def loss_floor(data: RunData) -> Iterator[Finding]:
     """Yield losses at the floor of a second softmax, and negative divergences."""
+    yield from _confident(data)
     for series in data.training_losses():
         if len(series) >= LEAST_POINTS and _is_at_floor(data, series):
             yield beside("softmax_before_loss", "problem", (series,), {"what": "Probably a softmax"})
@@ -41,6 +45,33 @@ def loss_floor(data: RunData) -> Iterator[Finding]:
         if is_divergence and len(series) >= LEAST_POINTS and float(np.quantile(series.values, 0.9)) < NEGATIVE:
             yield beside("kl_not_log", "problem", (series,), {})
             return
+
+
+def _confident(data: RunData) -> Iterator[Finding]:
+    """Yield a model that begins sure of its answers, and never right.
+
+    A trained model gives tokens that are new to it a small probability, but is right now and then.
+    """
+    entropy = next((one for one in data.series if words_of(one.name) == ("entropy",) and len(one)), None)
+    right = next((one for one in data.of(Kind.METRIC) if is_accuracy(one) and not one.role.is_held_out), None)
+    if entropy is None or right is None or data.of(Kind.REWARD):
+        return
+    for series in data.training_losses():
+        if len(series) < LEAST_POINTS:
+            continue
+        first, sure = float(series.values[0]), float(entropy.values[:FIRST_VALUES].min())
+        is_sure = 0 < BY_ENTROPY * sure < first and first > SURE_AND_WRONG
+        if not is_sure or entropy.steps[0] != series.steps[0] or as_share(right)[0] > NEVER_RIGHT:
+            continue
+        facts = {
+            "what": "The model begins sure of its answers and never right",
+            "numbers": f"{series.quoted} begins at {first:.3g} with an entropy of {sure:.2g} and {right.quoted} "
+            f"{as_share(right)[0]:.2%}, and ends at {series.values[-1]:.3g}",
+            "why": "Probably the labels are at other positions than the outputs, as when they are shifted twice, or are numbered in "
+            "another way than in the training before.",
+        }
+        yield beside("labels_unrelated", "problem", (series, right), facts)
+        return
 
 
 def floor_of(classes: int) -> float:

@@ -54,6 +54,10 @@ DECIDED, EARLY, LEAST_ENTROPY = 0.03, 0.5, 0.05
 EXPLORES, RANDOM, LEAST_RATES = 0.05, 0.9, 5
 #: Share of a loss that is nearly all of it, its fall, and the level of a part that has learned nothing.
 NEARLY_ALL, FALLS_WELL, STAYED = 0.97, 0.7, 0.95
+#: Words of a loss of the task itself; its first value relative to the whole loss, and its least later value relative to
+#: the first one, if another part works against it.
+_OF_TASKS = frozenset({"ce", "nll", "mse", "task", "recon", "reconstruction", "cls", "lm", "xent", "bce"})
+MINOR, WORSE = 0.1, 1.15
 #: Growth of the norm of the gradient beside a loss that does not fall.
 GROWS = 20.0
 #: A training loss that falls below this share of its first value has fallen, whatever evaluations say.
@@ -88,6 +92,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
         elif not improves and not constant and trend.end > FALLEN * trend.start and _accuracy_of_guessing(data, series):
             yield _of_loss(data, series, trend, _classes(data), trend.z, guesses=True)
     yield from _drowned(data)
+    yield from _sacrificed(data)
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
@@ -111,6 +116,29 @@ def _drowned(data: RunData) -> Iterator[Finding]:
             "detail": f"{part.quoted} {part.values[0]:.4g} → {part.values[-1]:.4g} over {len(part):,} values",
             "guessing": f"{large[0].quoted} is {float(np.median(large[0].values / whole.values)):.1%} of {whole.quoted}, so that "
             "hardly anything else is trained: scale its targets, or weigh the parts. ",
+            "what": f"loss {part.quoted}",
+            "verb": "fall",
+        }
+        yield _finding("not_learning", part, "medium", facts)
+        return
+
+
+def _sacrificed(data: RunData) -> Iterator[Finding]:
+    """Yield a part of a loss that stays above its first value while the whole falls."""
+    losses = [one for one in data.of(Kind.LOSS) if not one.role.is_held_out and len(one) >= LEAST_POINTS]
+    whole = next((one for one in losses if is_whole(one)), None)
+    if whole is None or not 0 < whole.values[-1] < FALLS_WELL * whole.values[0]:
+        return
+    for part in losses:
+        first, later = float(part.values[0]), part.values[1:]
+        # A weight against growth, such as that of a divergence, begins at nearly 0.
+        is_part = part is not whole and len(part) == len(whole) and _OF_TASKS.intersection(part.stem)
+        if not is_part or not 0 < MINOR * whole.values[0] < first or later.min() < WORSE * first:
+            continue
+        facts = {
+            "detail": f"{part.quoted} {first:.4g} → {part.values[-1]:.4g}, and at least {later.min():.4g} since, over {len(part):,} values",
+            "guessing": f"{whole.quoted} falls from {whole.values[0]:.3g} to {whole.values[-1]:.3g} by another part, which works "
+            "against this one: compare what the two are computed from. ",
             "what": f"loss {part.quoted}",
             "verb": "fall",
         }

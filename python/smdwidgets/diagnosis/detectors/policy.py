@@ -28,6 +28,10 @@ EQUAL_GROUPS, NO_SPREAD = 0.8, 1e-6
 COLLAPSED, COLLAPSED_BELOW, EXPLODED = 0.2, 0.05, 3.0
 KL_GROWTH, KL_LEAST, KL_LARGE = 5.0, 0.1, 2.0
 LENGTH_GROWTH, TRUNCATED = 2.0, 0.3
+#: Shares of truncated answers, at first and at the end, with which all of them have grown to the limit.
+FEW_TRUNCATED, ALL_TRUNCATED = 0.5, 0.9
+#: A part of a reward that is lost, relative to its first value, and that value relative to its noise.
+LOST, BEYOND_NOISE = 0.2, 4.0
 #: Divergence of a whole answer from the reference, in nats, beside which an entropy of nearly 0 is a collapse.
 FAR_FROM_REFERENCE = 30.0
 #: Fall of the logarithm of the probability of preferred answers, relative to its first value, and the nats that it is
@@ -76,6 +80,7 @@ def policy(data: RunData) -> Iterator[Finding]:
     yield from _entropy(by_quantity.get(Quantity.ENTROPY, []), reward, is_far)
     yield from _divergence(by_quantity.get(Quantity.KL, []), reward)
     yield from _length(by_quantity)
+    yield from _lost_parts(data)
 
 
 def _stuck(data: RunData) -> Iterator[Finding]:
@@ -200,18 +205,55 @@ def _length(by_quantity: Mapping[Quantity, list[Series]]) -> Iterator[Finding]:
     cut = by_quantity.get(Quantity.TRUNCATED, [])
     for series in by_quantity.get(Quantity.LENGTH, ()):
         before, after = float(np.median(series.values[:_SOON])), float(np.median(series.values[-LOGS:]))
-        at = _until_end(_smooth(series.values) > LENGTH_GROWTH * before, LOGS)
-        if at is None or before <= 0:
+        at = _until_end(_smooth(series.values) > LENGTH_GROWTH * before, LOGS) if before > 0 else None
+        if at is not None:
+            share = max((_share_since(one, int(series.steps[at])) for one in cut), default=0.0)
+        elif every := [(one, since) for one in cut if (since := _all_truncated_since(one)) is not None]:
+            # The limit may be less than twice the first length.
+            one, since = every[0]
+            at = min(int(np.searchsorted(series.steps, one.steps[since])), len(series) - 1)
+            share = _share_since(one, int(one.steps[since]))
+        else:
             continue
-        begin = series.steps[at]
-        share = max(
-            (float(np.median(one.values[one.steps >= begin][-LOGS:])) for one in cut if one.steps[-1] >= begin),
-            default=0.0,
-        )
         if share >= TRUNCATED:
             facts = {"series": series.quoted, "before": before, "after": after, "share": share}
             yield _finding("length_explosion", series, at, facts, "high")
             return
+
+
+def _share_since(cut: Series, begin: int) -> float:
+    """Return the share of truncated answers at the end, if it is known from a step on."""
+    later = cut.values[cut.steps >= begin][-LOGS:]
+    return float(np.median(later)) if len(later) else 0.0
+
+
+def _all_truncated_since(cut: Series) -> int | None:
+    """Return since when nearly all answers are truncated that were not at first."""
+    if float(np.median(cut.values[:_SOON])) > FEW_TRUNCATED:
+        return None
+    return _until_end(_smooth(cut.values) >= ALL_TRUNCATED, _FIRST)
+
+
+def _lost_parts(data: RunData) -> Iterator[Finding]:
+    """Judge parts of a reward of which one is lost while the whole rises."""
+    every = [one for one in data.of(Kind.REWARD) if len(one) >= LEAST_LOGS and not one.role.is_held_out]
+    parts = [one for one in every if "rewards" in words_of(one.name)]
+    whole = min((one for one in every if one not in parts), key=lambda one: len(one.name), default=None)
+    if whole is None or len(parts) < 2 or not np.median(whole.values[-LOGS:]) > np.median(whole.values[:_SOON]):
+        return
+    for part in parts:
+        smooth = _smooth(part.values)
+        best_at = int(smooth[: len(smooth) // 2].argmax())
+        best, end = float(smooth[best_at]), float(np.median(part.values[-LOGS:]))
+        noise = local_noise(part.values[len(part) // 2 :])
+        is_lost = best > 0 and end <= LOST * best and smooth[-len(smooth) // 4 :].max() <= best / 2
+        if not is_lost or best - end < BEYOND_NOISE * noise:
+            continue
+        onset = int(part.steps[best_at + int(np.argmax(smooth[best_at:] <= best / 2))])
+        facts = {"series": part.quoted, "best": best, "end": end, "keep": int(part.steps[best_at])}
+        facts["beside"] = f"{from_to(whole)}, which other parts of the reward raise"
+        yield beside("metric_falls", "problem", (part, whole), facts, onset)
+        return
 
 
 def _finding(kind: str, series: Series, at: int, facts: Mapping[str, object], confidence: str) -> Finding:
