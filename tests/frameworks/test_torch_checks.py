@@ -523,7 +523,140 @@ def neighbours_beside_their_nodes(watch):
         optimizer.step()
 
 
+class Attentive(nn.Module):
+    """Attention of tokens, with its mask, its weights or its positions given."""
+
+    def __init__(self, attend, positions=None, dropout=0.0):
+        super().__init__()
+        self.embedding, self.attention, self.head = nn.Embedding(12, 16), attend, nn.Linear(16, 4)
+        self.positions = positions or nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens):
+        return self.head(self.dropout(self.attention(self.positions(self.embedding(tokens)))).mean(1))
+
+
+class SelfAttention(nn.Module):
+    """Attention that a script writes by hand, which `weigh` may change."""
+
+    def __init__(self, weigh):
+        super().__init__()
+        self.query, self.value, self.weigh = nn.Linear(16, 16), nn.Linear(16, 16), weigh
+
+    def forward(self, x):
+        return x + self.weigh(self.query(x) @ x.transpose(1, 2) / 4) @ self.value(x)
+
+
+def fit_tokens(model, watch, evaluates=False):
+    tokens = torch.randint(0, 12, (128, 10))
+    loader = batches(tokens, tokens[:, 0] % 4)
+    watch(model)
+    for _ in range(4):
+        model.train()
+        fit(model, lambda *models: None, loader=loader)
+        model.eval()
+        if evaluates:
+            with torch.no_grad():
+                [model(x) for x, _ in loader]
+
+
+def causal_without_positions(watch):
+    """A causal mask shows the order, to some extent."""
+    mask = torch.full((10, 10), -torch.inf).triu(1)
+    fit_tokens(Attentive(SelfAttention(lambda scores: (scores + mask).softmax(-1))), watch)
+
+
+def slots_that_compete(watch):
+    """Slots share each position; their weights are then divided by their sum."""
+
+    def weigh(scores):
+        shares = scores.softmax(1)
+        return shares / shares.sum(-1, keepdim=True)
+
+    fit_tokens(Attentive(SelfAttention(weigh), Positions(1)), watch)
+
+
+class Pooling(nn.Module):
+    """Each position belongs to some groups: the transposed shares make their sums."""
+
+    def __init__(self):
+        super().__init__()
+        self.share = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.share(x).softmax(-1).transpose(1, 2) @ x
+
+
+def groups_of_positions(watch):
+    fit_tokens(Attentive(Pooling(), Positions(1)), watch)
+
+
+class Positions(nn.Module):
+    """Adds a table along a dimension, the second one where the batch comes first."""
+
+    def __init__(self, along):
+        super().__init__()
+        self.along = along
+        self.register_buffer("table", torch.randn(40, 16))
+
+    def forward(self, x):
+        return x + (self.table[None, : x.shape[1]] if self.along else self.table[: x.shape[0], None])
+
+
+def memory_that_is_used_again(watch):
+    """Each batch is at the same place, and was not made of the last one."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    x = torch.empty(32, 8)
+    for step in range(30):
+        x.normal_().mul_(1 + step % 3)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), (x.sum(1) > 0).long()).backward()
+        optimizer.step()
+
+
+def encoder_that_follows_slowly(watch):
+    """A momentum encoder begins as the model, and is behind it."""
+    model = network()
+    follower = copy.deepcopy(model)
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    for rows in torch.randint(0, 256, (330, 32)):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X[rows]), Y[rows]).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mean, one in zip(follower.parameters(), model.parameters(), strict=True):
+                mean.lerp_(one, 0.004)
+    return follower
+
+
+def gradients_of_single_samples(watch):
+    """The gradient of each sample is clipped, and their mean is used."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(8):
+        means = [torch.zeros_like(one) for one in model.parameters()]
+        for row in range(step, step + 8):
+            optimizer.zero_grad()
+            F.cross_entropy(model(X[row : row + 1]), Y[row : row + 1]).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for mean, one in zip(means, model.parameters(), strict=True):
+                mean += one.grad / 8
+        for mean, one in zip(means, model.parameters(), strict=True):
+            one.grad = mean
+        optimizer.step()
+
+
 HEALTHY = (
+    causal_without_positions,
+    slots_that_compete,
+    groups_of_positions,
+    memory_that_is_used_again,
+    gradients_of_single_samples,
+    encoder_that_follows_slowly,
     neighbours_beside_their_nodes,
     neighbours_in_batches,
     samples_that_explode,
@@ -1585,7 +1718,108 @@ def last_state_of_padded_rows(watch, broken):
     padded_rows(watch, "state" if broken else "gathered")
 
 
+def batches_without_a_loader(watch, broken):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(6):
+        optimizer.zero_grad()
+        for rows in torch.randperm(256)[:128].split(32):
+            if broken:
+                optimizer.zero_grad()
+            (F.cross_entropy(model(X[rows]), Y[rows]) / 4).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def positions_along_the_batch(watch, broken):
+    """Dropout changes what a training adds, so that evaluations show it."""
+    attention = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1, enable_nested_tensor=False
+    )
+    fit_tokens(Attentive(attention, Positions(0 if broken else 1), 0.2), watch, evaluates=True)
+
+
+def attention_by_hand_without_positions(watch, broken):
+    attention = SelfAttention(lambda scores: scores.softmax(-1))
+    fit_tokens(Attentive(attention, None if broken else Positions(1), 0.2), watch, evaluates=True)
+
+
+def attention_over_queries_with_dropout(watch, broken):
+    attention = SelfAttention(lambda scores: F.dropout(scores.softmax(1 if broken else 2), 0.1))
+    fit_tokens(Attentive(attention, Positions(1)), watch)
+
+
+def blocks_of_one_layer(watch, broken):
+    blocks = [network(8) for _ in range(3)]
+    fit(nn.Sequential(*([blocks[0]] * 3 if broken else blocks), nn.ReLU(), nn.Linear(8, 4)), watch)
+
+
+def data_that_are_normalized_in_place(watch, broken):
+    model, data = network(), 3 * X + 5
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(3):
+        for begin in range(0, 256, 64):
+            x, y = data[begin : begin + 64], Y[begin : begin + 64]
+            x = x.sub_(5).div_(3) if broken else (x - 5) / 3
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+
+def sampler_of_frequent_classes(watch, broken):
+    counts = torch.tensor([200, 40, 16])
+    labels = torch.arange(3).repeat_interleave(counts)
+    weights = (counts if broken else 1 / counts)[labels]
+    sampler = torch.utils.data.WeightedRandomSampler(weights.double(), 256)
+    fit(network(3), watch, loader=batches(y=labels, sampler=sampler), epochs=2)
+
+
+def rare_positives_that_weigh_little(watch, broken):
+    rare = (torch.rand(256, 1) < 0.15).float()
+    loss = nn.BCEWithLogitsLoss(pos_weight=torch.tensor([0.18 if broken else 5.6]))
+    fit(network(1), watch, loss, batches(y=rare), epochs=2)
+
+
+def classes_of_pixels_flipped_alone(watch, broken):
+    pictures, classes = torch.randn(256, 3, 10, 12) * 0.3, torch.zeros(256, 10, 12, dtype=torch.long)
+    pictures[:, :, :4], classes[:, :4] = pictures[:, :, :4] + 1, 2
+    for row in range(0, 256, 2):
+        pictures[row] = pictures[row].flip(1)
+        if not broken:
+            classes[row] = classes[row].flip(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 3, 1))
+    fit(model, watch, loader=batches(pictures, classes))
+
+
+def average_of_a_model_that_is_gone(watch, broken):
+    """The model is local to a function, which returns its average."""
+    model = network()
+    average = copy.deepcopy(model)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for rows in torch.randint(0, 256, (330, 32)):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X[rows]), Y[rows]).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mean, one in zip(average.parameters(), model.parameters(), strict=True):
+                mean.lerp_(one, 1e-4 if broken else 0.01)
+    return average
+
+
 PAIRS = {
+    sampler_of_frequent_classes: "weights_inverted",
+    rare_positives_that_weigh_little: "weights_inverted",
+    classes_of_pixels_flipped_alone: "targets_mirrored",
+    average_of_a_model_that_is_gone: "average_too_slow",
+    batches_without_a_loader: "gradients_discarded",
+    positions_along_the_batch: "positions_over_rows",
+    attention_by_hand_without_positions: "order_invisible",
+    attention_over_queries_with_dropout: "softmax_over_queries",
+    blocks_of_one_layer: "layer_repeated",
+    data_that_are_normalized_in_place: "inputs_changed",
     messages_to_repeated_nodes: "repeated_index",
     differences_at_repeated_places: "repeated_index",
     advantage_without_the_dimension_of_an_action: "broadcast_loss",

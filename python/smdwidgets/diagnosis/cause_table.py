@@ -107,7 +107,9 @@ CAUSES: dict[str, Cause] = {
         rivals=("rate_too_high", "overfit"),
         at_most="medium",
     ),
-    "one_class": Cause(rivals=("rate_too_high", "labels_unrelated"), sure_with=("loss_learns",)),
+    "one_class": Cause(
+        excluded_by=("loss_of_policy",), rivals=("rate_too_high", "labels_unrelated"), sure_with=("loss_learns",)
+    ),
     # Where tensors were recorded, and none of them shows why, the cause is something else.
     "diverged": Cause(
         excluded_by=("loss_rises_with_targets", "loss_of_policy"),

@@ -322,6 +322,17 @@ CHECKS: tuple[Kind, ...] = (
         frozenset({"frozen"}),
     ),
     _check(
+        "stays_zero",
+        "problem",
+        "weights that stay 0",
+        "Two or more matrices of the optimizer are 0, and so are their gradients, in 8 updates while others have gradients. Of two "
+        "matrices that are multiplied, each gets a gradient only from the other.",
+        "at most one of two factors begins at 0",
+        "initialize one of the two at random, as the first factor of an adapter.",
+        "{count} matrices stay 0 because their gradients are 0, such as `{tensor}` and `{other}`",
+        _WEAKER | {"frozen", "some_not_updated"},
+    ),
+    _check(
         "update_lost",
         "warning",
         "updates below the precision of the weights",
@@ -386,6 +397,17 @@ CHECKS: tuple[Kind, ...] = (
         "one tensor, used by both layers",
         "assign the parameter itself (`head.weight = embedding.weight`), and tie again after loading or moving the model.",
         "`{tensor}` and `{other}` have equal values but are two tensors",
+        _WEAKER,
+    ),
+    _check(
+        "layer_repeated",
+        "warning",
+        "one layer in several places",
+        "A `ModuleList` or `Sequential` has one layer with parameters in several places, as `[layer] * n` gives it. The places share "
+        "their weights, so that the model has as many parameters as one of them.",
+        "as many layers as places, or a loop over one layer where weights are shared on purpose",
+        "make a new layer for each place: `[make_layer() for _ in range(n)]`.",
+        "`{tensor}` has one {layer} in {count} places, which share its weights",
         _WEAKER,
     ),
     _check(
@@ -616,6 +638,17 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "softmax_over_queries",
+        "problem",
+        "weights of attention that add up over the queries",
+        "Scores of queries and keys are normalized over the queries, and their weights are then multiplied with the values. Those of a "
+        "query do not add up to 1.",
+        "a softmax over the keys, the last dimension of the scores",
+        "use `softmax(scores, dim=-1)`.",
+        "The softmax over scores of shape {shape} is taken over the queries, not over the keys",
+        _WEAKER,
+    ),
+    _check(
         "double_softmax",
         "problem",
         "a softmax of a softmax",
@@ -646,6 +679,16 @@ CHECKS: tuple[Kind, ...] = (
         "apply `log_softmax`, or use `cross_entropy` in place of `nll_loss`.",
         "`{function}` gets values that are no log-probabilities",
         _NOT_TRAINED,
+    ),
+    _check(
+        "blank_in_targets",
+        "problem",
+        "targets that are the blank",
+        "Targets of `ctc_loss` contain the number of its blank, which stands for no symbol.",
+        "a number for the blank that no symbol has",
+        "number the symbols from 1 on, or pass `blank=` the number of a further output.",
+        "{share} of the targets are {blank}, which is the blank of `ctc_loss`",
+        _WEAKER,
     ),
     _check(
         "one_class_ce",
@@ -869,6 +912,39 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "positions_over_rows",
+        "problem",
+        "positions that are added to the rows of a batch",
+        "A layer adds its table of positions along the dimension of the rows: each row of a batch gets another vector, and all of "
+        "its positions get the same one. Often the table is written for sequences that come first.",
+        "positions that are added along the dimension of the positions",
+        "add `table[:, :x.size(1)]` where the batch comes first, or exchange the first two dimensions.",
+        "`{layer}` adds its positions along dimension {dimension} of inputs of shape {shape}, which has the {rows} rows of the batch",
+        _WEAKER | {"order_invisible"},
+    ),
+    _check(
+        "order_invisible",
+        "warning",
+        "a model that does not see the order of its tokens",
+        "A model with attention gives the same output wherever a token stands in a row: at all pairs of equal tokens of a row, at "
+        "4 passes without dropout. Attention alone takes tokens for a set.",
+        "outputs that differ with the position of a token",
+        "add positions to the embedded tokens, or use attention that gets them.",
+        "The outputs at {count} pairs of equal tokens are equal wherever they stand in their row: the model does not see the order of tokens",
+        _WEAKER,
+    ),
+    _check(
+        "reconstruction_detached",
+        "problem",
+        "a reconstruction that its encoder does not learn from",
+        "The output of the shape of the input depends on the first layer only through values without a gradient, such as entries of a "
+        "codebook, while the loss has other parts that give that layer one.",
+        "a reconstruction with a gradient to the first layer",
+        "pass the gradient on: `quantized = z + (quantized - z).detach()`.",
+        "The reconstruction has no gradient to the first layer, `{tensor}`, which only other parts of the loss train",
+        _WEAKER | {"output_constant", "constant_output", "one_class"},
+    ),
+    _check(
         "state_detached",
         "problem",
         "a recurrent state that is detached at each position",
@@ -990,6 +1066,18 @@ CHECKS: tuple[Kind, ...] = (
         "statistics that are copied, or computed again, when the weights are averaged",
         "copy the buffers too (`AveragedModel(model, use_buffers=True)`), or call `torch.optim.swa_utils.update_bn`.",
         "The weights of a copy of {model} follow the trained model, the statistics of its batch normalization do not",
+        _WEAKER,
+    ),
+    _check(
+        "average_too_slow",
+        "warning",
+        "an averaged model that stays near its beginning",
+        "A copy of the model that follows it at each update has made less than 20 % of the way that the model has made since the "
+        "beginning, when the training ends: it is still the untrained model, for the most part. Its decay is meant for a longer training, "
+        "or its steps are lost to rounding.",
+        "an average of the last weights",
+        "reduce the decay, such as to `min(decay, (1 + step) / (10 + step))`, and keep the average in float32.",
+        "The average of `{model}` has made {share} of the way of the model in {count:,} updates",
         _WEAKER,
     ),
     _check(
@@ -1146,6 +1234,17 @@ CHECKS: tuple[Kind, ...] = (
         frozenset({"same_batch", "one_class", "overfit", "not_learning", "labels_unrelated", "classes_not_trained"}),
     ),
     _check(
+        "weights_inverted",
+        "problem",
+        "weights that favour frequent classes",
+        "The weights of classes, of a loss or of a sampler, grow with how frequent the classes are: the correlation of their "
+        "logarithms is above 0.9. Or positive targets are rare, and weigh less than others.",
+        "weights that are larger for rare classes, or equal ones",
+        "divide by the number of samples of each class: `weights = counts.sum() / (len(counts) * counts)`.",
+        "{what} gives the class of {frequent}, and that of {rare}",
+        _WEAKER,
+    ),
+    _check(
         "twin_batches",
         "problem",
         "neighbouring batches that are equal",
@@ -1258,6 +1357,39 @@ CHECKS: tuple[Kind, ...] = (
         "remove the column from the inputs; for a series, let the target begin after the window.",
         "Column {column} of the inputs is the target, in all {rows} rows",
         frameworks=(TORCH, *_TABLES),
+    ),
+    _check(
+        "inputs_changed",
+        "problem",
+        "inputs that are changed in place",
+        "Inputs that come again, at the same place in memory, are a multiple of what they were, or have moved by a constant, at 3 "
+        "steps. Code such as `x /= 255` changes the data themselves, again in each epoch.",
+        "data that stay as they are",
+        "write `x = x / 255`, or prepare the data once before the training.",
+        "Inputs that come again have been changed in place: they are {factor} times what they were, plus {offset}",
+        _WEAKER | {"input_not_scaled", "dead", "saturated", "vanishing"},
+    ),
+    _check(
+        "channels_mixed",
+        "problem",
+        "pictures whose channels are mixed",
+        "In all rows of pictures, values that lie as many places apart as there are channels are closer to each other than neighbours are, "
+        "at 3 steps. The data have the channels last, and `view` or `reshape` has given them another shape without moving them.",
+        "neighbouring values of a channel that are close to each other",
+        "use `permute(0, 3, 1, 2)`.",
+        "Pictures of shape {shape} have the values of their {channels} channels side by side",
+        _WEAKER,
+    ),
+    _check(
+        "targets_mirrored",
+        "problem",
+        "masks that are mirrored apart from their pictures",
+        "Of masks and pictures that show the same objects, 15 % to 85 % fit together only if the mask is mirrored: one of both was "
+        "flipped alone, at random.",
+        "masks that lie where the objects of their pictures are",
+        "draw at random once for both, and flip picture and mask together.",
+        "{share} of the masks fit their pictures only if they are mirrored {axis}",
+        _WEAKER,
     ),
     _check(
         "eval_inputs_differ",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -20,6 +21,9 @@ __all__ = ["CopyChecks", "living"]
 
 #: The update after which copies are looked for, how many are followed, and elements of a tensor that are read.
 _LOOK, _COPIES, _ELEMENTS = 2, 4, 97
+#: Looks at which an average must have moved, the share of the way of the model that is too little, and the distance of
+#: the model from its beginning, relative to its weights.
+_MOVES, _SLOW, _FAR = 3, 0.2, 0.2
 #: Updates between two looks at the copies, and in which a target network is updated at least once.
 _EVERY, _UPDATES = 64, 500
 
@@ -33,12 +37,18 @@ class _Copy:
         model: the model.
         first: samples of a weight and of running statistics of the copy, then those of the model, at the first look.
         unmoved: number of updates until the last look at which the copy had its first weights and the model had not.
+        last: the sample of the weight of the copy at the last look.
+        moves: number of looks at which the copy had moved since the look before, in succession.
+        slow: what is said of an average that has made too little way, at the last look.
     """
 
     copy: weakref.ref[nn.Module]
     model: weakref.ref[nn.Module]
     first: tuple[Any, ...]
     unmoved: int = 0
+    last: Any = None
+    moves: int = 0
+    slow: dict[str, Any] | None = None
 
 
 class CopyChecks:
@@ -106,6 +116,13 @@ class CopyChecks:
         if not same:
             return
         pair.unmoved = updates if same[0] and not same[1] else 0
+        if not is_last:
+            pair.moves = pair.moves + 1 if pair.last is not None and (pair.last != now[0]).any() else 0
+            pair.last = now[0]
+        # A function that has returned has given up its model before the training ends.
+        share = _way(pair.first, now)
+        is_slow = pair.moves >= _MOVES and share is not None and share < _SLOW
+        pair.slow = {"model": name, "share": f"{share:.0%}", "count": updates} if is_slow else None
         if is_last and len(same) > 2 and not same[0] and not same[1] and same[2] and not same[3]:
             self._context.log.say("statistics_not_averaged", self._context.step, {"model": name}, [name])
 
@@ -115,9 +132,24 @@ class CopyChecks:
             return
         self._read(is_last=True)
         self._context.values.poll(wait=True)
+        for pair in self._copies:
+            if pair.slow is not None:
+                self._context.log.say("average_too_slow", self._context.step, pair.slow, [pair.slow["model"]])
         unmoved = max((one.unmoved for one in self._copies), default=0)
         if self._chooses and unmoved >= _UPDATES:
             self._context.log.say("target_never_updated", self._context.step, {"count": unmoved})
+
+
+def _way(first: tuple[Any, ...], now: tuple[Any, ...]) -> float | None:
+    """Return which share of the way of the model an average has made.
+
+    None if the model has hardly moved.
+    """
+    way, of_copy = now[1] - first[0], now[0] - first[0]
+    length = float((way**2).sum())
+    if length < (_FAR * np.abs(first[0]).max()) ** 2:
+        return None
+    return float((way * of_copy).sum()) / length
 
 
 def living(kind: type[Any]) -> Iterator[Any]:

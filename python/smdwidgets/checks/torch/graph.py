@@ -42,6 +42,8 @@ __all__ = [
 _MOST_NODES, _DEEPEST, _MOST_WALKED = 200, 12, 50_000
 #: Nodes among which masks are looked for.
 _MOST_MASKED = 5_000
+#: Nodes between a softmax and what its weights are multiplied with, and fewest queries and keys.
+_MOST_BETWEEN, _FEWEST_PLACES = 6, 3
 #: A term of a sum, with its sign.
 Term = tuple[int, Any]
 
@@ -58,6 +60,8 @@ _LOSSES = {
 }
 #: Names of what a node of a loss function has saved: its input and its targets.
 _SAVED = {"ctc_loss": ("_saved_log_probs", "_saved_targets")}
+#: Names of what a node of a loss function has saved of weights, if it is another.
+_WEIGHTS = {"binary_cross_entropy_with_logits": "_saved_pos_weight", "binary_cross_entropy": ""}
 #: Nodes that take some rows of a value.
 _PICKING = ("Index", "IndexSelect")
 #: Activations whose range is bounded, by the name of their node.
@@ -107,12 +111,14 @@ class LossCall:
         input: what it got: for ``cross_entropy`` the log-probabilities.
         target: the targets.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        ignored: the target that does not count, for classes.
+        ignored: the target that does not count, for classes; the blank of ``ctc_loss``.
         before: the node that computed the input; for ``cross_entropy`` that of the logits.
         is_root: whether `backward()` was called on its result.
         is_negated: whether `backward()` was called on its result with the opposite sign.
         axis: the dimension over which its log-softmax normalizes; None: there is none, or it is not known.
         flattened: the shape of the targets before they were flattened; empty: they were not, or it is not known.
+        weights: weights of the classes, or that of positive targets.
+        lengths: numbers of targets of each row; empty: each row has all.
     """
 
     kind: str
@@ -125,6 +131,8 @@ class LossCall:
     is_negated: bool = False
     axis: int | None = None
     flattened: tuple[int, ...] = ()
+    weights: torch.Tensor | None = None
+    lengths: tuple[int, ...] = ()
 
 
 @dataclass
@@ -136,6 +144,7 @@ class Graph:
         pairs: shapes of a difference that compares every row with every row.
         softmax: name of an activation that comes before a log-softmax.
         double_softmax: whether a softmax has another as its input.
+        over_queries: shape of weights of attention that add up to 1 over the queries; empty: there are none.
         divergence: targets that a difference multiplies with a softmax, as `kl_div` does with logarithms.
         ratios: exponentials of differences of two values that have gradients, as of log-probabilities.
         uses: how often the leaf that is used most is used.
@@ -150,6 +159,7 @@ class Graph:
     pairs: list[tuple[int, ...]] = field(default_factory=list)
     softmax: str = ""
     double_softmax: bool = False
+    over_queries: tuple[int, ...] = ()
     divergence: torch.Tensor | None = None
     ratios: list[torch.Tensor] = field(default_factory=list)
     uses: int = 0
@@ -656,12 +666,18 @@ def _call(node: Any, kind: str, top: Any) -> LossCall | None:
         if softmax is not None and _plain(softmax) == "LogSoftmaxBackward":
             axis = softmax_axis(softmax, prediction.ndim) if softmax is picked else None
             kind, before = "cross_entropy", _previous(softmax)
+    elif kind == "ctc_loss":
+        ignored = getattr(node, "_saved_blank", None)
     reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", 1), "")
     whole = getattr(target, "_base", None)
     shape = tuple(whole.shape) if isinstance(whole, torch.Tensor) and whole.numel() == target.numel() else ()
     negated = _is_negated(node, top)
     tensors = prediction.detach(), target.detach()
-    return LossCall(kind, *tensors, reduction, ignored, before, node is top, negated, axis, shape)
+    weights = _saved(node, _WEIGHTS.get(kind, "_saved_weight"))
+    weights = weights.detach() if isinstance(weights, torch.Tensor) else None
+    lengths = getattr(node, "_saved_target_lengths", ())
+    lengths = tuple(lengths) if isinstance(lengths, tuple | list) else ()
+    return LossCall(kind, *tensors, reduction, ignored, before, node is top, negated, axis, shape, weights, lengths)
 
 
 def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -678,6 +694,29 @@ def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
             if isinstance(mask, torch.Tensor):
                 yield mask
         pending += [before for before, _ in node.next_functions]
+
+
+def _over_queries(product: Any) -> tuple[int, ...]:
+    """Return the shape of weights of attention that add up to 1 over the queries.
+
+    They are then multiplied with values along the keys. Empty: these are none.
+    """
+    node = product.next_functions[0][0] if product.next_functions else None
+    for _ in range(_MOST_BETWEEN):
+        if node is None or _is(node, ("Softmax",)):
+            break
+        if not _is(node, ("View", "UnsafeView", "ReshapeAlias", "Expand", "ToCopy", "NativeDropout", "Mul")):
+            return ()
+        others = [each for each, _ in node.next_functions[1:] if each is not None]
+        node = None if others else _previous(node)  # dropout multiplies with a constant
+    weights = _saved(node, "_saved_result") if node is not None and _is(node, ("Softmax",)) else None
+    multiplied = _saved(product, "_saved_self")
+    if not isinstance(weights, torch.Tensor) or not isinstance(multiplied, torch.Tensor) or weights.ndim < 3:
+        return ()
+    queries, keys = weights.shape[-2:]
+    if multiplied.shape[-2:] != (queries, keys) or min(queries, keys) < _FEWEST_PLACES:
+        return ()
+    return tuple(weights.shape) if softmax_axis(node, weights.ndim) == weights.ndim - 2 else ()
 
 
 def walk(root: torch.Tensor, rows: int | None) -> Graph:
@@ -726,6 +765,8 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
                 graph.added += _added(node)
         elif name == "Softmax" and above == "Softmax":
             graph.double_softmax = True
+        elif name in ("Bmm", "Mm") and not graph.over_queries:
+            graph.over_queries = _over_queries(node)
         elif name == "Sub" and above in ("", "Sum", "Mean", "Div") and graph.divergence is None:
             graph.divergence = _divergence(node)
         pending += [(each, name) for each, _ in node.next_functions]

@@ -26,6 +26,15 @@ _SAMPLED, _KNOWN, _EVALUATIONS = 512, 6, 32
 _OTHER, _STEADY = 6.0, 2.0
 #: Ratio of their deviations, if their means differ by this share of the larger deviation, too.
 _SPREAD, _MOVED = 3.0, 0.3
+#: Inputs whose places are remembered, and that are looked at; elements of each, how near to a multiple they are, and
+#: how many must be.
+_PLACES, _MOST_LOOKS, _PLACE, _EXACT, _CHANGES = 256, 4096, 97, 1e-4, 3
+#: Pictures that are read, and the distance of values that lie as many places apart as there are channels, relative to
+#: that of others.
+_PICTURES, _SMOOTH = 16, 0.6
+#: Fewest pixels of a side; correlation of a picture with its mask that shows where it belongs, and how much larger that
+#: of a mirrored one is; masks that are needed and compared, and the share that is mirrored at least, and is not.
+_SIDE, _IN_PLACE, _MIRRORED, _KNOWN_MASKS, _MOST_MASKS, _SOME = 8, 0.3, 0.15, 48, 512, 0.15
 #: Correlation of two inputs in a row of which one was made of the other.
 _ALIKE = 0.9
 
@@ -46,6 +55,12 @@ class InputChecks:
         self._moments: deque[tuple[float, float]] = deque(maxlen=32)
         self._ndim = 0
         self._evaluations = 0
+        #: Samples of the inputs by their place in memory, and inputs that were looked at.
+        self._places: dict[tuple[int, tuple[int, ...]], NDArray[np.float64]] = {}
+        self._places_looked = 0
+        #: Masks that show where the objects of their pictures are, and how many do so mirrored, along both axes.
+        self._masks_known = 0
+        self._masks_mirrored = [0, 0]
         #: Whether an evaluation is in progress, and the sample of its last input.
         self._in_evaluation = False
         self._last: NDArray[np.float64] = np.empty(0)
@@ -57,6 +72,9 @@ class InputChecks:
         if first is None or not is_plain(first) or not first.is_floating_point() or first.ndim < 2:
             return
         context = self._context
+        if torch.is_grad_enabled() and model.training and first.is_cpu:
+            self._changed(first)
+            self._channels(first)
         if torch.is_grad_enabled():
             self._input, self._in_evaluation = first, False
             if context.due and model.training:
@@ -72,6 +90,40 @@ class InputChecks:
             self._evaluations += 1
             step, is_first, self._in_evaluation = context.step, not self._in_evaluation, True
             context.values.read(lambda values: self._evaluated(values, step, is_first), sampled(first, _SAMPLED))
+
+    def _changed(self, first: torch.Tensor) -> None:
+        """Look whether a part of the data has been multiplied, or moved."""
+        if self._places_looked >= _MOST_LOOKS or not self._context.log.runs("inputs_changed"):
+            return
+        self._places_looked += 1
+        key = first.data_ptr(), tuple(first.shape)
+        now = sampled(first, _PLACE).to(torch.float64).numpy().copy()
+        before = self._places.pop(key, None)
+        if len(self._places) < _PLACES:
+            self._places[key] = now
+        if before is None or np.array_equal(before, now) or len(np.unique(before)) < 8:
+            return
+        factor, offset = np.polyfit(before, now, 1)
+        # The place may have been given to another batch.
+        if np.abs(factor * before + offset - now).max() <= _EXACT * max(now.std(), 1e-30) and factor:
+            facts = {"factor": f"{factor:.3g}", "offset": f"{offset:.3g}"}
+            self._context.log.say("inputs_changed", self._context.step, facts, need=_CHANGES)
+
+    def _channels(self, first: torch.Tensor) -> None:
+        """Look whether each row of pixels has the values of its channels side by side."""
+        if first.ndim != 4 or not 2 <= first.shape[1] <= 4 or first.shape[1] >= first.shape[3] or not self._context.due:
+            return
+        if not first.is_contiguous() or not self._context.log.runs("channels_mixed"):
+            return
+        channels = first.shape[1]
+        rows = first[:_PICTURES].detach().reshape(min(len(first), _PICTURES), -1).to(torch.float64).numpy()
+        apart = {lag: np.abs(rows[:, lag:] - rows[:, :-lag]).mean(1) for lag in range(1, channels + 2)}
+        others = np.min([each for lag, each in apart.items() if lag != channels], axis=0)
+        if (apart[channels] < _SMOOTH * others).all() and others.min() > 0:
+            facts = {"channels": channels, "shape": tuple(first.shape)}
+            self._context.log.say("channels_mixed", self._context.step, facts, need=_CHANGES)
+        else:
+            self._context.log.unseen("channels_mixed")
 
     def _trained(self, values: Any) -> None:
         size = float(np.abs(values).mean())
@@ -117,6 +169,8 @@ class InputChecks:
         """A loss function has targets."""
         first, self._input = self._input, None
         target = call.target
+        if first is not None and first.ndim == 4 and is_plain(target):
+            self._mirrored(first, target)
         if first is None or not is_plain(target) or not target.ndim or not self._context.log.runs("target_in_input"):
             return
         rows = first.shape[0]
@@ -129,6 +183,35 @@ class InputChecks:
             self._compare(inputs, targets, step)
 
         self._context.values.read(judge, first[:_ROWS].reshape(min(rows, _ROWS), -1), target[:_ROWS].reshape(-1))
+
+    def _mirrored(self, pictures: torch.Tensor, targets: torch.Tensor) -> None:
+        """Compare the places of objects in pictures and in their masks, also mirrored."""
+        masks = targets.squeeze(1) if targets.ndim == 4 and targets.shape[1] == 1 else targets
+        size = (pictures.shape[0], *pictures.shape[2:])
+        if (
+            masks.shape != size
+            or min(size[1:]) < _SIDE
+            or masks.device != pictures.device
+            or self._masks_known >= _MOST_MASKS
+        ):
+            return
+        step = self._context.step
+
+        def judge(pictures: Any, masks: Any) -> None:
+            masks = masks if is_share else masks > 0
+            alike = [_correlations(pictures, each) for each in (masks, masks[:, :, ::-1], masks[:, ::-1])]
+            best = np.max(alike, axis=0)
+            self._masks_known += int((best > _IN_PLACE).sum())
+            for place, mirrored in enumerate(alike[1:]):
+                self._masks_mirrored[place] += int(((best > _IN_PLACE) & (mirrored > alike[0] + _MIRRORED)).sum())
+            total = self._masks_known
+            for axis, count in zip(("horizontally", "vertically"), self._masks_mirrored, strict=True):
+                if total >= _KNOWN_MASKS and _SOME < count / total < 1 - _SOME:
+                    facts = {"share": f"{count / total:.0%}", "axis": axis}
+                    self._context.log.say("targets_mirrored", step, facts, need=2)
+
+        is_share = masks.is_floating_point()
+        self._context.values.read(judge, pictures[:_PICTURES].detach().mean(1), masks[:_PICTURES])
 
     def _compare(self, inputs: Any, targets: Any, step: int) -> None:
         """Look for a column that is the target, or a multiple of it."""
@@ -145,6 +228,20 @@ class InputChecks:
         self._column = column
         facts = {"column": column, "rows": len(targets)}
         self._context.log.say("target_in_input", step, facts, ["loss"], need=_STEPS)
+
+
+def _correlations(pictures: NDArray[np.float64], masks: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the size of the correlation of each picture with its mask.
+
+    >>> picture = np.arange(6.0).reshape(1, 2, 3)
+    >>> _correlations(picture, picture).round(2), _correlations(picture, picture[:, ::-1, ::-1]).round(2)
+    (array([1.]), array([1.]))
+    """
+    first, second = (each.reshape(len(each), -1).astype(np.float64) for each in (pictures, masks))
+    first, second = first - first.mean(1, keepdims=True), second - second.mean(1, keepdims=True)
+    sizes = np.sqrt((first**2).sum(1) * (second**2).sum(1))
+    alike: NDArray[np.float64] = np.abs((first * second).sum(1)) / np.where(sizes > 0, sizes, np.inf)
+    return alike
 
 
 def _are_alike(before: NDArray[np.float64], values: NDArray[np.float64]) -> bool:

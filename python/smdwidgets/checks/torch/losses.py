@@ -137,8 +137,27 @@ class LossChecks:
             self._level(call)
         if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1):
             self._output(prediction)
+        if call.kind == "ctc_loss" and call.ignored is not None:
+            self._blanks(call, call.ignored)
         if call.reduction == "sum":
             say("sum_reduction", step)
+
+    def _blanks(self, call: LossCall, blank: int) -> None:
+        """Look for the blank of a connectionist loss among its targets."""
+        lengths, step = call.lengths, self._context.step
+        targets = call.target
+        if targets.ndim == 2:  # each row is filled up
+            if len(lengths) != len(targets):
+                return
+            places = torch.arange(targets.shape[1], device=targets.device)
+            targets = targets[places < torch.tensor(lengths, device=targets.device)[:, None]]
+
+        def judge(targets: Any) -> None:
+            share = float((targets == blank).mean()) if len(targets) else 0.0
+            if share:
+                self._context.log.say("blank_in_targets", step, {"blank": blank, "share": f"{share:.1%}"}, need=2)
+
+        self._context.values.read(judge, targets.reshape(-1)[:_TARGETS])
 
     def _layers(self, call: LossCall) -> None:
         """Layers that no activation separates."""

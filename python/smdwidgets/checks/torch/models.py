@@ -68,6 +68,7 @@ class ModelChecks:
                 self._trainable(model)
                 self._frozen_by_name(model)
                 self._tied(model)
+                self._repeated(model)
                 self._units(model)
                 self._settings(model)
 
@@ -159,6 +160,18 @@ class ModelChecks:
                     context.log.say("untied", step, {"tensor": names[0], "other": names[1]}, names)
 
             context.values.read(judge, sampled(one, 1000), sampled(other, 1000))
+
+    def _repeated(self, model: nn.Module) -> None:
+        """Look for a list that has one layer in several places."""
+        for name, part in model.named_modules():
+            if not isinstance(part, nn.ModuleList | nn.Sequential):
+                continue
+            layers = [one for one in part if any(True for _ in one.parameters())]
+            if len(layers) > 1 and len({id(one) for one in layers}) < len(layers):
+                most = max(sum(other is one for other in layers) for one in layers)
+                shown = name or type(part).__name__
+                facts = {"tensor": shown, "count": most, "layer": type(layers[0]).__name__}
+                self._context.log.say("layer_repeated", self._context.step, facts, [shown])
 
     def _units(self, model: nn.Module) -> None:
         """Remember layers whose units are equal.

@@ -23,6 +23,8 @@ __all__ = ["OrderChecks"]
 _DISCARDED, _WITHOUT_UPDATE, _LONGER = 32, 256, 4
 #: Backward passes between two updates at which gradients are looked at, and elements that are read.
 _MOST_LOOKS, _ELEMENTS = 16, 64
+#: Share of the elements that differ in another batch, or their mean distance by their deviation.
+_OTHER = 0.5
 #: Optimizers that each stepped once, before another was created for the same parameters.
 _RECREATED = 4
 #: Events of a step that its word has at most.
@@ -57,6 +59,8 @@ class _Known:
     ever: bool = False
     #: The gradients when the last backward pass began.
     before: list[tuple[weakref.ref[torch.Tensor], int]] | None = None
+    #: The gradients when the last backward pass ended.
+    after: list[weakref.ref[torch.Tensor]] | None = None
     #: The gradients of the last update.
     used: list[tuple[weakref.ref[torch.Tensor], int]] | None = None
 
@@ -121,6 +125,9 @@ class OrderChecks:
         self._made = _Made()
         #: Batches of the loader at the last backward pass, and its iterator.
         self._batch: tuple[int, int] = (0, 0)
+        #: A sample of the last batch where there is no loader, and whether the one before was another.
+        self._sample: torch.Tensor | None = None
+        self._is_other_batch = False
         self._schedules = Schedules(context)
         #: How often each schedule has stepped between the first backward pass and the first update.
         self._too_early: Counter[str] = Counter()
@@ -161,6 +168,14 @@ class OrderChecks:
         self.event("F")
         self.event("B")
 
+    def takes(self, batch: torch.Tensor) -> None:
+        """A model is called with a batch, which may come without a loader."""
+        if self._context.loader_batches or not self._context.due or not is_plain(batch) or not batch.is_cpu:
+            self._sample = None
+            return
+        earlier, self._sample = self._sample, sampled(batch, _ELEMENTS).clone()
+        self._is_other_batch = earlier is not None and _are_other(earlier, self._sample)
+
     def backward_begins(self, is_mean: bool | None) -> None:
         """A backward pass begins.
 
@@ -179,6 +194,7 @@ class OrderChecks:
         self._updated = False
         earlier, self._batch = self._batch, (self._context.loader_batches, self._context.loader)
         is_next_batch = earlier[1] == self._batch[1] and self._batch[0] > earlier[0] > 0
+        is_next_batch, self._is_other_batch = is_next_batch or self._is_other_batch, False
         for key, one in list(self._known.items()):
             optimizer = one.optimizer()
             if optimizer is None:
@@ -209,6 +225,7 @@ class OrderChecks:
             if _are_same(one.before, one.probes):  # those of an earlier stage, which this pass has not changed
                 continue
             one.had_gradients = one.ever = True
+            one.after = [weakref.ref(each.grad) for each in one.probes if each.grad is not None]
             one.backwards += 1
             one.nonzero = _count(one.probes) if self._context.due else None
             if one.updates and self._evaluates:
@@ -279,7 +296,11 @@ class OrderChecks:
     def _gradients(self, one: _Known, name: str) -> None:
         """Compare the gradients of backward passes with those that are used."""
         context, step = self._context, self._context.step
-        if one.lost_batches and len(self._known) == 1:  # the generator's pass gives the discriminator gradients, too
+        # Gradients of single samples are put in place of those of the last pass.
+        is_last = self._context.loader_batches > 0 or (bool(one.after) and _are_those(one.after, one.probes))
+        if (
+            one.lost_batches and is_last and len(self._known) == 1
+        ):  # the generator's pass gives the discriminator gradients, too
             facts = {"count": one.lost_batches, "total": one.backwards, "optimizer": name}
             context.log.say("gradients_discarded", step, facts, [name], need=3)
         # That says why.
@@ -478,6 +499,21 @@ def _are_same(used: list[tuple[weakref.ref[torch.Tensor], int]] | None, probes: 
     if not used or not now or len(used) != len(now):
         return False
     return all(one() is other() and version == later for (one, version), (other, later) in zip(used, now, strict=True))
+
+
+def _are_those(gradients: list[weakref.ref[torch.Tensor]] | None, probes: Iterable[torch.Tensor]) -> bool:
+    """Whether parameters have these gradients, which clipping may have changed."""
+    now = [each.grad for each in probes if each.grad is not None]
+    return gradients is not None and [id(one()) for one in gradients] == list(map(id, now))
+
+
+def _are_other(before: torch.Tensor, now: torch.Tensor) -> bool:
+    """Whether samples are of two batches, and not of one that was changed a little."""
+    if before.shape != now.shape or before.dtype != now.dtype:
+        return True
+    if not now.is_floating_point():
+        return bool((before != now).float().mean() > _OTHER)
+    return bool((before - now).abs().mean() > _OTHER * before.std())
 
 
 def _versions(probes: Iterable[torch.Tensor]) -> list[tuple[weakref.ref[torch.Tensor], int]] | None:

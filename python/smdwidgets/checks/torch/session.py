@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from smdwidgets.checks.log import CheckLog
 from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.torch import graph
+from smdwidgets.checks.torch.balance import BalanceChecks
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.copies import CopyChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
@@ -28,6 +29,8 @@ from smdwidgets.checks.torch.membership import MembershipChecks
 from smdwidgets.checks.torch.models import ModelChecks
 from smdwidgets.checks.torch.modes import ModeChecks
 from smdwidgets.checks.torch.order import OrderChecks
+from smdwidgets.checks.torch.positions import PositionChecks
+from smdwidgets.checks.torch.reconstructions import ReconstructionChecks
 from smdwidgets.checks.torch.recurrence import RecurrenceChecks
 from smdwidgets.checks.torch.replicas import ReplicaDigests
 from smdwidgets.checks.torch.rows import RowChecks
@@ -45,6 +48,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "loss_is_leaf",
         "softmax_before_loss",
         "double_softmax",
+        "softmax_over_queries",
         "broadcast_loss",
         "unused_batches",
         "repeated_index",
@@ -52,6 +56,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "losses": (
         "double_sigmoid",
         "nll_not_log",
+        "blank_in_targets",
         "one_class_ce",
         "softmax_one_unit",
         "unreachable_targets",
@@ -76,14 +81,25 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "no_stop_gradient",
         "targets_grow",
     ),
-    "inputs": ("target_in_input", "eval_inputs_differ"),
+    "inputs": ("target_in_input", "eval_inputs_differ", "inputs_changed", "channels_mixed", "targets_mirrored"),
     "rows": ("rows_mixed", "first_position_only", "last_is_padding", "state_detached"),
     "masks": ("mask_inverted",),
+    "positions": ("positions_over_rows", "order_invisible"),
+    "reconstructions": ("reconstruction_detached",),
     "tokens": ("labels_unshifted", "labels_shifted_twice", "targets_masked", "sees_future", "padding_in_loss"),
     "series": (),
-    "copies": ("statistics_not_averaged", "target_never_updated"),
+    "balance": ("weights_inverted",),
+    "copies": ("statistics_not_averaged", "average_too_slow", "target_never_updated"),
     "functions": ("wrong_gradient",),
-    "updates": ("no_update", "weights_restored", "some_not_updated", "update_lost", "no_gradient", "half_state"),
+    "updates": (
+        "no_update",
+        "weights_restored",
+        "some_not_updated",
+        "stays_zero",
+        "update_lost",
+        "no_gradient",
+        "half_state",
+    ),
     "order": (
         "no_step",
         "not_reset",
@@ -113,6 +129,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "models": (
         "mostly_frozen",
         "untied",
+        "layer_repeated",
         "symmetric_units",
         "spectral_norm_stale",
         "batch_sizes",
@@ -177,6 +194,8 @@ class TorchChecks:
         self._inputs = InputChecks(context)
         self._rows_of = RowChecks(context)
         self._masks = MaskChecks(context)
+        self._positions = PositionChecks(context)
+        self._reconstructions = ReconstructionChecks(context)
         self._updates = UpdateChecks(context)
         self._order = OrderChecks(context)
         self._membership = MembershipChecks(context)
@@ -187,6 +206,7 @@ class TorchChecks:
         self._recurrence = RecurrenceChecks(context)
         self._series = SeriesChecks(context)
         self._copies = CopyChecks(context)
+        self._balance = BalanceChecks(context)
         self._functions = FunctionChecks(context, lambda call: functools.partial(self._run, "functions", call))
         self._settings = SettingsChecks(context)
         #: Loss functions that the last backward pass began with, and whether any since the update depended on a model.
@@ -246,6 +266,10 @@ class TorchChecks:
         self._run("inputs", self._with(gradients, self._inputs.enters), model, tensors)
         self._run("rows", self._rows_of.enters, model, tensors, gradients and not compiled)
         self._run("masks", self._masks.enters, model, tensors, gradients and not compiled)
+        self._run("positions", self._positions.enters, model, tensors, not compiled)
+        self._run("reconstructions", self._reconstructions.enters, model, tensors, gradients and not compiled)
+        if gradients and tensors:
+            self._run("order", self._order.takes, tensors[0])
         self._run("series", self._series.enters, model, tensors, gradients and not compiled)
 
     def leaves(self, model: nn.Module, output: Any) -> None:
@@ -264,6 +288,8 @@ class TorchChecks:
         self._run("rows", self._recurrence.leaves)
         self._run("rows", self._rows_of.leaves, output, hooked)
         self._run("masks", self._masks.leaves, output)
+        self._run("positions", self._positions.leaves, output)
+        self._run("reconstructions", self._reconstructions.leaves, output)
         self._run("series", self._series.leaves, output, hooked)
         batch, self._batch = self._batch, None
         if gradients and model.training and batch is not None:
@@ -334,8 +360,10 @@ class TorchChecks:
             self._run("rows", self._recurrence.look, call)
             self._run("rows", self._rows_of.look, call)
             self._run("inputs", self._inputs.look, call)
+            self._run("positions", self._positions.look, call)
             self._run("series", self._series.look, call)
             self._run("copies", self._copies.look, call)
+            self._run("balance", self._balance.look, call)
         self._roots = [call for call in calls if call.is_root and len(calls) == 1]
         self._modes.classifies = any(
             call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls
@@ -357,12 +385,15 @@ class TorchChecks:
         step = self._context.step
         self._updates.steps_of = walked.steps_of
         self._functions.walked(walked.functions)
+        self._reconstructions.walked(walked.leaves)
         if walked.pairs:
             self._losses.pair(walked.pairs)
         if walked.softmax:
             self.log.say("softmax_before_loss", step, {"what": f"A {walked.softmax}"})
         if walked.double_softmax:
             self.log.say("double_softmax", step)
+        if walked.over_queries:
+            self.log.say("softmax_over_queries", step, {"shape": walked.over_queries}, need=2)
         if walked.divergence is not None:
             self._losses.diverges(walked.divergence)
         for ratios in walked.ratios:
@@ -464,6 +495,8 @@ class TorchChecks:
             gradients = torch.is_grad_enabled()
             self._run("loaders", self._with(gradients, self._loaders.batch), iterator, batch, states)
             self._run("settings", self._with(gradients, self._settings.batch), iterator)
+            if gradients and getattr(iterator, "_num_yielded", 1) == 1:
+                self._run("balance", self._balance.sampler, iterator)
             epoch = self._loaders.epoch
             if epoch != self._epoch:
                 self._epoch = epoch

@@ -50,6 +50,8 @@ class UpdateChecks:
         #: A function with steps that the loss was computed with, and updates of an optimizer whose gradients are all 0.
         self.steps_of = ""
         self._zeros: Counter[int] = Counter()
+        #: By id of a parameter: updates at which it and its gradient were 0 (below 0: one was not).
+        self._stays: Counter[int] = Counter()
 
     def before(self, optimizer: Optimizer, closure: bool) -> None:
         """An optimizer is about to step."""
@@ -110,6 +112,7 @@ class UpdateChecks:
         )
         names = [context.name_of(one) for one in usable]
         ids = [id(one) for one in usable]
+        is_matrix = [one.ndim > 1 for one in usable]
         dtype = str(usable[0].dtype).removeprefix("torch.")
 
         key, function = id(optimizer), self.steps_of
@@ -120,6 +123,7 @@ class UpdateChecks:
                 facts = {"count": len(names), "total": len(names), "optimizer": name, "tensor": names[0]}
                 facts["why"] = f" other than 0, since `{function}` has steps"
                 context.log.say("no_gradient", step, facts, names, level="problem")
+            self._name_zeros(names, ids, sizes, is_matrix, weights, gradients, step)
             rate = np.repeat(rates, sizes)
             half = np.repeat(halves, sizes)
             size = np.abs(gradients)
@@ -168,6 +172,36 @@ class UpdateChecks:
             log.say("strong_decay", step, facts, [optimizer], need=_SHRINKING)
         elif not log.has_fired("strong_decay"):
             log.unseen("strong_decay")
+
+    def _name_zeros(
+        self,
+        names: list[str],
+        ids: list[int],
+        sizes: list[int],
+        is_matrix: list[bool],
+        weights: Any,
+        gradients: Any,
+        step: int,
+    ) -> None:
+        """Count updates at which matrices and their gradients are 0.
+
+        One of two that are multiplied may begin at 0, not both.
+        """
+        if not gradients.any():
+            return
+        zeros, begin = [], 0
+        for name, key, size, counts in zip(names, ids, sizes, is_matrix, strict=True):
+            part = slice(begin, begin + size)
+            begin += size
+            if counts and not weights[part].any() and not gradients[part].any():
+                self._stays[key] += 1
+                zeros += [name] if self._stays[key] >= _WITHOUT else []
+            else:
+                self._stays[key] = -1_000_000
+        if len(zeros) > 1:
+            self._context.log.say(
+                "stays_zero", step, {"count": len(zeros), "tensor": zeros[0], "other": zeros[1]}, zeros
+            )
 
     def _name_unmoved(
         self, optimizer: str, names: list[str], ids: list[int], sizes: list[int], sure: Any, moved: Any, step: int
