@@ -330,7 +330,7 @@ CHECKS: tuple[Kind, ...] = (
         "at most one of two factors begins at 0",
         "initialize one of the two at random, as the first factor of an adapter.",
         "{count} matrices stay 0 because their gradients are 0, such as `{tensor}` and `{other}`",
-        _WEAKER | {"frozen", "some_not_updated"},
+        _WEAKER | {"frozen"},
     ),
     _check(
         "update_lost",
