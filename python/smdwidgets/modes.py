@@ -38,6 +38,9 @@ class ModeKeys(Enum):
     PREDICT = 3
     GLOBAL = 4
 
+    # There is one object of each. A hook looks up about 50 of them a step, and the hash of `Enum` is a Python function.
+    __hash__ = object.__hash__
+
 
 modes = ModeKeys
 """Alias of `ModeKeys` for training scripts: ``modes.TRAIN``."""

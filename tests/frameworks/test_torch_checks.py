@@ -1527,7 +1527,7 @@ def average_without_statistics(watch, broken):
 
 def target_network_that_stays(watch, broken):
     model = network()
-    target = copy.deepcopy(model)
+    first, target = copy.deepcopy(model), copy.deepcopy(model)
     watch(model)
     optimizer = torch.optim.Adam(model.parameters())
     for step in range(600):
@@ -1539,7 +1539,7 @@ def target_network_that_stays(watch, broken):
         optimizer.step()
         if step % 200 == 199 and not broken:
             target.load_state_dict(model.state_dict())
-    return model, target
+    return model, first, target
 
 
 def schedule_at_each_part_of_a_batch(watch, broken):

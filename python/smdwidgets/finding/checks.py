@@ -649,6 +649,17 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "heads_mixed",
+        "problem",
+        "heads of attention that are merged by a view",
+        "The output of attention of shape (rows, heads, positions, width) gets the shape (rows, positions, heads × width) by a `view` or "
+        "`reshape` that moves nothing: the values of a position are then those of other positions.",
+        "heads and positions that are exchanged before they are merged",
+        "write `x.transpose(1, 2).reshape(rows, positions, -1)`.",
+        "The output of attention of shape {before} is viewed as {after}, which mixes its heads and positions",
+        _WEAKER,
+    ),
+    _check(
         "double_softmax",
         "problem",
         "a softmax of a softmax",
@@ -688,6 +699,17 @@ CHECKS: tuple[Kind, ...] = (
         "a number for the blank that no symbol has",
         "number the symbols from 1 on, or pass `blank=` the number of a further output.",
         "{share} of the targets are {blank}, which is the blank of `ctc_loss`",
+        _WEAKER,
+    ),
+    _check(
+        "frames_unused",
+        "problem",
+        "outputs that `ctc_loss` does not use",
+        "The lengths that are passed to `ctc_loss` are below 75 % of the number of outputs in each of 4 batches: the rest of each row "
+        "is left out.",
+        "lengths of which the largest is the number of outputs",
+        "compute the lengths from the strides that the model has.",
+        "`ctc_loss` uses at most {used} of {frames} outputs of each row",
         _WEAKER,
     ),
     _check(
@@ -1242,6 +1264,28 @@ CHECKS: tuple[Kind, ...] = (
         "weights that are larger for rare classes, or equal ones",
         "divide by the number of samples of each class: `weights = counts.sum() / (len(counts) * counts)`.",
         "{what} gives the class of {frequent}, and that of {rare}",
+        _WEAKER,
+    ),
+    _check(
+        "teacher_unrelated",
+        "problem",
+        "a teacher whose answers belong to other samples",
+        "The probabilities that a divergence is taken from are sure of a class, and that class is the label of the row no more often than "
+        "by chance, at 96 rows or more.",
+        "a teacher that is right more often than by chance",
+        "compute or look up the answers of the teacher for the samples of the batch; do not store them in shuffled order.",
+        "The teacher agrees with {share} of the labels of {rows} rows, among {classes} classes",
+        _WEAKER,
+    ),
+    _check(
+        "rows_out_of_reach",
+        "problem",
+        "rows that nothing is added to",
+        "Values are added to rows by an index, as messages to the nodes of a graph, and none reaches the second half of the rows, at 2 "
+        "steps. Graphs of a batch have edges without the offset of their nodes.",
+        "an index that reaches all graphs of a batch",
+        "add the number of nodes of the graphs before to the edges of each graph.",
+        "Values are added to rows 0 to {largest} of {rows:,} only",
         _WEAKER,
     ),
     _check(

@@ -135,7 +135,8 @@ class CopyChecks:
         for pair in self._copies:
             if pair.slow is not None:
                 self._context.log.say("average_too_slow", self._context.step, pair.slow, [pair.slow["model"]])
-        unmoved = max((one.unmoved for one in self._copies), default=0)
+        # One of several may be another copy, such as the first or the best model.
+        unmoved = min((one.unmoved for one in self._copies), default=0)
         if self._chooses and unmoved >= _UPDATES:
             self._context.log.say("target_never_updated", self._context.step, {"count": unmoved})
 

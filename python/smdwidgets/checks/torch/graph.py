@@ -119,6 +119,7 @@ class LossCall:
         flattened: the shape of the targets before they were flattened; empty: they were not, or it is not known.
         weights: weights of the classes, or that of positive targets.
         lengths: numbers of targets of each row; empty: each row has all.
+        input_lengths: numbers of outputs of each row that ``ctc_loss`` uses.
     """
 
     kind: str
@@ -133,6 +134,7 @@ class LossCall:
     flattened: tuple[int, ...] = ()
     weights: torch.Tensor | None = None
     lengths: tuple[int, ...] = ()
+    input_lengths: tuple[int, ...] = ()
 
 
 @dataclass
@@ -144,6 +146,9 @@ class Graph:
         pairs: shapes of a difference that compares every row with every row.
         softmax: name of an activation that comes before a log-softmax.
         double_softmax: whether a softmax has another as its input.
+        heads: shapes before and after a view that merges heads of attention without moving them; empty: there is none.
+        teachers: probabilities that logarithms of a softmax are multiplied with.
+        indexed: indices of rows that values are added to, with the number of rows.
         over_queries: shape of weights of attention that add up to 1 over the queries; empty: there are none.
         divergence: targets that a difference multiplies with a softmax, as `kl_div` does with logarithms.
         ratios: exponentials of differences of two values that have gradients, as of log-probabilities.
@@ -160,6 +165,9 @@ class Graph:
     softmax: str = ""
     double_softmax: bool = False
     over_queries: tuple[int, ...] = ()
+    heads: tuple[tuple[int, ...], ...] = ()
+    teachers: list[torch.Tensor] = field(default_factory=list)
+    indexed: list[tuple[torch.Tensor, int]] = field(default_factory=list)
     divergence: torch.Tensor | None = None
     ratios: list[torch.Tensor] = field(default_factory=list)
     uses: int = 0
@@ -675,9 +683,14 @@ def _call(node: Any, kind: str, top: Any) -> LossCall | None:
     tensors = prediction.detach(), target.detach()
     weights = _saved(node, _WEIGHTS.get(kind, "_saved_weight"))
     weights = weights.detach() if isinstance(weights, torch.Tensor) else None
-    lengths = getattr(node, "_saved_target_lengths", ())
-    lengths = tuple(lengths) if isinstance(lengths, tuple | list) else ()
-    return LossCall(kind, *tensors, reduction, ignored, before, node is top, negated, axis, shape, weights, lengths)
+    lengths = (_numbers(_saved(node, f"_saved_{of}_lengths")) for of in ("target", "input"))
+    return LossCall(kind, *tensors, reduction, ignored, before, node is top, negated, axis, shape, weights, *lengths)
+
+
+def _numbers(values: Any) -> tuple[int, ...]:
+    if isinstance(values, torch.Tensor):
+        values = values.tolist() if values.is_cpu else ()
+    return tuple(map(int, values)) if isinstance(values, tuple | list) else ()
 
 
 def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -694,6 +707,46 @@ def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
             if isinstance(mask, torch.Tensor):
                 yield mask
         pending += [before for before, _ in node.next_functions]
+
+
+def _merged_heads(view: Any) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes before and after a view that mixes heads with positions.
+
+    Attention gives (rows, heads, positions, width), whose heads and positions must be exchanged first.
+    """
+    before = tuple(getattr(view, "_saved_self_sym_sizes", ()))
+    metadata: Any = getattr(view, "_input_metadata", ())
+    after = tuple(metadata[0].shape) if len(metadata) == 1 else ()
+    if len(before) != 4 or len(after) != 3 or min(before[1:]) < 2 or before[1] == before[2]:
+        return ()
+    rows, heads, positions, width = before
+    if after != (rows, positions, heads * width):
+        return ()
+    node = _previous(view)
+    while node is not None and _is(node, ("View", "UnsafeView", "ReshapeAlias", "Expand", "Clone", "ToCopy")):
+        node = _previous(node)
+    is_attention = node is not None and (_is(node, ("Bmm",)) or "ScaledDotProduct" in type(node).__name__)
+    return (before, after) if is_attention else ()
+
+
+def _teacher(product: Any) -> list[torch.Tensor]:
+    """Return probabilities that the logarithms of a softmax are multiplied with."""
+    sides = [one for one, _ in product.next_functions]
+    if sum(one is not None for one in sides) != 1:
+        return []
+    place = 0 if sides[0] is not None else 1
+    shares = _saved(product, ("_saved_other", "_saved_self")[place])
+    is_share = isinstance(shares, torch.Tensor) and shares.ndim == 2 and shares.shape[1] > 2
+    return [shares.detach()] if is_share and _is(sides[place], ("LogSoftmax",)) else []
+
+
+def _indexed(node: Any) -> list[tuple[torch.Tensor, int]]:
+    """Return the indices that rows are added to, and how many rows there are."""
+    index = _saved(node, "_saved_index")
+    metadata: Any = getattr(node, "_input_metadata", ())
+    if not isinstance(index, torch.Tensor) or len(metadata) != 1 or getattr(node, "_saved_dim", 1) != 0:
+        return []
+    return [(index.detach().reshape(len(index), -1)[:, 0], int(metadata[0].shape[0]))] if len(index) else []
 
 
 def _over_queries(product: Any) -> tuple[int, ...]:
@@ -749,8 +802,10 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             graph.functions.append(getattr(type(node), "_forward_cls", type(node)))
         if name == "Sub" and above in ("Pow", "Abs", "Mul", "Square") and rows is not None:
             graph.pairs += _pair(node, rows)
-        elif name == "Mul" and rows is not None and not graph.pairs:
-            graph.pairs += _spread(node, rows)
+        elif name == "Mul":
+            if rows is not None and not graph.pairs:
+                graph.pairs += _spread(node, rows)
+            graph.teachers += _teacher(node) if len(graph.teachers) < _MOST_ADDED else []
         elif name == "LogSoftmax":
             before = _shaped(_previous(node))
             if before is not None and _is(before, ("Softmax", "Sigmoid")):
@@ -763,6 +818,10 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             graph.sums_by_index = True
             if name == "IndexPut" and len(graph.added) < _MOST_ADDED:
                 graph.added += _added(node)
+            elif name in ("IndexAdd", "ScatterAdd") and len(graph.indexed) < _MOST_ADDED:
+                graph.indexed += _indexed(node)
+        elif name in ("View", "UnsafeView", "ReshapeAlias") and not graph.heads:
+            graph.heads = _merged_heads(node)
         elif name == "Softmax" and above == "Softmax":
             graph.double_softmax = True
         elif name in ("Bmm", "Mm") and not graph.over_queries:

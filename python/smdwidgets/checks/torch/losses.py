@@ -65,6 +65,12 @@ _FIRST_TIED_LOSS = 3.0
 _SAME_RATIO = 1e-5
 #: Indices that are read, repeated ones of them at least, and share of values that are lost at least.
 _MOST_PLACES, _REPEATED, _LOST = 4096, 3, 0.2
+#: Share of the frames that batches use, and batches that use too few.
+_USED, _BATCHES = 0.75, 4
+#: Rows at which a teacher is compared with labels, most rows of a batch, and the share that agree by chance.
+_TAUGHT, _MOST_ROWS, _AT_CHANCE = 96, 4096, 1.5
+#: Fewest rows that values are added to, and the share of them up to the last one that gets any.
+_MANY_ROWS, _REACHED = 32, 0.5
 #: Growth of the deviation of targets that makes a loss rise: at least, and at most without doubt.
 _GROWN, _MOST_GROWN = 1.25, 100.0
 
@@ -79,6 +85,9 @@ class LossChecks:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._classes: Counter[int] = Counter()
+        #: The labels of the last loss of classes, and how many answers of a teacher were compared with them and agree.
+        self._last_labels: torch.Tensor | None = None
+        self._taught = self._agreed = 0
         #: Whether the first squared error was compared with that of the mean.
         self._has_first_error = False
         #: Errors relative to the variance of the targets.
@@ -128,6 +137,7 @@ class LossChecks:
             say("double_sigmoid", step)
         if call.kind in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self._context.classes = classes
+            self._last_labels = target if target.ndim == 1 and len(target) <= _MOST_ROWS else None
             self._count_classes(target, classes, call.ignored)
         if call.kind in _REGRESSION or call.kind in _PROBABILITIES:
             self._targets(call, activation if call.kind in _REGRESSION else "sigmoid")
@@ -137,10 +147,58 @@ class LossChecks:
             self._level(call)
         if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1):
             self._output(prediction)
-        if call.kind == "ctc_loss" and call.ignored is not None:
-            self._blanks(call, call.ignored)
+        if call.kind == "ctc_loss":
+            self._frames(call)
+            if call.ignored is not None:
+                self._blanks(call, call.ignored)
         if call.reduction == "sum":
             say("sum_reduction", step)
+
+    def _frames(self, call: LossCall) -> None:
+        """Look for frames of a connectionist loss that no row of a batch uses."""
+        frames, log = call.input.shape[0], self._context.log
+        if call.input.ndim != 3 or not call.input_lengths:
+            return
+        used = max(call.input_lengths)
+        if used < _USED * frames:
+            log.say("frames_unused", self._context.step, {"used": used, "frames": frames}, need=_BATCHES)
+        else:
+            log.unseen("frames_unused")
+
+    def teaches(self, shares: torch.Tensor) -> None:
+        """A loss multiplies logarithms of probabilities with those of a teacher."""
+        labels, step = self._last_labels, self._context.step
+        if labels is None or labels.shape != shares.shape[:1] or labels.device != shares.device or not is_plain(shares):
+            return
+
+        def judge(shares: Any, labels: Any) -> None:
+            classes = shares.shape[1]
+            if not np.allclose(shares.sum(1), 1, atol=1e-3) or shares.max(1).mean() < 2 / classes:
+                return
+            if np.allclose(shares.max(1), 1, atol=1e-6):  # labels in another form
+                return
+            self._taught += len(labels)
+            self._agreed += int((shares.argmax(1) == labels).sum())
+            usual = float(np.unique(labels, return_counts=True)[1].max()) / len(labels)
+            if self._taught >= _TAUGHT and self._agreed / self._taught < _AT_CHANCE * max(1 / classes, usual / 2):
+                facts = {"share": f"{self._agreed / self._taught:.0%}", "rows": self._taught, "classes": classes}
+                self._context.log.say("teacher_unrelated", step, facts)
+
+        self._context.values.read(judge, shares, labels)
+
+    def indexes(self, index: torch.Tensor, rows: int) -> None:
+        """Values are added to rows, which an index names."""
+        if rows < _MANY_ROWS or not is_plain(index):
+            return
+        step = self._context.step
+
+        def judge(largest: Any) -> None:
+            share = (largest[0] + 1) / rows
+            if share < _REACHED:
+                facts = {"rows": rows, "largest": int(largest[0]), "share": f"{share:.0%}"}
+                self._context.log.say("rows_out_of_reach", step, facts, need=2)
+
+        self._context.values.read(judge, index.max().reshape(1))
 
     def _blanks(self, call: LossCall, blank: int) -> None:
         """Look for the blank of a connectionist loss among its targets."""

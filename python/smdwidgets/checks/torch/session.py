@@ -49,6 +49,9 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "softmax_before_loss",
         "double_softmax",
         "softmax_over_queries",
+        "heads_mixed",
+        "teacher_unrelated",
+        "rows_out_of_reach",
         "broadcast_loss",
         "unused_batches",
         "repeated_index",
@@ -57,6 +60,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "double_sigmoid",
         "nll_not_log",
         "blank_in_targets",
+        "frames_unused",
         "one_class_ce",
         "softmax_one_unit",
         "unreachable_targets",
@@ -392,6 +396,13 @@ class TorchChecks:
             self.log.say("softmax_before_loss", step, {"what": f"A {walked.softmax}"})
         if walked.double_softmax:
             self.log.say("double_softmax", step)
+        if walked.heads:
+            before, after = walked.heads
+            self.log.say("heads_mixed", step, {"before": before, "after": after}, need=2)
+        for shares in walked.teachers:
+            self._losses.teaches(shares)
+        for index, rows in walked.indexed:
+            self._losses.indexes(index, rows)
         if walked.over_queries:
             self.log.say("softmax_over_queries", step, {"shape": walked.over_queries}, need=2)
         if walked.divergence is not None:
