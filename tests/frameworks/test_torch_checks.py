@@ -632,6 +632,19 @@ def encoder_that_follows_slowly(watch):
     return follower
 
 
+def rows_that_are_scaled_at_random(watch):
+    """The same rows come at the same place, each time brighter or darker than before."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    data = torch.empty_like(X)
+    for _ in range(30):
+        torch.mul(X, torch.rand(()) + 0.5, out=data)
+        optimizer.zero_grad()
+        F.cross_entropy(model(data), Y).backward()
+        optimizer.step()
+
+
 def gradients_of_single_samples(watch):
     """The gradient of each sample is clipped, and their mean is used."""
     model = network()
@@ -656,6 +669,7 @@ HEALTHY = (
     groups_of_positions,
     memory_that_is_used_again,
     gradients_of_single_samples,
+    rows_that_are_scaled_at_random,
     encoder_that_follows_slowly,
     neighbours_beside_their_nodes,
     neighbours_in_batches,

@@ -27,8 +27,8 @@ _OTHER, _STEADY = 6.0, 2.0
 #: Ratio of their deviations, if their means differ by this share of the larger deviation, too.
 _SPREAD, _MOVED = 3.0, 0.3
 #: Inputs whose places are remembered, and that are looked at; elements of each, how near to a multiple they are, and
-#: how many must be.
-_PLACES, _MOST_LOOKS, _PLACE, _EXACT, _CHANGES = 256, 4096, 97, 1e-4, 3
+#: how many must be, by about the same factor and offset.
+_PLACES, _MOST_LOOKS, _PLACE, _EXACT, _CHANGES, _ALIKE_CHANGE = 256, 4096, 97, 1e-4, 3, 1e-2
 #: Pictures that are read, and the distance of values that lie as many places apart as there are channels, relative to
 #: that of others.
 _PICTURES, _SMOOTH = 16, 0.6
@@ -58,6 +58,8 @@ class InputChecks:
         #: Samples of the inputs by their place in memory, and inputs that were looked at.
         self._places: dict[tuple[int, tuple[int, ...]], NDArray[np.float64]] = {}
         self._places_looked = 0
+        #: The last factor and offset of an input that came again.
+        self._change: tuple[float, float] | None = None
         #: Masks that show where the objects of their pictures are, and how many do so mirrored, along both axes.
         self._masks_known = 0
         self._masks_mirrored = [0, 0]
@@ -105,9 +107,15 @@ class InputChecks:
             return
         factor, offset = np.polyfit(before, now, 1)
         # The place may have been given to another batch.
-        if np.abs(factor * before + offset - now).max() <= _EXACT * max(now.std(), 1e-30) and factor:
-            facts = {"factor": f"{factor:.3g}", "offset": f"{offset:.3g}"}
-            self._context.log.say("inputs_changed", self._context.step, facts, need=_CHANGES)
+        if np.abs(factor * before + offset - now).max() > _EXACT * max(now.std(), 1e-30) or not factor:
+            return
+        # The code that changes the data does so alike each time; an augmentation draws at random.
+        usual, self._change = self._change, (float(factor), float(offset))
+        if usual is not None and not np.allclose(usual, self._change, rtol=_ALIKE_CHANGE, atol=_ALIKE_CHANGE):
+            self._context.log.unseen("inputs_changed")
+            return
+        facts = {"factor": f"{factor:.3g}", "offset": f"{offset:.3g}"}
+        self._context.log.say("inputs_changed", self._context.step, facts, need=_CHANGES)
 
     def _channels(self, first: torch.Tensor) -> None:
         """Look whether each row of pixels has the values of its channels side by side."""

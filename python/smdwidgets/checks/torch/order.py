@@ -298,9 +298,8 @@ class OrderChecks:
         context, step = self._context, self._context.step
         # Gradients of single samples are put in place of those of the last pass.
         is_last = self._context.loader_batches > 0 or (bool(one.after) and _are_those(one.after, one.probes))
-        if (
-            one.lost_batches and is_last and len(self._known) == 1
-        ):  # the generator's pass gives the discriminator gradients, too
+        # The generator's pass gives the discriminator gradients, too.
+        if one.lost_batches and is_last and len(self._known) == 1:
             facts = {"count": one.lost_batches, "total": one.backwards, "optimizer": name}
             context.log.say("gradients_discarded", step, facts, [name], need=3)
         # That says why.
