@@ -26,9 +26,9 @@ _SAMPLED, _KNOWN, _EVALUATIONS = 512, 6, 32
 _OTHER, _STEADY = 6.0, 2.0
 #: Ratio of their deviations, if their means differ by this share of the larger deviation, too.
 _SPREAD, _MOVED = 3.0, 0.3
-#: Inputs whose places are remembered, and that are looked at; elements of each, how near to a multiple they are, and
-#: how many must be, by about the same factor and offset.
-_PLACES, _MOST_LOOKS, _PLACE, _EXACT, _CHANGES, _ALIKE_CHANGE = 256, 4096, 97, 1e-4, 3, 1e-2
+#: Places of inputs that are remembered, elements of each, how near to a multiple they are, how many must be, and are
+#: looked at of one place, by about the same factor and offset.
+_PLACES, _PLACE, _EXACT, _CHANGES, _ALIKE_CHANGE = 256, 97, 1e-4, 3, 1e-2
 #: Pictures that are read, and the distance of values that lie as many places apart as there are channels, relative to
 #: that of others.
 _PICTURES, _SMOOTH = 16, 0.6
@@ -55,9 +55,8 @@ class InputChecks:
         self._moments: deque[tuple[float, float]] = deque(maxlen=32)
         self._ndim = 0
         self._evaluations = 0
-        #: Samples of the inputs by their place in memory, and inputs that were looked at.
-        self._places: dict[tuple[int, tuple[int, ...]], NDArray[np.float64]] = {}
-        self._places_looked = 0
+        #: By their place in memory: how often inputs were looked at, and the last sample.
+        self._places: dict[int, tuple[int, NDArray[np.float64] | None]] = {}
         #: The last factor and offset of an input that came again.
         self._change: tuple[float, float] | None = None
         #: Masks that show where the objects of their pictures are, and how many do so mirrored, along both axes.
@@ -95,15 +94,15 @@ class InputChecks:
 
     def _changed(self, first: torch.Tensor) -> None:
         """Look whether a part of the data has been multiplied, or moved."""
-        if self._places_looked >= _MOST_LOOKS or not self._context.log.runs("inputs_changed"):
+        if self._context.loader_batches:  # a loader copies the rows of a batch
             return
-        self._places_looked += 1
-        key = first.data_ptr(), tuple(first.shape)
+        key = first.data_ptr()
+        looks, before = self._places.get(key, (0, None))
+        if looks > _CHANGES or (not looks and len(self._places) >= _PLACES):
+            return
         now = sampled(first, _PLACE).to(torch.float64).numpy().copy()
-        before = self._places.pop(key, None)
-        if len(self._places) < _PLACES:
-            self._places[key] = now
-        if before is None or np.array_equal(before, now) or len(np.unique(before)) < 8:
+        self._places[key] = looks + 1, now
+        if before is None or before.shape != now.shape or np.array_equal(before, now) or len(np.unique(before)) < 8:
             return
         factor, offset = np.polyfit(before, now, 1)
         # The place may have been given to another batch.
