@@ -328,10 +328,6 @@ class FlightRecorder:
         After a long evaluation the last training step is still needed.
         """
         ring = self._ring
-        mode = ring[0].key[1]
-        if sum(held.key[1] is mode for held in ring) > 2:  # as nearly always
-            self._drop(ring.popleft())
-            return
         counts = Counter(held.key[1] for held in ring)
         most = min(max(counts.values()), 3)
         oldest = next(held for held in ring if counts[held.key[1]] >= most)
