@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall
+from smdwidgets.checks.torch.loaders import weighted_sampler
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["BalanceChecks"]
@@ -66,9 +67,9 @@ class BalanceChecks:
 
     def sampler(self, iterator: Any) -> None:
         """A data loader begins, maybe with weights of its rows."""
-        sampler: Any = getattr(getattr(iterator, "_index_sampler", None), "sampler", None)
+        sampler = weighted_sampler(iterator)
         tensors = getattr(getattr(iterator, "_dataset", None), "tensors", ())
-        if type(sampler) is not torch.utils.data.WeightedRandomSampler or not tensors or not is_plain(tensors[-1]):
+        if sampler is None or not tensors or not is_plain(tensors[-1]):
             return
         labels, weights = tensors[-1], torch.as_tensor(sampler.weights)
         if labels.is_floating_point() or labels.ndim != 1 or len(labels) != len(weights) or not labels.is_cpu:

@@ -66,11 +66,11 @@ _WEIGHTS = {"binary_cross_entropy_with_logits": "_saved_pos_weight", "binary_cro
 _PICKING = ("Index", "IndexSelect")
 #: Activations whose range is bounded, by the name of their node.
 _ACTIVATIONS = {"Softmax": "softmax", "Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
+#: Nodes that give the same values in the same order in another shape.
+_VIEWS = ("View", "UnsafeView", "ReshapeAlias")
 #: Nodes that give the same values in another shape, type or order.
 _SHAPING = (
-    "View",
-    "UnsafeView",
-    "ReshapeAlias",
+    *_VIEWS,
     "Squeeze",
     "Unsqueeze",
     "Transpose",
@@ -315,13 +315,9 @@ def _may_hide_an_activation(node: Any, name: str) -> bool:
 
 def reshaped_from(node: Any) -> tuple[int, ...] | None:
     """Return the shape of a value before a `view` gave it another, or None."""
-    try:
-        if node is None or not _is(node, ("View", "UnsafeView", "ReshapeAlias")):
-            return None
-        before, index = node.next_functions[0]
-        return _shape(before, index)
-    except (AttributeError, IndexError, RuntimeError):
+    if node is None or not _is(node, _VIEWS) or not node.next_functions:
         return None
+    return _shape(*node.next_functions[0]) or None
 
 
 def loss_calls(root: torch.Tensor, output: torch.Tensor | None = None) -> list[LossCall]:
@@ -714,16 +710,14 @@ def _merged_heads(view: Any) -> tuple[tuple[int, ...], ...]:
 
     Attention gives (rows, heads, positions, width), whose heads and positions must be exchanged first.
     """
-    before = tuple(getattr(view, "_saved_self_sym_sizes", ()))
-    metadata: Any = getattr(view, "_input_metadata", ())
-    after = tuple(metadata[0].shape) if len(metadata) == 1 else ()
+    before, after = tuple(getattr(view, "_saved_self_sym_sizes", ())), _shape(view, 0)
     if len(before) != 4 or len(after) != 3 or min(before[1:]) < 2 or before[1] == before[2]:
         return ()
     rows, heads, positions, width = before
     if after != (rows, positions, heads * width):
         return ()
     node = _previous(view)
-    while node is not None and _is(node, ("View", "UnsafeView", "ReshapeAlias", "Expand", "Clone", "ToCopy")):
+    while node is not None and _is(node, (*_VIEWS, "Expand", "Clone", "ToCopy")):
         node = _previous(node)
     is_attention = node is not None and (_is(node, ("Bmm",)) or "ScaledDotProduct" in type(node).__name__)
     return (before, after) if is_attention else ()
@@ -742,11 +736,10 @@ def _teacher(product: Any) -> list[torch.Tensor]:
 
 def _indexed(node: Any) -> list[tuple[torch.Tensor, int]]:
     """Return the indices that rows are added to, and how many rows there are."""
-    index = _saved(node, "_saved_index")
-    metadata: Any = getattr(node, "_input_metadata", ())
-    if not isinstance(index, torch.Tensor) or len(metadata) != 1 or getattr(node, "_saved_dim", 1) != 0:
+    index, shape = _saved(node, "_saved_index"), _shape(node, 0)
+    if not isinstance(index, torch.Tensor) or not shape or getattr(node, "_saved_dim", 1) != 0:
         return []
-    return [(index.detach().reshape(len(index), -1)[:, 0], int(metadata[0].shape[0]))] if len(index) else []
+    return [(index.detach().reshape(len(index), -1)[:, 0], shape[0])] if len(index) else []
 
 
 def _over_queries(product: Any) -> tuple[int, ...]:
@@ -758,7 +751,7 @@ def _over_queries(product: Any) -> tuple[int, ...]:
     for _ in range(_MOST_BETWEEN):
         if node is None or _is(node, ("Softmax",)):
             break
-        if not _is(node, ("View", "UnsafeView", "ReshapeAlias", "Expand", "ToCopy", "NativeDropout", "Mul")):
+        if not _is(node, (*_VIEWS, "Expand", "ToCopy", "NativeDropout", "Mul")):
             return ()
         others = [each for each, _ in node.next_functions[1:] if each is not None]
         node = None if others else _previous(node)  # dropout multiplies with a constant
@@ -820,7 +813,7 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
                 graph.added += _added(node)
             elif name in ("IndexAdd", "ScatterAdd") and len(graph.indexed) < _MOST_ADDED:
                 graph.indexed += _indexed(node)
-        elif name in ("View", "UnsafeView", "ReshapeAlias") and not graph.heads:
+        elif name in _VIEWS and not graph.heads:
             graph.heads = _merged_heads(node)
         elif name == "Softmax" and above == "Softmax":
             graph.double_softmax = True
@@ -879,11 +872,8 @@ def _divergence(node: Any) -> torch.Tensor | None:
 
 def _pair(node: Any, rows: int) -> list[tuple[int, ...]]:
     """Return the shapes of a difference of (N, 1) and (N,), with N rows."""
-    try:
-        shape = _shape(node, 0)
-        operands = [_shape(each, index) for each, index in node.next_functions if each is not None]
-    except (AttributeError, IndexError, RuntimeError):
-        return []
+    shape = _shape(node, 0)
+    operands = [_shape(each, index) for each, index in node.next_functions if each is not None]
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] != rows or rows < 2 or not operands:
         return []
     is_smaller = all(math.prod(one) < math.prod(shape) for one in operands)
@@ -896,12 +886,10 @@ def _spread(node: Any, rows: int) -> list[tuple[int, ...]]:
     Its factors are (N,) and a constant of (N, 1) or (N, N), or (N, 1) and a constant of (N,), such as a ratio of
     probabilities and an advantage.
     """
-    try:
-        shape = _shape(node, 0)
-        [(before, index)] = [(each, at) for each, at in node.next_functions if each is not None]
-        operand = _shape(before, index)
-    except (AttributeError, IndexError, RuntimeError, ValueError):
+    computed = [(each, at) for each, at in node.next_functions if each is not None]
+    if len(computed) != 1:
         return []
+    shape, operand = _shape(node, 0), _shape(*computed[0])
     constant = _saved(node, "_saved_other")
     constant = _saved(node, "_saved_self") if constant is None else constant
     if shape != (rows, rows) or rows < _FEWEST_SPREAD or not isinstance(constant, torch.Tensor):
@@ -913,6 +901,8 @@ def _spread(node: Any, rows: int) -> list[tuple[int, ...]]:
 
 
 def _shape(node: Any, index: int) -> tuple[int, ...]:
-    """Return the shape of an output of a node's operation."""
-    metadata = getattr(node, "_input_metadata", ())
-    return tuple(metadata[index].shape)
+    """Return the shape of an output of a node's operation; empty: it is not known."""
+    try:
+        return tuple(node._input_metadata[index].shape)  # noqa: SLF001
+    except (AttributeError, IndexError, RuntimeError):
+        return ()

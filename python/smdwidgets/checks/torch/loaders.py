@@ -13,7 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.values import is_plain
 
-__all__ = ["LoaderChecks"]
+__all__ = ["LoaderChecks", "weighted_sampler"]
 
 #: Elements of a batch in its digest; equal batches, and twins, that prove a fault; batches whose labels are looked at.
 _ELEMENTS, _SAME, _TWINS, _FEWEST_LABELLED, _MOST_LABELLED, _LABELS = 97, 8, 3, 12, 40, 8
@@ -75,8 +75,8 @@ class LoaderChecks:
 
     def _weights(self, iterator: Any) -> None:
         """Look whether a sampler with weights leaves rows out."""
-        sampler: Any = getattr(getattr(iterator, "_index_sampler", None), "sampler", None)
-        if type(sampler) is not torch.utils.data.WeightedRandomSampler:
+        sampler = weighted_sampler(iterator)
+        if sampler is None:
             return
         with suppress(TypeError):  # a stream has no length
             weights, rows = len(sampler.weights), len(iterator._dataset)  # noqa: SLF001
@@ -183,6 +183,12 @@ class LoaderChecks:
         which = [name for name, each in (("NumPy", arrays), ("random", generators)) if len(set(each)) < len(each)]
         if which:
             self._context.log.say("worker_twins", self._context.step, {"which": " and ".join(which)})
+
+
+def weighted_sampler(iterator: Any) -> Any:
+    """Return the sampler with weights of a loader's iterator, or None."""
+    sampler: Any = getattr(getattr(iterator, "_index_sampler", None), "sampler", None)
+    return sampler if type(sampler) is torch.utils.data.WeightedRandomSampler else None
 
 
 def _are_labels(tensor: torch.Tensor) -> bool:

@@ -257,15 +257,13 @@ def _generated(data: RunData) -> Iterator[Finding]:
             is_sure = len(at) >= FEWEST and loss.role is metric.role and (loss.values[at][-2:] < SURE_OF_TOKENS).all()
             if not is_sure or (shares[of][-2:] > BADLY).any() or not loss.values[at][0] > 4 * SURE_OF_TOKENS:
                 continue
-            first, last = int(metric.steps[0]), int(metric.steps[-1])
             facts = {"series": metric.quoted, "value": float(metric.values[-1]), "loss": from_to(loss)}
             facts["when"] = f"after {len(metric):,} evaluations"
             facts["why"] = (
                 "Each token is foreseen if the right ones come before it, so generating differs from training: look at how texts end, "
                 "where generating begins, and at padding."
             )
-            shown = tuple(course(one, first, last) for one in (metric, loss))
-            yield Finding.of("metric_stuck", "problem", "medium", first, last, (metric.name, loss.name), facts, shown)
+            yield beside("metric_stuck", "problem", (metric, loss), facts)
             return
 
 
@@ -281,9 +279,7 @@ def _best_is_worst(data: RunData) -> Iterator[Finding]:
         is_kept = math.isclose(best, worst, rel_tol=1e-6) and (at is None or series.steps[values == worst][0] == at)
         if len(values) < FEWEST or not is_kept or len(others) < FEWEST - 1:
             continue
-        if abs(worst - np.median(others)) < 3 * local_noise(values) or abs(worst - np.median(others)) < 0.1 * abs(
-            worst
-        ):
+        if abs(worst - np.median(others)) < max(3 * local_noise(values), 0.1 * abs(worst)):
             continue
         word = "smallest" if series.kind is Kind.METRIC else "largest"
         kept = int(series.steps[values == worst][0])

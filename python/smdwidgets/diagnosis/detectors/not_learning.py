@@ -98,13 +98,24 @@ def not_learning(data: RunData) -> Iterator[Finding]:
             yield _of_reward(series, series.trend, data)
 
 
-def _drowned(data: RunData) -> Iterator[Finding]:
-    """Yield a part of a loss that does not fall beside one that is nearly all."""
+def _whole_and_parts(data: RunData) -> tuple[Series | None, list[Series]]:
+    """Return a whole training loss that falls well, and the losses beside it.
+
+    These have as many values. There is none if no loss falls so.
+    """
     losses = [one for one in data.of(Kind.LOSS) if not one.role.is_held_out and len(one) >= LEAST_POINTS]
     whole = next((one for one in losses if is_whole(one)), None)
     if whole is None or not 0 < whole.values[-1] < FALLS_WELL * whole.values[0]:
+        return None, []
+    return whole, [one for one in losses if one is not whole and len(one) == len(whole)]
+
+
+def _drowned(data: RunData) -> Iterator[Finding]:
+    """Yield a part of a loss that does not fall beside one that is nearly all."""
+    whole, others = _whole_and_parts(data)
+    if whole is None:
         return
-    parts = [one for one in losses if one is not whole and "loss" in one.stem and len(one) == len(whole)]
+    parts = [one for one in others if "loss" in one.stem]
     large = [one for one in parts if (one.values >= NEARLY_ALL * whole.values).all()]
     if len(large) != 1:
         return
@@ -125,15 +136,13 @@ def _drowned(data: RunData) -> Iterator[Finding]:
 
 def _sacrificed(data: RunData) -> Iterator[Finding]:
     """Yield a part of a loss that stays above its first value while the whole falls."""
-    losses = [one for one in data.of(Kind.LOSS) if not one.role.is_held_out and len(one) >= LEAST_POINTS]
-    whole = next((one for one in losses if is_whole(one)), None)
-    if whole is None or not 0 < whole.values[-1] < FALLS_WELL * whole.values[0]:
+    whole, parts = _whole_and_parts(data)
+    if whole is None:
         return
-    for part in losses:
+    for part in parts:
         first, later = float(part.values[0]), part.values[1:]
         # A weight against growth, such as that of a divergence, begins at nearly 0.
-        is_part = part is not whole and len(part) == len(whole) and _OF_TASKS.intersection(part.stem)
-        if not is_part or not 0 < MINOR * whole.values[0] < first or later.min() < WORSE * first:
+        if _OF_TASKS.isdisjoint(part.stem) or not 0 < MINOR * whole.values[0] < first or later.min() < WORSE * first:
             continue
         facts = {
             "detail": f"{part.quoted} {first:.4g} → {part.values[-1]:.4g}, and at least {later.min():.4g} since, over {len(part):,} values",

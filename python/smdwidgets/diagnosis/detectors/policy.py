@@ -142,8 +142,13 @@ def _until_end(holds: NDArray[np.bool_], count: int) -> int | None:
     return begin if len(holds) - begin >= count else None
 
 
+def _rewards(data: RunData) -> list[Series]:
+    """Return the rewards of the training that have enough values."""
+    return [one for one in data.of(Kind.REWARD) if len(one) >= LEAST_LOGS and not one.role.is_held_out]
+
+
 def _reward(data: RunData) -> _Reward | None:
-    every = [one for one in data.of(Kind.REWARD) if len(one) >= LEAST_LOGS and not one.role.is_held_out]
+    every = _rewards(data)
     if not every:
         return None
     series = min(every, key=lambda one: (len(one.name), one.name))
@@ -236,7 +241,7 @@ def _all_truncated_since(cut: Series) -> int | None:
 
 def _lost_parts(data: RunData) -> Iterator[Finding]:
     """Judge parts of a reward of which one is lost while the whole rises."""
-    every = [one for one in data.of(Kind.REWARD) if len(one) >= LEAST_LOGS and not one.role.is_held_out]
+    every = _rewards(data)
     parts = [one for one in every if "rewards" in words_of(one.name)]
     whole = min((one for one in every if one not in parts), key=lambda one: len(one.name), default=None)
     if whole is None or len(parts) < 2 or not np.median(whole.values[-LOGS:]) > np.median(whole.values[:_SOON]):
