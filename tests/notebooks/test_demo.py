@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from smdwidgets import cli, create_trial, demo, diagnose
 from smdwidgets.demo import training
+from smdwidgets.demo.lab import Lab
 from smdwidgets.rules import RuleRunner
 from smdwidgets.survey import Survey
 
@@ -149,3 +152,24 @@ def test_without_jupyterlab_the_demo_checks_itself_and_names_the_extra(monkeypat
     said = capsys.readouterr().out
     assert "pip install 'smdwidgets[lab]'" in said
     assert "UnchangedTensor: fired" in said
+
+
+def test_jupyterlab_asks_nothing_and_keeps_the_settings_of_the_user(tmp_path, free_port, monkeypatch):
+    theirs = tmp_path / "theirs"
+    (theirs / "labconfig").mkdir(parents=True)
+    (theirs / "labconfig" / "page_config.json").write_text('{"disabledExtensions": {"an-extension-of-theirs": true}}')
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(theirs))
+    root = tmp_path / "demo"
+    root.mkdir()
+    (root / "empty.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    lab = Lab(root, "empty.ipynb", free_port, browser=False, log=root / "jupyterlab.log", environment={})
+    try:
+        lab.wait_until_up()
+        with urllib.request.urlopen(lab.url) as response:
+            page = response.read().decode()
+    finally:
+        lab.stop()
+    [config] = re.findall(r'<script id="jupyter-config-data" type="application/json">(.*?)</script>', page, re.S)
+    assert {"@jupyterlab/apputils-extension:announcements", "an-extension-of-theirs"} <= set(
+        json.loads(config)["disabledExtensions"]
+    )

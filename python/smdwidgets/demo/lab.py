@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import secrets
 import socket
@@ -19,6 +20,8 @@ from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugRuntimeError
 
 _TIMEOUT = 90.0
+#: JupyterLab's question whether it may notify about news would cover a corner of the first notebook.
+_PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
 
 
 def has_lab() -> bool:
@@ -64,6 +67,10 @@ class Lab:
             *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
             str(root / notebook),
         ]
+        config = root / ".jupyter"
+        (config / "labconfig").mkdir(parents=True, exist_ok=True)
+        (config / "labconfig" / "page_config.json").write_text(json.dumps(_PAGE_CONFIG), encoding="utf-8")
+        paths = [str(config), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
         own_group: dict[str, Any] = {"process_group": 0}
         if sys.platform == "win32":
             own_group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -72,7 +79,12 @@ class Lab:
                 command,
                 cwd=root,
                 # A token on the command line would be visible to every user of the machine.
-                env={**os.environ, **environment, "JUPYTER_TOKEN": self._token},
+                env={
+                    **os.environ,
+                    **environment,
+                    "JUPYTER_CONFIG_PATH": os.pathsep.join(paths),
+                    "JUPYTER_TOKEN": self._token,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
