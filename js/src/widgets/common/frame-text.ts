@@ -3,7 +3,7 @@
 import { type Frame, finiteness } from "../../data/frames";
 import type { Store } from "../../data/store";
 import { defined } from "../../lib/defined";
-import { count, num } from "../../lib/format";
+import { count, num, plural } from "../../lib/format";
 import { MODES } from "../../protocol/types";
 import type { Scene } from "../../session/scene";
 
@@ -62,6 +62,6 @@ export function describeFrame(frame: Frame | undefined): string {
   const { finite } = finiteness(frame);
   const which = bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite.";
   if (Number.isNaN(s[0]))
-    return `${count(defined(c[0]))} values, ${finite ? count(finite) : "none"} of them finite. ${which}`;
-  return `${count(defined(c[0]))} values from ${num(defined(s[0]))} to ${num(defined(s[1]))}, mean ${num(defined(s[2]))}, standard deviation ${num(defined(s[4]))}. ${which}`;
+    return `${plural(defined(c[0]), "value")}, ${finite ? count(finite) : "none"} of them finite. ${which}`;
+  return `${plural(defined(c[0]), "value")} from ${num(defined(s[0]))} to ${num(defined(s[1]))}, mean ${num(defined(s[2]))}, standard deviation ${num(defined(s[4]))}. ${which}`;
 }

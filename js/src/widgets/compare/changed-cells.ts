@@ -6,7 +6,7 @@ import { notFiniteColour } from "../../draw/not-finite";
 import { defined } from "../../lib/defined";
 import { focusedNear, h, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { equal } from "../../lib/equal";
-import { bytes, count, num } from "../../lib/format";
+import { bytes, count, num, plural } from "../../lib/format";
 import { IdleTimer } from "../../lib/idle-timer";
 import { Memo } from "../../lib/memo";
 import type { Scene } from "../../session/scene";
@@ -78,7 +78,7 @@ export class ChangedPanel extends Panel {
       this.readout(session.exported ? "The exact difference needs a kernel" : status?.error ? "" : "Subtracting\u2026");
     this.summary(
       shown
-        ? `${count(differenceStatistic(shown, "changed"))} cells changed. ${shown.changed
+        ? `${plural(differenceStatistic(shown, "changed"), "cell")} changed. ${shown.changed
             .slice(0, 3)
             .map(({ index, a, b }) => `[${index.join(", ")}] from ${num(b)} to ${num(a)}`)
             .join(", ")}.`

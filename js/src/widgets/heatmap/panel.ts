@@ -5,7 +5,7 @@ import { matrixOf, tileImage } from "../../data/matrix";
 import { BESIDE, drawHeatmap, type HeatmapPicture, type Layer, layoutHeatmap, MARGINS } from "../../draw/heatmap";
 import { field, focusedNear, h, iconButton, Select, setVisible, Toggle, textButton } from "../../lib/dom";
 import { equal } from "../../lib/equal";
-import { count, num, truncate } from "../../lib/format";
+import { count, num, plural, truncate } from "../../lib/format";
 import { PALETTES } from "../../lib/palette";
 import type { Pool } from "../../protocol/types";
 import { framesSlot } from "../../session/connection";
@@ -203,7 +203,7 @@ export class HeatmapPanel extends PicturePanel {
     const description = rgba
       ? `Image ${truncate(tensor, 80)}, ${count(matrix?.cols ?? 0)} pixels wide, ${count(matrix?.rows ?? 0)} high.`
       : matrix
-        ? `${what} of ${truncate(tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
+        ? `${what} of ${truncate(tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${plural(matrix.rows, "row")}, ${plural(matrix.cols, "column")}, colours from ${num(domain[0])} to ${num(domain[1])}.`
         : "Heat map: no data.";
     this.figure.describe(description);
     this.summary(description);

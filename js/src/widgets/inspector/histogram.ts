@@ -9,7 +9,7 @@ import {
 import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../../draw/histogram";
 import { defined } from "../../lib/defined";
 import { field, Segments, Select, Toggle } from "../../lib/dom";
-import { count, num, percent, truncate } from "../../lib/format";
+import { count, num, percent, plural, truncate } from "../../lib/format";
 import type { HistogramScale } from "../../protocol/types";
 import { framesSlot } from "../../session/connection";
 import { pythonValue } from "../../session/python-code";
@@ -164,7 +164,7 @@ export class HistogramPanel extends PicturePanel {
       const closed = i === hist.counts.length - 1 ? "]" : ")";
       const compared = this.#picture?.compared;
       const second = sameBins(hist, compared) ? compared?.counts[i] : undefined;
-      return `[${num(defined(hist.edges[i]))}, ${num(defined(hist.edges[i + 1]))}${closed}  ${count(n)} values, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  B ${count(second)}`}`;
+      return `[${num(defined(hist.edges[i]))}, ${num(defined(hist.edges[i + 1]))}${closed}  ${plural(n, "value")}, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  B ${count(second)}`}`;
     }
     return frameSummary(frame);
   }

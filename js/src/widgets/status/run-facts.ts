@@ -1,6 +1,6 @@
 /** Hyperparameters and launches of the run in view. */
 import { h, Select, setText, setVisible, textButton } from "../../lib/dom";
-import { count, num, truncate } from "../../lib/format";
+import { count, num, plural, truncate } from "../../lib/format";
 import { dateTime } from "../../lib/time-text";
 import type { Scene } from "../../session/scene";
 import type { Context, Part } from "../common/part";
@@ -51,7 +51,7 @@ export class RunFacts implements Part {
     setVisible(this.#box, names.length > 0);
     if (this.#of === hparams) return;
     this.#of = hparams;
-    setText(this.#button, `${count(names.length)} hparams`);
+    setText(this.#button, plural(names.length, "hparam"));
     this.#button.title = "Hyperparameters";
     this.#list.replaceChildren(
       ...names.flatMap(([name, value]) => [

@@ -9,7 +9,7 @@ import { notFiniteRanges } from "../../draw/not-finite";
 import type { Pixels } from "../../draw/pen";
 import { defined } from "../../lib/defined";
 import { h, setText, setVisible } from "../../lib/dom";
-import { count, num, truncate } from "../../lib/format";
+import { count, num, plural, truncate } from "../../lib/format";
 import { Memo } from "../../lib/memo";
 import { table } from "../../lib/palette";
 import { slotColours } from "../../lib/slot-colour";
@@ -193,6 +193,6 @@ export class ValueLane extends TensorLane {
       if (curve.x.length) drawCurve(pen, colours, curve, axis, box);
       else pen.text(box.x + 4, size.height / 2, emptyReason(scene, "statistic"), { fill: colours.ink2 });
     }, this.context.theme());
-    this.figure.describe(`${truncate(traits.tensor, 80)} over ${count(curve.x.length)} steps.`);
+    this.figure.describe(`${truncate(traits.tensor, 80)} over ${plural(curve.x.length, "step")}.`);
   }
 }
