@@ -248,6 +248,8 @@ class Runner:
             "TMPDIR": str(folder),
             **dict(suite.env),
         }
+        # Hundreds of processes import the same modules: without bytecode files, each compiles them again.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         program, *arguments = suite.command
         start, cpu, problem = time.monotonic(), 0.0, ""
         with log.open("wb") as out:

@@ -217,6 +217,8 @@ for case in PLANTED:
     RUNS.setdefault(case.expected[0], lambda directory, case=case: case.train(directory, 0))
 
 
+#: A kind of each place that findings come from; `make test` tries these, and `make test-all` tries all kinds.
+QUICK = {"rate_rise", "frozen", "not_finite", "incident", "rule", "stands_out", "unshuffled", "heads_mixed"}
 #: Kinds that need another run to compare with, which only `diagnose` takes.
 WITH_REFERENCE = {"differs_from_reference"}
 
@@ -235,9 +237,12 @@ def joined(text):
 
 def test_every_kind_has_a_run():
     assert set(RUNS) == set(KINDS) - WITH_REFERENCE
+    assert set(RUNS) >= QUICK
 
 
-@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in RUNS]
+)
 def test_every_display_has_the_same_list(kind, tmp_path, capsys):
     run, page = tmp_path / "run", tmp_path / "page.html"
     RUNS[kind](run)

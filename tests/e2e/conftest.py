@@ -92,7 +92,9 @@ def notebook7(request: pytest.FixtureRequest, browser: Browser, shots: Path) -> 
     yield from _jupyter(request, "notebook_server", browser, shots)
 
 
-@pytest.fixture(params=["lab_server", "notebook_server"], ids=["lab", "notebook7"])
+@pytest.fixture(
+    params=["lab_server", pytest.param("notebook_server", marks=pytest.mark.slow)], ids=["lab", "notebook7"]
+)
 def jupyter(request: pytest.FixtureRequest, browser: Browser, shots: Path) -> Iterator[Jupyter]:
     """JupyterLab, then Notebook 7."""
     yield from _jupyter(request, request.param, browser, shots)

@@ -7,8 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -17,11 +19,18 @@ from pages.running import ROOT
 from smdwidgets.rules import BUILTIN
 
 
-@pytest.fixture
-def reference(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    yield importlib.import_module("reference")
+@pytest.fixture(scope="module")
+def reference() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        yield importlib.import_module("reference")
     sys.modules.pop("reference", None)
+
+
+@pytest.fixture(scope="module")
+def package(reference: ModuleType) -> Any:
+    """The reference of the package as it is; reading all its sources takes seconds."""
+    return reference.Reference()
 
 
 @pytest.fixture
@@ -39,9 +48,9 @@ def test_every_public_name_has_a_docstring(reference, capsys):
     assert reference.main(["--check"]) == 0, capsys.readouterr().err
 
 
-def test_every_name_that_the_package_exports_has_an_entry(reference):
-    documented = {entry.name for entry in reference.Reference().homes.values()}
-    for module in ["smdwidgets", *(f"smdwidgets.{name}" for name in reference.Reference().modules)]:
+def test_every_name_that_the_package_exports_has_an_entry(package):
+    documented = {entry.name for entry in package.homes.values()}
+    for module in ["smdwidgets", *(f"smdwidgets.{name}" for name in package.modules)]:
         content = importlib.import_module(module)
         names = set(getattr(content, "__all__", ())) - set(BUILTIN)
         # Another name of a class, such as S3Storage, has the entry of the class.
@@ -56,14 +65,15 @@ def test_documented_modules_need_no_further_import(reference):
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_page_has_an_entry_for_each_method(reference):
-    page = reference.Reference().pages()["trials.md"]
+def test_a_page_has_an_entry_for_each_method(package):
+    page = package.pages()["trials.md"]
     methods = [name for name in dir(smdwidgets.Trial) if not name.startswith("_")]
     assert len(methods) > 20
     for name in methods:
         assert f"### Trial.{name}\n" in page
 
 
+@pytest.mark.slow
 def test_a_public_name_without_a_docstring_is_reported(reference, copy):
     modes = copy / "python" / "smdwidgets" / "modes.py"
     text = modes.read_text(encoding="utf-8")
@@ -73,6 +83,7 @@ def test_a_public_name_without_a_docstring_is_reported(reference, copy):
     assert changed.problems == ["smdwidgets.modes.bare has no docstring"] * len(changed.problems) != []
 
 
+@pytest.mark.slow
 def test_a_section_of_a_docstring_on_one_line_is_reported(reference, copy):
     modes = copy / "python" / "smdwidgets" / "modes.py"
     text = modes.read_text(encoding="utf-8")
@@ -84,6 +95,7 @@ def test_a_section_of_a_docstring_on_one_line_is_reported(reference, copy):
     assert changed.problems == ["smdwidgets.modes.f: `Args:` must be followed by a line break"]
 
 
+@pytest.mark.slow
 def test_a_public_module_without_a_page_is_reported(reference, copy):
     (copy / "python" / "smdwidgets" / "surprise.py").write_text('"""Surprise."""\n', encoding="utf-8")
     changed = reference.Reference(copy)
@@ -91,8 +103,8 @@ def test_a_public_module_without_a_page_is_reported(reference, copy):
     assert changed.problems == ["smdwidgets.surprise is in no topic of tools/reference.py"]
 
 
-def test_links_between_pages_resolve(reference):
-    pages = reference.Reference().pages()
+def test_links_between_pages_resolve(reference, package):
+    pages = package.pages()
     headings = {
         name: {"#" + reference.slug(text).strip("#") for text in re.findall(r"^#+ (.+)$", page, re.M)}
         for name, page in pages.items()
@@ -102,10 +114,9 @@ def test_links_between_pages_resolve(reference):
     assert [link for link in links if link[0] not in pages or (link[1] and link[1] not in headings[link[0]])] == []
 
 
-def test_text_of_docstrings_becomes_markdown(reference):
-    one = reference.Reference()
-    assert one._prose("See :meth:`Trial.steps` and ``run``.", "stop") == (
+def test_text_of_docstrings_becomes_markdown(package):
+    assert package._prose("See :meth:`Trial.steps` and ``run``.", "stop") == (
         "See [`Trial.steps`](trials.md#trialsteps) and `run`."
     )
-    assert one._prose("Options:\n* a\n* b", None) == "Options:\n\n* a\n* b"
-    assert one._prose(">>> 1  # doctest: +SKIP\n1", None) == "```pycon\n>>> 1\n1\n```"
+    assert package._prose("Options:\n* a\n* b", None) == "Options:\n\n* a\n* b"
+    assert package._prose(">>> 1  # doctest: +SKIP\n1", None) == "```pycon\n>>> 1\n1\n```"

@@ -87,6 +87,7 @@ def test_a_console_with_few_letters_shows_question_marks(arguments):
         assert b"? numpy" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_without_jupyterlab_trains_diagnoses_and_saves_a_page(monkeypatch, tmp_path, capsys):
     from smdwidgets.cli import demo
 

@@ -28,6 +28,7 @@ def test_gradients_are_differences_of_the_loss(name, batch):
     assert gradient[place] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_it_learns_the_shapes():
     rng = np.random.default_rng(0)
     model = Convnet(rng)

@@ -51,6 +51,7 @@ def diagnosed(run, *options):
     return done.stdout, done.returncode
 
 
+@pytest.mark.slow
 def test_a_warm_up_without_end_is_found_50_steps_before_the_loss_moves(tmp_path):
     losses = train(tmp_path / "run", lambda step: 2.5e-4 * step, 420)
     calm = 300  # the loss has not moved up to here
@@ -64,6 +65,7 @@ def test_a_warm_up_without_end_is_found_50_steps_before_the_loss_moves(tmp_path)
     assert first.first <= calm - 50
 
 
+@pytest.mark.slow
 def test_a_balance_with_the_wrong_sign_is_found_and_the_loss_does_not_show_it(tmp_path):
     ends = {}
     for name, balance in (("right", 0.02), ("wrong", -0.02)):

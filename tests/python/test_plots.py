@@ -120,6 +120,7 @@ def test_a_plot_of_signals_has_a_row_for_each_head_and_marks_where_it_exceeds_a_
 @pytest.mark.parametrize(
     "values", [[[np.nan, np.nan]], [[0.0, 0.0]] * 3, [[-np.inf, np.inf], [-1.0, 2.0]], [[1.0, 1.0]]]
 )
+@pytest.mark.slow
 def test_odd_signals_are_plotted(tmp_path, kind, values):
     with Hook(tmp_path / "run") as hook:
         for row in values:

@@ -244,6 +244,7 @@ SETS = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", SETS)
+@pytest.mark.slow
 def test_many_elements(kind, dtype):
     x = SETS[kind](np.random.default_rng(1), 4_001).astype(dtype)
     ours = _core.reduce(x)

@@ -55,6 +55,7 @@ def ask(root, *questions):
     return asyncio.run(talk())
 
 
+@pytest.mark.slow
 def test_agent_finds_the_cause_through_the_tools_alone(root):
     tools, (listed, found, bad) = ask(
         root, ("list_runs", {}), ("diagnose", {"run": "overfits"}), ("diagnose", {"run": "../secret"})
@@ -68,6 +69,7 @@ def test_agent_finds_the_cause_through_the_tools_alone(root):
     assert "is not below the directories that this server was given" in bad.content[0].text
 
 
+@pytest.mark.slow
 def test_evidence_and_picture(root):
     [finding] = [one for one in smdwidgets.diagnose(root / "overfits") if one.kind == "overfit"]
     _, (evidence, explained, histogram, curve) = ask(
@@ -90,6 +92,7 @@ def _message(method, number=None, **parameters):
 
 
 @pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.slow
 def test_server_ends_when_its_client_disconnects(root, reads):
     hello = _message(
         "initialize",

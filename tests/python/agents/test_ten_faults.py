@@ -70,6 +70,7 @@ async def causes(root):
     return causes_by_run
 
 
+@pytest.mark.slow
 def test_each_cause_is_found_through_the_tools(root):
     causes_by_run = asyncio.run(causes(root))
     assert sorted(causes_by_run) == [f"run{number}" for number in range(len(FAULTS))]

@@ -43,6 +43,7 @@ def test_report_of_a_run_without_tensors(content: bytes, tmp_path: Path, capsys:
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_report_of_a_long_log_is_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     log(tmp_path / "run", scalars({f"metric_{tag}": rng.normal(size=12_000).tolist() for tag in range(3)}))

@@ -67,6 +67,7 @@ def test_a_terminal_shows_colour_and_the_course_of_the_loss(run):
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.slow
 def test_a_terminal_without_colour_gets_none(run, variables):
     assert "\x1b" not in in_terminal("diagnose", run, **variables)
 
@@ -85,6 +86,7 @@ def test_a_pipe_gets_plain_text(run):
 
 
 @pytest.mark.parametrize(("command", "code"), [("diagnose", 1), ("explain", 0)])
+@pytest.mark.slow
 def test_lines_are_as_long_as_the_terminal_is_wide(run, command, code):
     said = in_terminal(command, run if command == "diagnose" else "frozen", columns=50, code=code)
     assert 40 < max(len(re.sub(r"\x1b\[\d+m", "", line)) for line in said.splitlines()) <= 50
@@ -97,5 +99,6 @@ def test_lines_are_as_long_as_the_terminal_is_wide(run, command, code):
         (("verify",), 0, "\x1b[1m\x1b[32mNo faults.\x1b[0m"),
     ],
 )
+@pytest.mark.slow
 def test_commands_colour_what_they_found(run, words, code, coloured):
     assert coloured in in_terminal(words[0], run, *words[1:], code=code)

@@ -177,6 +177,7 @@ def test_rows_are_those_of_the_value(written):
     same(trial.tensor("w").rows(1, 3, 5, modes.EVAL, "worker_0"), trial.tensor("w").value(1, modes.EVAL)[3:5])
 
 
+@pytest.mark.slow
 def test_rows_of_a_large_record_are_verified_in_pieces(tmp_path):
     value = RNG.integers(0, 255, (20, 1 << 20)).astype(np.uint8)
     runs.run(tmp_path, range(2), values={"large": value})

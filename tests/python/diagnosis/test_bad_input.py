@@ -132,6 +132,7 @@ def test_constant_values_are_no_findings(value):
     assert not diagnose({"reward": (at, np.full(500, value))}).findings
 
 
+@pytest.mark.slow
 def test_ten_million_values():
     count = 10_000_000
     at = np.arange(count)

@@ -279,6 +279,7 @@ def test_html_form_plots_the_evidence_and_escapes_names(tmp_path):
     assert "nan" not in page.lower()
 
 
+@pytest.mark.slow
 def test_forms_of_many_series_stay_small():
     run = {f"group{at}/loss": (curves.steps(20), curves.falling(20)) for at in range(1000)}
     result = diagnose(run)

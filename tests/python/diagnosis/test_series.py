@@ -42,6 +42,7 @@ rows = st.lists(st.tuples(st.integers(0, 60), st.floats(allow_nan=True, allow_in
 
 
 @given(rows, st.integers(0, 80), st.integers(0, 80))
+@pytest.mark.slow
 def test_portions_do_not_change_a_series(table, first, second):
     cuts = sorted([min(first, len(table)), min(second, len(table))])
     parts = [table[: cuts[0]], table[cuts[0] : cuts[1]], table[cuts[1] :]]

@@ -74,6 +74,7 @@ def test_logits_that_were_large_once_are_said_not_to_grow(tmp_path):
 
 
 @pytest.mark.parametrize("start", [0.5, 0.0])
+@pytest.mark.slow
 def test_singular_values_count_only_with_large_updates_and_not_from_zero(tmp_path, start):
     names = [f"w{index}" for index in range(5)]
     sigma = np.ones((25, 5))
@@ -147,6 +148,7 @@ def test_second_moments_that_lag_are_a_note_without_a_symptom(tmp_path):
 
 @pytest.mark.parametrize("values", [np.full((25, 4), np.nan), np.full((25, 4), np.inf), np.zeros((25, 4)), heads(1)])
 @pytest.mark.parametrize("kind", ["attention_max", "router_load", "stale", "sigma_max"])
+@pytest.mark.slow
 def test_odd_values_do_not_fail(tmp_path, kind, values):
     trial = write(tmp_path / "run", {(kind, "x"): values, ("update_ratio", "x"): values}, most=2.0)
     assert {*kinds(trial)} <= {"attention_logits_grow", "experts_collapsed"}

@@ -309,6 +309,7 @@ def test_folder_with_other_files_is_not_replaced_even_with_force(trial, tmp_path
 
 
 @pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.slow
 def test_failed_export_keeps_the_previous_output(trial, tmp_path, to, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = trial.export(to)

@@ -190,6 +190,7 @@ def test_staging_keeps_at_most_its_limit():
     assert reused == [True, False, False]  # the limit allows to keep one slab
 
 
+@pytest.mark.slow
 def test_live_tensors_do_not_share_memory():
     staging = Staging(limit=1 << 30)
     rng = np.random.default_rng(0)

@@ -237,6 +237,7 @@ def test_open_trial_reads_kept_tensors_and_says_that_others_were_deleted(run):
 
 
 @pytest.mark.parametrize("opened", ["before", "after"])
+@pytest.mark.slow
 def test_reductions_and_tables_say_that_values_were_deleted(run, opened):
     hook = Hook(run, plan={"budget": "20MB"})
     train(hook, 8, size=100_000)

@@ -254,6 +254,7 @@ def test_unsupported_value_is_logged_once_and_skipped(written, caplog):
     assert "net.bias_weight" in written.names(0)
 
 
+@pytest.mark.slow
 def test_tensors_can_be_captured_from_several_threads(written):
     arrays = {f"gradient/{i}": np.full(40_000, i, "float32") for i in range(300)}  # more than one write batch
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1)) as hook:
@@ -355,6 +356,7 @@ def test_pickled_hook_is_inactive(written, caplog):
     assert written.ended
 
 
+@pytest.mark.slow
 def test_open_hook_is_not_garbage_collected(written):
     reference = weakref.ref(Framework(written.root))
     gc.collect()

@@ -175,6 +175,7 @@ def test_a_failing_sitecustomize_is_reported_by_python(place):
     assert losses(place.folder / "runs/train") == EXPECTED
 
 
+@pytest.mark.slow
 def test_several_trainings_have_a_directory_each(place):
     text = "import keras\nfor steps in (2, 3, 4):\n    keras.Model().fit(steps)\n"
     place.write("train.py", text)

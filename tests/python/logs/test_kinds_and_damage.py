@@ -236,6 +236,7 @@ for step in range(int(sys.argv[3]), 10**9):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+@pytest.mark.slow
 def test_reader_continues_after_writers_are_killed(tmp_path: Path) -> None:
     trial: TensorBoardTrial | None = None
     begin = 0

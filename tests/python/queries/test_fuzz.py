@@ -276,6 +276,7 @@ def in_node(script: str, *arguments: str, given: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_both_evaluators_agree(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     described = table(rng)

@@ -108,6 +108,7 @@ def test_patterns_of_frameworks(pattern: str, matches: set[str]) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", "(?=(a+))*(a|aa)+$"])
+@pytest.mark.slow
 def test_pattern_with_exponential_backtracking_times_out(pattern: str) -> None:
     start = time.monotonic()
     with pytest.raises(RegexTooSlow, match="nested repetitions"):

@@ -59,6 +59,7 @@ def test_the_longest_texts_are_answered(part: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(.*)*z", "(a?){200}a{200}!{2}", "((a*)*)*b", "(x+x+)+y"])
+@pytest.mark.slow
 def test_a_regular_expression_has_a_time_limit(pattern: str) -> None:
     # Without a limit, a backtracking engine would not end.
     with pytest.raises((QueryError, RegexTooSlow), match=r"No name matches|nested repetitions"):

@@ -222,6 +222,7 @@ def test_tensor_files_of_other_folders_are_refused(tmp_path, name):
         st.sampled_from(sorted(content())), st.none() | st.integers() | st.text() | st.lists(st.integers())
     ),
 )
+@pytest.mark.slow
 def test_any_field_of_another_type_is_an_error_or_read(tmp_path_factory, changes):
     run = tmp_path_factory.mktemp("run")
     write(run, **changes)

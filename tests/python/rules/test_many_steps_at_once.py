@@ -95,6 +95,7 @@ def results(trial: Trial, rule: str, parameters: dict[str, Any]) -> dict[str, An
 
 
 @pytest.mark.parametrize(("rule", "parameters"), RULES, ids=[f"{name}{given or ''}" for name, given in RULES])
+@pytest.mark.slow
 def test_outcomes_are_those_of_single_steps(
     directory: Path, rule: str, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def table(root: Path) -> RunTable:
 QUERY = "layer7 | l2 | worst > 50"
 
 
+@pytest.mark.slow
 def test_runs_with_large_gradients_before_the_loss_rose(table: RunTable, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {row.name: {one["kind"] for one in row.summary["findings"]} for row in table}
     assert "diverged" in kinds["before"] & kinds["early"] & kinds["calm"]

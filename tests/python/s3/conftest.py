@@ -29,11 +29,11 @@ def credentials() -> Iterator[None]:
     patch.undo()
 
 
-@pytest.fixture(scope="session", params=["moto", "rclone"])
+@pytest.fixture(scope="session", params=["moto", pytest.param("rclone", marks=pytest.mark.slow)])
 def endpoint(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, credentials: None
 ) -> Iterator[str]:
-    """The endpoint of a real S3 server; tests that use it run against each server."""
+    """The endpoint of a real S3 server; tests that use it run against each."""
     server = moto_server() if request.param == "moto" else rclone_server(tmp_path_factory.mktemp("rclone"))
     with server as address:
         yield address

@@ -73,6 +73,7 @@ def use(store: RemoteStorage, folder: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_no_response_goes_to_the_other_process(store: RemoteStorage) -> None:
     use(store, "a")
     # Open boto3 connections for several threads, some of them in use.

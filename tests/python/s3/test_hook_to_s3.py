@@ -108,6 +108,7 @@ def test_used_prefix_is_rejected_overwritten_or_continued(bucket: str) -> None:
         assert len(trial.steps()) < count
 
 
+@pytest.mark.slow
 def test_upload_failures_lose_steps_and_do_not_stop_training(
     endpoint: str, bucket: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -129,6 +130,7 @@ def test_upload_failures_lose_steps_and_do_not_stop_training(
     assert values == sorted(set(values))
 
 
+@pytest.mark.slow
 def test_large_steps_use_multipart_uploads(bucket: str) -> None:
     value = np.random.default_rng(0).normal(size=(1100, 2000))
     with Hook(f"s3://{bucket}/run", save_all=True, save_config=smdwidgets.SaveConfig(save_interval=1)) as hook:
@@ -175,6 +177,7 @@ main()
         ("SIGTERM", -signal.SIGTERM, "signal (SIGTERM)"),
     ],
 )
+@pytest.mark.slow
 def test_run_of_a_script_that_never_closes_its_hook(
     how: str, status: int, end: str, bucket: str, endpoint: str, tmp_path: Path
 ) -> None:
@@ -197,6 +200,7 @@ def test_run_of_a_script_that_never_closes_its_hook(
         assert str(trial.run_end()) == end
 
 
+@pytest.mark.slow
 def test_script_that_ends_when_an_upload_in_parts_begins(bucket: str, endpoint: str, tmp_path: Path) -> None:
     """The interpreter refuses new threads from the moment the script ends.
 
@@ -227,6 +231,7 @@ def test_script_that_ends_when_an_upload_in_parts_begins(bucket: str, endpoint: 
     ("content", "end"),
     [(b"", "ended"), (b'{"how": "signal", "detail": "SIGTERM"}', "signal (SIGTERM)"), (b"x" * 100_000, "ended")],
 )
+@pytest.mark.slow
 def test_end_marker_of_any_size(content: bytes, end: str, bucket: str, raw: Any) -> None:
     train(f"s3://{bucket}/run")
     with smdwidgets.create_trial(f"s3://{bucket}/run") as trial:

@@ -130,6 +130,7 @@ def test_concurrent_compactions_are_detected(storage, address):
 
 
 @pytest.mark.parametrize("damaged", ["root", "000000001-"])
+@pytest.mark.slow
 def test_damaged_files_are_not_used(storage, address, raw, bucket, damaged):
     before, _, _ = opened(storage, "none")
     smdwidgets.compact(address)

@@ -86,6 +86,7 @@ def everything(trial: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "golden", ["pt_modes", "pt_reductions", "pt_save_shape", "mw_complete", "gaps", "core_strings"]
 )
+@pytest.mark.slow
 def test_golden_runs_give_the_same_results_from_a_bucket(
     golden: str, endpoint: str, bucket: str, upload: Callable[[Path, str, str], None]
 ) -> None:
@@ -172,6 +173,7 @@ def test_missing_run_error_names_the_searched_prefix(endpoint: str, bucket: str)
         smdwidgets.create_trial(f"s3://{bucket}/nothing/here", endpoint_url=endpoint)
 
 
+@pytest.mark.slow
 def test_index_without_events_waits_and_then_fails(
     endpoint: str,
     bucket: str,
@@ -244,6 +246,7 @@ def test_cache_directory_is_shared_between_processes(
             assert (trial.requests - before).gets == (1 if first else 0)
 
 
+@pytest.mark.slow
 def test_faults_lose_no_step_and_change_no_value(
     endpoint: str,
     bucket: str,

@@ -124,6 +124,7 @@ def test_missing_bucket_is_named_in_the_error(endpoint: str) -> None:
         list(store.list("index/"))
 
 
+@pytest.mark.slow
 def test_multipart_upload_of_large_objects(storage: RemoteStorage, tmp_path: Path) -> None:
     content = random.Random(1).randbytes(33 << 20)
     storage.put("events/large", content)
@@ -144,6 +145,7 @@ def read_everything(store: RemoteStorage, objects: dict[str, bytes]) -> None:
     assert list(store.list("events/")) == keys
 
 
+@pytest.mark.slow
 def test_faults_change_no_byte(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
     faults = campaign.size(200, 1000)
     with FaultyProxy(endpoint, seed=7, share=0.25, faults=faults) as proxy:
@@ -211,6 +213,7 @@ def test_refused_credentials_are_renewed_at_most_once(
         assert proxy.seen["GET"] <= 2
 
 
+@pytest.mark.slow
 def test_close_cancels_a_waiting_read(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
     before = threading.active_count()  # those of earlier tests
     with (

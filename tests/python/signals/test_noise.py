@@ -32,6 +32,7 @@ def train(folder, measure, steps=400):
 
 
 @pytest.mark.parametrize(("examples", "count"), [(4, 2), (4, 16), (64, 4), (256, 2)])
+@pytest.mark.slow
 def test_the_noise_scale_of_a_known_problem_is_found(tmp_path, examples, count):
     generator = np.random.default_rng(examples)
     found = train(tmp_path / "run", lambda step: measured(generator, examples, count)).noise_scale(400)

@@ -207,6 +207,7 @@ def test_a_file_that_another_run_has_replaced_is_read_again(run):
         b"[" * 100_000 + b"\n",
     ],
 )
+@pytest.mark.slow
 def test_a_damaged_line_is_a_problem_and_the_others_are_read(run, damaged):
     writer_of(run).write(0, {HEADS: [1.0]})
     with path_of(run).open("ab") as file:

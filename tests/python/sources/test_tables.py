@@ -261,6 +261,7 @@ def test_any_rows_are_read(tmp_path_factory, text):
     assert values(trial, "loss" if trial.has_tensor("loss") else trial.tensor_names()[0])
 
 
+@pytest.mark.slow
 def test_a_million_columns(tmp_path):
     names = ",".join(f"c{at}" for at in range(1_000_000))
     cells = ",".join(["1"] * 1_000_000)
@@ -271,6 +272,7 @@ def test_a_million_columns(tmp_path):
     assert f"{tmp_path / 'metrics.csv'}, line 1: 1,000,001 columns; the first 10,000 are read" in message
 
 
+@pytest.mark.slow
 def test_long_table_in_pieces(tmp_path):
     rows = 400_000
     steps = np.arange(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -31,13 +32,21 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
         yield made
 
 
-@pytest.fixture(params=KINDS)
+#: Kinds of servers with which `make test` does not repeat each test.
+SLOW = {"rclone", "azure"}
+
+
+def _with_marks(kinds: tuple[str, ...]) -> list[Any]:
+    return [pytest.param(kind, marks=pytest.mark.slow) if kind in SLOW else kind for kind in kinds]
+
+
+@pytest.fixture(params=_with_marks(KINDS))
 def place(request: pytest.FixtureRequest, stores: Places) -> Place:
     """A new bucket on each kind of server."""
     return stores.new(request.param)
 
 
-@pytest.fixture(params=WRITABLE)
+@pytest.fixture(params=_with_marks(WRITABLE))
 def bucket(request: pytest.FixtureRequest, stores: Places) -> Place:
     """A new bucket on each kind of server that can be written to."""
     return stores.new(request.param)

@@ -65,6 +65,7 @@ def compacted_files(address: str) -> list[str]:
         return [key.removeprefix(MANIFEST_PREFIX) for key in storage.list(MANIFEST_PREFIX)]
 
 
+@pytest.mark.slow
 def test_the_later_of_two_compactions_says_so_and_leaves_nothing(bucket: Place, run: Path, address: str) -> None:
     def other() -> None:
         change(bucket, run, 500, 4)
@@ -91,6 +92,7 @@ def test_the_later_of_two_compactions_says_so_and_leaves_nothing(bucket: Place, 
 
 
 @pytest.mark.parametrize("options", [{"overwrite": True}, {"resume": True}])
+@pytest.mark.slow
 def test_a_hook_that_changes_a_run_wins_over_a_compaction(address: str, options: dict[str, bool]) -> None:
     for _ in range(2):
 

@@ -44,6 +44,7 @@ def in_child(work: Callable[[], str], seconds: float = 60) -> str:
         os.waitpid(child, 0)
 
 
+@pytest.mark.slow
 def test_forked_processes_read_equal_bytes(place: Place) -> None:
     """Half of the forks are made while the parent reads."""
     for n in range(OBJECTS):

@@ -51,6 +51,7 @@ def test_own_writing_is_read_and_deleted(bucket: Place) -> None:
         assert [key for key, *_ in store.list("")] == ["a/0"]
 
 
+@pytest.mark.slow
 def test_listings_have_pages_and_a_start(bucket: Place) -> None:
     keys = [f"run/{n:05}" for n in range(1203)]
     with closing(ObjectStore(*bucket.core())) as store:
@@ -141,6 +142,7 @@ def test_conditional_writes(bucket: Place) -> None:
         assert first != second
 
 
+@pytest.mark.slow
 def test_large_file_is_uploaded_in_parts_through_faults(bucket: Place, tmp_path: Path) -> None:
     content = os.urandom(21 << 20)
     (tmp_path / "file").write_bytes(content)

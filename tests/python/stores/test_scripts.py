@@ -96,6 +96,7 @@ def test_run_is_written_read_and_shown_by_three_programs(place: Place, tmp_path:
     assert run(LOOK, address, **place.environment(tmp_path)).strip()
 
 
+@pytest.mark.slow
 def test_a_reader_keeps_its_values_through_faults(place: Place, tmp_path: Path) -> None:
     written(place, tmp_path)
     with FaultyProxy(place.endpoint, seed=5, share=0.3, faults=20, dialect=place.scheme) as proxy:

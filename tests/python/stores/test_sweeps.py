@@ -45,6 +45,7 @@ def sweeps(run: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("damage", ["nothing", "truncated", "missing"])
+@pytest.mark.slow
 def test_sweeps_past_the_cache_are_equal(
     place: Place, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:

@@ -126,6 +126,7 @@ class Killed(BaseException):
     """The end of the process."""
 
 
+@pytest.mark.slow
 def test_a_deletion_that_is_killed_at_any_request_is_resumed(
     s3: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

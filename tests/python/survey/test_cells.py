@@ -64,6 +64,7 @@ def assert_same_bins(merged: Survey, exact: Survey, worker: str = "", mode: int 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("fault", [runs.nan, runs.dead, runs.spike, runs.healthy], ids=lambda fault: fault.__name__)
+@pytest.mark.slow
 def test_a_large_run_shows_the_same(fault: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     merged, exact = pair(runs.written(tmp_path / "run", fault, 600), monkeypatch)  # type: ignore[arg-type]
     assert len(merged.table) == len(exact.table) == 13 * 600

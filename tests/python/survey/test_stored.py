@@ -114,6 +114,7 @@ def both(run: Path) -> Iterator[tuple[Survey, Survey]]:
 
 @pytest.mark.parametrize("stat", ["growth", "surprise", "size", "l2", "update", "zeros", "not_finite"])
 @pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.slow
 def test_bins_are_those_of_all_rows(both: tuple[Survey, Survey], stat: str, mode: int) -> None:
     names = [name(number) for number in range(TENSORS)]
     for level, first, count in [(0, 0, STEPS), (3, 10, 20), (6, 0, 7)]:
@@ -140,6 +141,7 @@ def test_findings_and_sentence_are_those_of_all_rows(both: tuple[Survey, Survey]
 @pytest.mark.parametrize(
     "text", ["*.q.* | size > 1", "nonfinite > 0", "top 5 by surprise", "* | mean > 0.2", "layers.7*"]
 )
+@pytest.mark.slow
 def test_queries_find_the_same(both: tuple[Survey, Survey], text: str) -> None:
     names = [name(number) for number in range(TENSORS)]
     rows, cells = (query_survey(each, names, {}, text, ModeKeys.GLOBAL, None) for each in both)

@@ -220,6 +220,7 @@ NOISE = {
 
 
 @pytest.mark.parametrize("name", NOISE)
+@pytest.mark.slow
 def test_rounding_errors_are_no_difference(name: str, tmp_path: Path) -> None:
     one, other = (training.run(tmp_path / str(n)) for n, training in enumerate(NOISE[name]))
     divergence = one.bisect(other)
@@ -311,6 +312,7 @@ def test_nan_and_infinities_of_both_are_equal(tmp_path: Path) -> None:
         (np.float32(0.0), np.float32(1e-30), "'w' = 0 and 1e-30"),
     ],
 )
+@pytest.mark.slow
 def test_any_type_is_compared(a: Any, b: Any, what: str, tmp_path: Path) -> None:
     divergence = _write(tmp_path / "a", {0: {"w": a}}).bisect(_write(tmp_path / "b", {0: {"w": b}}))
     assert what in str(divergence)

@@ -91,6 +91,7 @@ def test_state_of_another_run_opens_the_rest_with_a_warning(run):
 
 
 @pytest.mark.parametrize("text", ["smdw2.e3", "smdw9.e30", "../../etc/passwd", "x" * 1_000_000, "\x1b[2J", "{}"])
+@pytest.mark.slow
 def test_string_that_cannot_be_read_opens_the_default_view(run, text):
     with pytest.warns(UserWarning, match="^The state string .* was not used.$") as caught:
         widget = smdwidgets.explore(run, state=text)
