@@ -6,7 +6,8 @@ Shared edges make counts comparable across steps and tensors.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 
@@ -20,6 +21,9 @@ from smdwidgets.pictures.view import TensorView
 
 SAMPLED_STEPS = 24
 """Number of steps sampled to find the range. Values of other steps outside the edges are counted as outside."""
+
+#: The least and the greatest value and the smallest magnitude, by step.
+Ranges = dict[int, tuple[float, float, float]]
 
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -44,11 +48,15 @@ class Bins:
     """Histogram bins shared by all steps of some tensors.
 
     The edges are computed on first use, and recomputed when values outgrow them. Each computation has an edition
-    number; a client that shows an older edition must redraw all steps.
+    number; a client that shows an older edition must redraw all steps. ``swept`` has ranges of :func:`swept_ranges`
+    that were read before.
     """
 
-    def __init__(self, views: Sequence[TensorView], scale: str, bins: int) -> None:
+    def __init__(
+        self, views: Sequence[TensorView], scale: str, bins: int, swept: Mapping[TensorView, Ranges] | None = None
+    ) -> None:
         self.views = list(views)
+        self._swept = swept
         self._scale = scale
         self._bins = bins
         self._edition = 0
@@ -69,50 +77,75 @@ class Bins:
                 self._compute()
 
     def _compute(self) -> None:
-        self._edges = shared_edges(self.views, self._scale, self._bins)
+        self._edges = shared_edges(self.views, self._scale, self._bins, self._swept)
+        self._swept = None  # of the steps until now
         self._edition += 1
 
 
-def shared_edges(views: Sequence[TensorView], scale: str, bins: int) -> SharedEdges | None:
+def shared_edges(
+    views: Sequence[TensorView], scale: str, bins: int, swept: Mapping[TensorView, Ranges] | None = None
+) -> SharedEdges | None:
     """Return edges over the range of the tensors, or None without finite values.
 
-    Steps that cannot be read are ignored.
+    Steps that cannot be read are ignored. ``swept`` has ranges of :func:`swept_ranges` that were read before.
     """
-    low, high, smallest = _range(found for view in views for found in _ranges(view, scale))
+    # Logarithmic scales need the values; for linear ones the reductions are enough.
+    read = swept_ranges(views) if swept is None and scale == "linear" else swept or {}
+    low, high, smallest = _range(found for view in views for found in _ranges(view, read.get(view, {})))
     if low > high:
         return None
     return SharedEdges(compute_edges(low, high, smallest, scale, bins), scale)
 
 
-def _ranges(view: TensorView, scale: str) -> Iterable[tuple[float, float, float]]:
-    """Return the ranges of the sampled steps that can be read."""
+def swept_ranges(views: Iterable[TensorView]) -> dict[TensorView, Ranges]:
+    """Return the ranges at sampled steps with finite real values.
+
+    Tensors of a run that have the same steps are read in one call.
+    """
+    together: dict[Hashable, list[TensorView]] = {}
+    for view in views:
+        if not view.kind:
+            key = id(view.trial), view.worker, type(view), tuple(_sampled_steps(view))
+            together.setdefault(key, []).append(view)
+    ranges: dict[TensorView, Ranges] = {}
+    for group in together.values():
+        try:
+            ranges |= _swept(group)
+        except SMDebugError:  # one of them cannot be read
+            for view in group if len(group) > 1 else ():
+                with suppress(SMDebugError):
+                    ranges |= _swept([view])
+    return ranges
+
+
+def _swept(views: list[TensorView]) -> dict[TensorView, Ranges]:
+    """Return the ranges of tensors of one run and worker that have the same steps."""
+    columns = views[0].reductions(_sampled_steps(views[0]), ["min", "max"], views[1:])
+    low, high = columns["min"], columns["max"]
+    if low.dtype.kind not in "biuf":
+        return {}
+    by_name: dict[str, Ranges] = {view.name: {} for view in views}
+    named = columns["name"].tolist(), columns["step"].tolist(), low.tolist(), high.tolist()
+    for name, step, least, most in zip(*named, strict=True):
+        if isfinite(least) and isfinite(most):
+            by_name[name][step] = float(least), float(most), np.inf
+    return {view: by_name[view.name] for view in views}
+
+
+def _sampled_steps(view: TensorView) -> list[int]:
+    """Return the steps at which the range is read; none if the run lacks the tensor."""
     try:
         steps = view.steps()
     except SMDebugError:  # a compared run may lack this tensor
         return []
-    few = (
-        steps
-        if len(steps) <= SAMPLED_STEPS
-        else [steps[i] for i in np.linspace(0, len(steps) - 1, SAMPLED_STEPS).astype(int)]
-    )
-    # Logarithmic scales need the values; for linear ones the reductions are enough.
-    swept = _swept_ranges(view, few) if scale == "linear" else {}
-    return [*swept.values(), *_finite_ranges(view, [step for step in few if step not in swept])]
+    if len(steps) <= SAMPLED_STEPS:
+        return steps
+    return [steps[i] for i in np.linspace(0, len(steps) - 1, SAMPLED_STEPS).astype(int)]
 
 
-def _swept_ranges(view: TensorView, steps: list[int]) -> dict[int, tuple[float, float, float]]:
-    """Return the ranges of steps with finite real values, read in one core call."""
-    if view.kind:
-        return {}
-    try:
-        columns = view.reductions(steps, ["min", "max"])
-    except SMDebugError:
-        return {}
-    low, high = columns["min"], columns["max"]
-    if low.dtype.kind not in "biuf":
-        return {}
-    rows = zip(columns["step"].tolist(), low.tolist(), high.tolist(), strict=True)
-    return {step: (float(a), float(b), np.inf) for step, a, b in rows if isfinite(a) and isfinite(b)}
+def _ranges(view: TensorView, swept: Ranges) -> Iterable[tuple[float, float, float]]:
+    """Return the ranges of the sampled steps that can be read."""
+    return [*swept.values(), *_finite_ranges(view, [step for step in _sampled_steps(view) if step not in swept])]
 
 
 def _finite_ranges(view: TensorView, steps: Iterable[int]) -> Iterable[tuple[float, float, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -82,12 +83,18 @@ class SignalView(TensorView):
         """Return nothing: they follow from the value."""
         return {}
 
-    def reductions(self, steps: list[int] | None, names: list[str]) -> Columns:
+    def reductions(self, steps: list[int] | None, names: list[str], others: Sequence[TensorView] = ()) -> Columns:
         """Return the named reductions, one row for each step that has them."""
+        parts = [view.reduced(steps, names) for view in (self, *others) if isinstance(view, SignalView)]
+        return Columns({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+    def reduced(self, steps: list[int] | None, names: list[str]) -> dict[str, NDArray[Any]]:
+        """Return the columns of :meth:`reductions` for this row alone."""
         row = self._row
         chosen = np.ones(len(row.steps), bool) if steps is None else np.isin(row.steps, steps)
         values = row.values[chosen].astype(np.float64)
         columns: dict[str, NDArray[Any]] = {
+            "name": np.full(len(values), self.name, object),
             "step": row.steps[chosen],
             "mode": np.full(len(values), ModeKeys.GLOBAL.name, object),
         }
@@ -95,7 +102,7 @@ class SignalView(TensorView):
             plain = name.removeprefix("abs_")
             sizes = np.abs(values) if plain != name or plain in _SIZES else values
             columns[name] = np.zeros(len(values)) if plain in _ZEROS else sizes
-        return Columns(columns)
+        return columns
 
     def shape(self, step: int) -> tuple[int, ...]:
         """Return the shape of a number."""

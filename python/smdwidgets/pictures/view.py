@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -69,13 +70,14 @@ class TensorView:
         with no_refresh(self.trial):
             return self.tensor.reduction_values(step, ModeKeys.GLOBAL, self.worker or None) or {}
 
-    def reductions(self, steps: list[int] | None, names: list[str]) -> Columns:
+    def reductions(self, steps: list[int] | None, names: list[str], others: Sequence[TensorView] = ()) -> Columns:
         """Return the named reductions, one row for each step that has them.
 
-        ``steps=None`` chooses all of them.
+        ``steps=None`` chooses all of them. ``others``, of the same kind, run and worker, are read in the same call.
         """
+        tensors = [view.name for view in (self, *others)]
         with no_refresh(self.trial):
-            return self.trial.reductions([self.name], steps, worker=self.worker or None, reductions=names)
+            return self.trial.reductions(tensors, steps, worker=self.worker or None, reductions=names)
 
     def shape(self, step: int) -> tuple[int, ...]:
         """Return the shape at a global step."""

@@ -14,7 +14,7 @@ from smdwidgets._text import byte_size
 from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures import details
-from smdwidgets.pictures.edges import Bins
+from smdwidgets.pictures.edges import Bins, swept_ranges
 from smdwidgets.pictures.frames import HistogramWanted, Wanted
 from smdwidgets.pictures.overview import nothing_sent, overview, shown_name
 from smdwidgets.pictures.packet import pack
@@ -216,13 +216,13 @@ def _pictures(
     opened = []
     numbers = _most_steps(_views(widget))
     for names, required in ((first, True), (others, False)):
-        bins = _BinsByName(widget)
         views = [
             _View(run, view_of(widget.trials[run], name, worker))
             for name in names
             for run, worker in _runs_and_workers(widget)
             if can_show(widget.trials[run], name)
         ]
+        bins = _BinsByName(widget, views)
         for number, view in enumerate(views):
             progress.update(number, len(views), "pictures")
             pictures = _Pictures(view, widget, bins.of(view.tensor.name), steps, numbers)
@@ -246,18 +246,21 @@ def _most_steps(views: list[_View]) -> int:
 class _BinsByName:
     """Histogram bins shared by all runs and workers, for comparison."""
 
-    def __init__(self, widget: RunView) -> None:
+    def __init__(self, widget: RunView, views: list[_View]) -> None:
         self._widget = widget
+        self._is_shared = widget.hist_bins == "shared" or bool(widget.compare)
+        is_swept = self._is_shared and widget.hist_scale == "linear"
+        self._swept = swept_ranges(view.tensor for view in views) if is_swept else None
         self._bins: dict[str, Bins] = {}
 
     def of(self, name: str) -> Bins | None:
         """Return the bins of a tensor, or None if each step has separate bins."""
-        if self._widget.hist_bins != "shared" and not self._widget.compare:
+        if not self._is_shared:
             return None
         if name not in self._bins:
             places = _runs_and_workers(self._widget)
             views = [view_of(self._widget.trials[run], name, worker) for run, worker in places]
-            self._bins[name] = Bins(views, self._widget.hist_scale, _BINS)
+            self._bins[name] = Bins(views, self._widget.hist_scale, _BINS, self._swept)
         return self._bins[name]
 
 

@@ -25,7 +25,7 @@ from python.widgets.talk import Page, begin, by_step, end, save, weights
 from smdwidgets.exceptions import NoMoreData
 from smdwidgets.numpy import Hook
 from smdwidgets.pictures import unpack
-from smdwidgets.pictures.edges import Bins, shared_edges
+from smdwidgets.pictures.edges import Bins, shared_edges, swept_ranges
 from smdwidgets.pictures.frames import PERCENTILES, Wanted, even_sample
 from smdwidgets.pictures.overview import SentState
 from smdwidgets.pictures.packet import LARGEST
@@ -210,6 +210,27 @@ def test_shared_edges_span_all_finite_values(tmp_path: Path) -> None:
     assert sizes.edges[0] >= 0
     assert sizes.edges[-1] == pytest.approx(np.abs(finite).max())
     assert shared_edges([TensorView(trial, "text")], "linear", 16) is None
+    # Read together with others, also with some that cannot be read, a tensor has the same edges.
+    views = [TensorView(trial, name) for name in ("w", "complex", "text", "missing")]
+    for together in (views[:1], views, [TensorView(trial, "w", "worker_0"), *views[1:]]):
+        swept = swept_ranges(together)
+        again = shared_edges(together[:1], "linear", 16, swept)
+        assert again is not None
+        assert again.edges.tolist() == edges.edges.tolist()
+
+
+def test_ranges_of_many_tensors_are_one_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = begin(tmp_path / "many")
+    for step in range(3):
+        save(run, step, {f"w{index}": weights(step + index) for index in range(5)})
+    trial = smdwidgets.create_trial(end(run))
+    views = [TensorView(trial, name) for name in trial.tensor_names()]
+    expected = [swept_ranges([view])[view] for view in views]
+    calls = []
+    plain = trial.reductions
+    monkeypatch.setattr(trial, "reductions", lambda *args, **options: calls.append(args) or plain(*args, **options))
+    assert list(swept_ranges(views).values()) == expected
+    assert len(calls) == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
