@@ -1078,6 +1078,16 @@ class StatisticsWriter:
         failed.
         """
 
+    def append_steps(
+        self,
+        steps: Sequence[int],
+        modes: Sequence[int],
+        mode_steps: Sequence[int],
+        tensors: Sequence[int],
+        columns: dict[str, NDArray[Any]],
+    ) -> None:
+        """Append rows of several steps; those of one step follow each other."""
+
     def flush(self) -> None:
         """Write pending rows."""
 

@@ -50,6 +50,25 @@ def test_rows_come_back(tmp_path: Path) -> None:
         np.testing.assert_allclose(table[column], expected, rtol=1e-7, err_msg=column)
 
 
+def test_steps_that_are_appended_together_are_those_appended_alone(tmp_path: Path) -> None:
+    steps, ids = [0, 0, 2, 5, 5, 5], [0, 1, 0, 1, 0, 2]
+    values = _core.statistics_of([np.arange(3.0) * step + at for at, step in enumerate(steps)])
+    with _core.StatisticsWriter(tmp_path / "together", steps=2) as writer:
+        numbers = [writer.add(f"w{one}") for one in ids]
+        writer.append_steps(steps, [1] * 6, [step // 2 for step in steps], numbers, values)
+        for short in ([0], []):
+            with pytest.raises(ValueError, match="rows for 6 tensors"):
+                writer.append_steps(short, [1] * 6, steps, numbers, values)
+    with _core.StatisticsWriter(tmp_path / "alone", steps=2) as writer:
+        for step in (0, 2, 5):
+            rows = [at for at, one in enumerate(steps) if one == step]
+            numbers = [writer.add(f"w{ids[at]}") for at in rows]
+            writer.append(step, numbers, {name: column[rows] for name, column in values.items()}, 1, step // 2)
+    together, alone = (reader(tmp_path / name).read() for name in ("together", "alone"))
+    for name in together:
+        np.testing.assert_array_equal(together[name], alone[name], err_msg=name)
+
+
 def test_rows_are_written_when_a_limit_is_reached(tmp_path: Path) -> None:
     by_steps = _core.StatisticsWriter(tmp_path, steps=3, seconds=1e6)
     for step in range(4):

@@ -115,6 +115,42 @@ impl StatisticsWriter {
         self.with(py, |writer| writer.append(step, rows.into_iter().enumerate().map(row)))
     }
 
+    /// Appends rows of several steps; those of one step follow each other.
+    fn append_steps(
+        &self,
+        py: Python<'_>,
+        steps: Vec<Step>,
+        modes: Vec<i64>,
+        mode_steps: Vec<Step>,
+        tensors: Vec<u32>,
+        columns: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        let rows = statistics::rows(columns)?;
+        for (what, given) in
+            [("steps", steps.len()), ("modes", modes.len()), ("mode_steps", mode_steps.len()), ("columns", rows.len())]
+        {
+            if given != tensors.len() {
+                let message = format!("{what} have {given} rows for {} tensors", tensors.len());
+                return Err(PyValueError::new_err(message));
+            }
+        }
+        let modes = modes.into_iter().map(mode_of).collect::<PyResult<Vec<_>>>()?;
+        self.with(py, |writer| {
+            let mut rows = rows.into_iter().enumerate().map(|(at, statistics)| Row {
+                step: steps[at],
+                mode: modes[at],
+                mode_step: mode_steps[at],
+                tensor: tensors[at],
+                flags: 0,
+                statistics,
+            });
+            for of_step in steps.chunk_by(|one, next| one == next) {
+                writer.append(of_step[0], rows.by_ref().take(of_step.len()))?;
+            }
+            Ok(())
+        })
+    }
+
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, core::StatisticsWriter::flush)
     }

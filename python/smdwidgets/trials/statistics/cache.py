@@ -99,22 +99,28 @@ class StatisticsCache:
         steps, workers = table["step"][order], table["worker"][order]
         starts = np.flatnonzero(np.append(True, (steps[1:] != steps[:-1]) | (workers[1:] != workers[:-1])))
         ends = np.append(starts[1:], len(order))
-        places = list(zip(steps[starts].tolist(), workers[starts].tolist(), strict=True))
+        places = zip(steps[starts].tolist(), workers[starts].tolist(), strict=True)
         stamps = [_stamp(self._path, step, worker) for step, worker in places]
         # The row that identifies the event file follows the rows of its step.
-        added = np.array([stamp or 0 for stamp in stamps])
-        columns = {
-            name: np.insert(table[name][order], ends, added if name == "count" else 0) for name in (*COUNTS, *NUMBERS)
-        }
-        names, modes, mode_steps = (table[name][order] for name in ("name", "mode", "mode_step"))
-        for at, ((step, worker), stamp, start, end) in enumerate(zip(places, stamps, starts, ends, strict=True)):
-            if stamp is None:
-                continue
+        rows = np.insert(order, ends, order[starts])
+        is_stamp = np.zeros(len(rows), bool)
+        is_stamp[ends + np.arange(len(ends))] = True
+        columns = {name: np.where(is_stamp, 0, table[name][rows]) for name in (*COUNTS, *NUMBERS)}
+        columns["count"][is_stamp] = [stamp or 0 for stamp in stamps]
+        names = np.where(is_stamp, _STAMP, table["name"][rows])
+        has_file = np.repeat([stamp is not None for stamp in stamps], ends - starts + 1)
+        for worker in dict.fromkeys(workers.tolist()):
             writer = self._writer(worker)
-            rows = {name: column[start + at : end + at + 1] for name, column in columns.items()}
-            numbers = [writer.add(name) for name in (*names[start:end].tolist(), _STAMP)]
-            writer.append(step, numbers, rows, int(modes[start]), int(mode_steps[start]))
-        for writer in self._writers.values():
+            chosen = has_file & (table["worker"][rows] == worker)
+            numbers = {name: writer.add(name) for name in dict.fromkeys(names[chosen].tolist())}
+            steps_of, modes, mode_steps = (table[name][rows][chosen].tolist() for name in ("step", "mode", "mode_step"))
+            writer.append_steps(
+                steps_of,
+                modes,
+                mode_steps,
+                [numbers[name] for name in names[chosen].tolist()],
+                {name: column[chosen] for name, column in columns.items()},
+            )
             writer.flush()
 
     def _writer(self, worker: str) -> _core.StatisticsWriter:
