@@ -179,6 +179,14 @@ RUNS |= {
     "entropy_collapse": policy(entropy=0.001, reward=np.linspace(0.3, 0.1, 60)),
     "entropy_explosion": policy(entropy=3.0, reward=0.2),
     "kl_without_gain": policy(kl=0.5, reward=0.2),
+    "kl_unbounded": scalars(
+        {
+            "objective/kl": np.minimum(125.0, 6.0 * np.arange(60)),
+            "objective/rlhf_reward": 4.3 - 4.5 * np.exp(-np.arange(60) / 9),
+            "objective/non_score_reward": -0.003 * np.minimum(20.0, np.arange(60)),
+            "objective/entropy": 11 + 26 * np.exp(-np.arange(60) / 15),
+        }
+    ),
     "length_explosion": policy(**{"completions/mean_length": 900, "completions/clipped_ratio": 0.6}),
 }
 #: A training whose loss falls, and series of its evaluations by kind.
@@ -207,6 +215,14 @@ EVALUATIONS = {
     "unshuffled": {
         "loss": np.tile(np.repeat([3.0, 1.0, 2.5, 0.6], 4), 3)[:48],
         "epoch": np.arange(1, 49) / 16,
+    },
+    "peak_rate_too_high": {
+        "loss": np.interp(np.arange(60), [0, 6, 11, 16], [4.6, 2.7, 3.3, 3.3]),
+        "learning_rate": 0.03 * np.minimum(1, np.arange(1, 61) / 12),
+    },
+    "discriminator_wins": {
+        "Loss_D": np.where(np.arange(60) < 4, 1.3, 0.001),
+        "Loss_G": np.where(np.arange(60) < 4, 0.7, 9.0),
     },
     "swings": {"train/loss": np.tile([0.3, 0.6, 0.4], 10) * CALM, "val/mse": np.tile([0.15, 0.5, 0.24, 0.7], 8)[:30]},
     "metric_falls": {"train_loss": LEARNS - 1, "val_top1": 0.7 - 0.013 * np.arange(30)},

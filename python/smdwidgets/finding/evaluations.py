@@ -47,7 +47,7 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "Evaluation too good",
         "an evaluation without mistakes",
         "In the second half of the run the loss of evaluations is below a fifth of the training loss, and they are without a "
-        "mistake, although the model errs on its training data. Or the area under the curve is 1 from the first evaluation on, or a "
+        "mistake, although the model errs on its training data. Or they equal those of the training in every digit, the area under the curve is 1 from the first evaluation on, or a "
         "language model gives held-out tokens a probability above 90 %.",
         "a loss of held-out data that is close to the training loss, or above it",
         "look for samples of the evaluation among those of the training, and for inputs that contain the answer.",

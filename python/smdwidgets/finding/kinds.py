@@ -159,14 +159,14 @@ _KINDS = (
         "Unshuffled",
         "data that come in one order",
         "The training loss rises by half or more within each epoch, at the same places of all epochs: their courses have a "
-        "correlation of 0.55 or more, or of 0.75 if only two are known.",
+        "correlation of 0.55 or more, of 0.75 if only two are known, or of 0.4 if six or more are.",
         "a loss that does not show at which place of an epoch it is",
         "shuffle the training data, of all files together, in another order in each epoch.",
         "{series} rises and falls at the same places of each epoch, by a factor of {rise:.2g}",
         "{epochs} epochs; {numbers}",
         "Batches at these places have other data, so that the model learns one part and forgets another: probably they are not "
         "shuffled.",
-        explains=frozenset({"spike", "diverged", "swings", "not_learning", "metric_falls", "overfit"}),
+        explains=frozenset({"spike", "diverged", "swings", "not_learning", "metric_falls", "overfit", "one_class"}),
         test="print the labels or sources of 5 successive batches: if they are alike, the order is the cause",
     ),
     Kind(
@@ -273,6 +273,36 @@ _KINDS = (
         test="keep the rate from before the jump: if the loss stays calm, the schedule was the cause",
     ),
     Kind(
+        "peak_rate_too_high",
+        "Peak rate too high",
+        "a rate that undoes what its warm-up learned",
+        "The training loss was lowest while the learning rate was warmed up, and has risen since: at the full rate it stays above that "
+        "level by more than a tenth of what was learned, to the end.",
+        "a loss that is lowest after the warm-up",
+        "reduce the largest learning rate by a factor of 3 to 10.",
+        "{series} was lowest, {best:.4g}, during the warm-up of the learning rate; later it is {end:.4g}",
+        "{numbers}",
+        "Probably the learning rate is too high after its warm-up.",
+        "Train again with a largest rate of about {rate:.2g}, which the loss followed; clip gradients.",
+        explains=frozenset({"diverged", "spike", "not_learning", "swings"}),
+        test="train 100 steps with the rate of the best loss: if the loss falls on, the peak was the cause",
+    ),
+    Kind(
+        "discriminator_wins",
+        "Discriminator wins",
+        "a discriminator that is always right",
+        "The loss of the discriminator, which began near that of guessing, is nearly 0 for most of the run, and the loss of the "
+        "generator is above 4: less than 2 % of the samples that it makes look real.",
+        "a discriminator that errs: with the usual loss, both are near 0.7 to 1.4",
+        "train the discriminator with a lower rate or less often; smooth its labels, or add noise to its inputs.",
+        "The discriminator is nearly always right since step {first:,}, so that the generator hardly learns",
+        "{numbers}",
+        "A discriminator without mistakes hardly has a gradient. It learns too fast, the generator learns too slowly, or it does "
+        "not learn at all.",
+        explains=frozenset({"not_learning", "spike", "diverged", "swings"}),
+        test="train only the generator for 100 steps: if its loss does not fall, it is not trained; else the discriminator was too strong",
+    ),
+    Kind(
         "rate_too_high",
         "Rate too high",
         "large updates",
@@ -294,7 +324,8 @@ _KINDS = (
         "spikes of the loss",
         "The training loss jumps above the 50 values before it: by more than 8 robust standard deviations, half of its level, "
         "and 30 % of what was learned. A jump that lasts, three that recover, or one of five values to twice the level give a "
-        "warning; fewer are a note. Noise with heavy tails, which has many milder jumps as well, gives nothing.",
+        "warning; fewer are a note. So does a jump from one value to the next after which the loss stays higher by 18 % of what was "
+        "learned, where the learning rate does not jump. Noise with heavy tails, which has many milder jumps as well, gives nothing.",
         "jumps within a few standard deviations of the values before",
         "look at the batches there; clip gradients, or reduce the learning rate.",
         "{title}",
@@ -356,7 +387,7 @@ _KINDS = (
         "One step changes the weights by less than a few millionths of their norm although there are gradients, and the loss "
         "has barely fallen; or by less than a ten thousandth while the loss falls in a straight line to the end of the run. Where only "
         "scalars were recorded: the loss of an untrained model falls in a straight line by less than 15 % in the whole run, and the "
-        "accuracy is poor.",
+        "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "increase the learning rate by a factor of 10 to 100.",
         "{what}",
@@ -370,7 +401,7 @@ _KINDS = (
         "Rate zero",
         "a learning rate of 0",
         "The learning rate is 0 throughout or for the last fifth of the run, or no weight changes any more although there are "
-        "gradients.",
+        "gradients. Or it is below a thousandth of its largest value for half of the run, in which no loss moves any more.",
         "a rate above 0 until the end of the schedule",
         "check the length of the schedule against the number of steps.",
         "The learning rate is 0 {when}",

@@ -133,7 +133,8 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "Entropy collapse",
             "a policy that no longer explores",
             "The entropy of the policy is below 20 % of its first values and below 0.05 at 5 logs in succession, while the reward "
-            "is below its best.",
+            "is below its best. Or it is below 5 % of its first value within the first quarter of the run, after an update that moved "
+            "the policy by 0.5 nats or more.",
             "an entropy that falls slowly while the reward rises",
             "raise the upper clipping limit or the entropy bonus; reduce the learning rate; sample at temperature 1.",
             "The entropy of the policy has collapsed since step {first:,}",
@@ -168,6 +169,21 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "It changes in ways that the reward does not measure.",
             explains=_NOT_REWARDED,
             level="warning",
+        ),
+        Kind(
+            "kl_unbounded",
+            "KL unbounded",
+            "a policy that its penalty does not hold",
+            "The divergence of whole answers from the reference is above 50, has grown more than fivefold, and costs less than a tenth of "
+            "the reward, although the entropy falls.",
+            "a divergence of a few nats, or one that costs about as much as the reward gains",
+            "raise the coefficient of the divergence; reduce the learning rate; read answers with a high reward.",
+            "The policy leaves its reference, and the penalty does not hold it: {series} {before:.3g} → {after:.3g}",
+            "{numbers}",
+            "Probably the policy exploits the reward: at such a divergence, answers have little in common with those of the reference.",
+            level="warning",
+            explains=_NOT_REWARDED,
+            test="read answers with the highest rewards: if they are alike or broken, the reward is exploited",
         ),
         Kind(
             "length_explosion",

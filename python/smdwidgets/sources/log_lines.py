@@ -301,6 +301,17 @@ TRAINERS: Final = (
         ),
     ),
     Trainer(
+        "torchvision references, DETR, MAE",
+        "Epoch: [0]  [  20/5005]  eta: 0:30:01  lr: 0.1  img/s: 512.1 (500.2)  loss: 6.9512 (7.0123)  acc1: 0.39 (0.21)",
+        (
+            _line("Epoch: [", r"^Epoch: \[(?P<epoch>\d+)\]\s*\[\s*(?P<batch>\d+)/(?P<of>\d+)\]\s+(?=eta: )"),
+            # The last batch of an evaluation has the mean of all in parentheses.
+            _line("Test:", r"^Test:[\w ]*\[\s*\d+/\d+\]\s+(?=eta: )", prefix="val/", mean=True),
+            _line("Test:", r"^Test:[\w ]*(?=Acc@1 )", Pairs.SPACED, prefix="val/"),
+            _line("Averaged stats: ", r"^Averaged stats: ", None),
+        ),
+    ),
+    Trainer(
         "PyTorch example imagenet",
         "Epoch: [0][  10/5005]\tTime  0.512 ( 0.612)\tData  0.012 ( 0.123)\tLoss 6.9512e+00 (7.0123e+00)\tAcc@1   0.39 (  0.21)",
         (

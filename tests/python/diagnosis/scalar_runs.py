@@ -289,7 +289,7 @@ def models_with_an_optimizer_each(rng):
     }
 
 
-@run("diverged")
+@run("discriminator_wins")
 def a_generator_that_always_loses(rng):
     at = steps(200, 50)
     lost = np.arange(200) >= 60

@@ -32,6 +32,7 @@ EXAMPLES = {
     "torchtune": (10, {"loss": 1.2345, "lr": 2e-5}),
     "PyTorch example mnist": (640, {"Loss": 2.345678}),
     "timm": (50, {"Loss": 6.951, "LR": 1e-5}),
+    "torchvision references, DETR, MAE": (20, {"lr": 0.1, "img/s": 512.1, "loss": 6.9512, "acc1": 0.39}),
     "PyTorch example imagenet": (10, {"Loss": 6.9512, "Acc@1": 0.39}),
     "Detectron2": (19, {"total_loss": 5.123, "lr": 0.00039962}),
     "OpenMMLab": (50, {"loss": 1.5123, "lr": 9.8e-4}),

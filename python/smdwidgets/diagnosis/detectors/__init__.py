@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from smdwidgets.diagnosis.detectors.adversaries import adversaries
 from smdwidgets.diagnosis.detectors.checks import checks
 from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
@@ -49,6 +50,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     slow,
     sawtooth,
     latent,
+    adversaries,
     incidents,
     policy,
     signals,

@@ -42,10 +42,6 @@ UNBOUNDED_BEATEN, BEATEN = 10.0, 0.01
 
 #: Noise with its bursts relative to that without them, and the share of the run after the best of such a loss.
 BURSTS, SHARE_LATER = 5.0, 0.5
-#: Words of a generator and of its adversary; losses of an adversary that always wins, and of a generator that always
-#: loses.
-GENERATORS, ADVERSARIES = frozenset({"g", "gen", "generator"}), frozenset({"d", "disc", "discriminator", "critic"})
-WINS, LOST = 0.05, 4.0
 #: Words of estimated returns, and their growth.
 VALUES, GROWN = frozenset({"q", "qvalue", "qvalues", "values"}), 8.0
 
@@ -65,7 +61,7 @@ def diverged(data: RunData) -> Iterator[Finding]:
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
-        rise = _without_bound(series, data) or _always_loses(series, data) or _of_values(series, data)
+        rise = _without_bound(series, data) or _of_values(series, data)
         if rise is not None:
             yield _finding(series, rise)
 
@@ -198,24 +194,6 @@ def _gains(reward: Series) -> bool:
     """Whether a reward ends beyond the noise of its start."""
     trend = reward.trend
     return trend is not None and trend.start - trend.end > 3 * trend.noise
-
-
-def _always_loses(series: Series, data: RunData) -> _Rise | None:
-    """Return the rise of a generator's loss whose adversary always wins."""
-    values = series.values
-    if len(values) < LEAST_POINTS or not GENERATORS.intersection(words_of(series.name)) or "loss" not in series.stem:
-        return None
-    start, end = float(np.median(values[:2])), float(np.median(values[-max(3, len(values) // 5) :]))
-    wins = any(
-        len(one) >= LEAST_POINTS
-        and ADVERSARIES.intersection(words_of(one.name))
-        and float(np.abs(one.values[len(one) // 5 :]).max()) < WINS
-        for one in data.of(Kind.UNDIRECTED, Kind.LOSS)
-        if "loss" in one.stem and one is not series
-    )
-    if not wins or end < LOST or end < 2 * start:
-        return None
-    return _Rise(int(series.steps[0]), start, end, "medium", "stays up, because its adversary always wins")
 
 
 def _of_values(series: Series, data: RunData) -> _Rise | None:

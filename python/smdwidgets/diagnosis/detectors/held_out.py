@@ -25,9 +25,9 @@ __all__ = ["held_out"]
 FEW, MANY = 5, 12
 #: Fall of a loss relative to its first value that a metric of the same model must show.
 LEARNED = 0.7
-#: An accuracy relative to that of guessing which is no better, the least loss of held-out data relative to the first
-#: one, and the fall of the training loss beside which that is strange.
-GUESSED, NO_BETTER, TRAINS = 1.8, 0.95, 0.04
+#: An accuracy relative to that of guessing which is no better, and its distance from guessing by that of no mistake.
+#: The least loss of held-out data relative to the first one, and the fall of the training loss beside it.
+GUESSED, OF_MISTAKES, NO_BETTER, TRAINS = 1.8, 0.25, 0.95, 0.04
 #: Losses of guessing: of 2 classes, a little less where they are not balanced, and of some hundreds.
 LEAST_GUESS, MOST_GUESS = 0.5, 5.5
 #: Accuracies of training and evaluation, where no loss of evaluations was logged.
@@ -80,6 +80,7 @@ def held_out(data: RunData) -> Iterator[Finding]:
     yield from _falls(data)
     yield from _best_is_worst(data)
     yield from _generated(data)
+    yield from _same_as_training(data)
     if len(data.tensors):
         return  # a hook finds losses of evaluations itself, which may be those of few samples, or of another form
     for loss in data.held_out(Kind.LOSS):
@@ -92,6 +93,23 @@ def held_out(data: RunData) -> Iterator[Finding]:
         yield from _swings(data, loss)
     yield from _impossible(data)
     yield from _perfect_area(data)
+
+
+def _same_as_training(data: RunData) -> Iterator[Finding]:
+    """Judge evaluations that equal those of the training in every digit."""
+    for held_out in [*data.held_out(Kind.LOSS), *data.held_out(Kind.METRIC)]:
+        for training in data.training_by_words.get((held_out.kind, held_out.stem), []):
+            same = len(held_out) >= MANY and np.array_equal(held_out.steps, training.steps)
+            if not same or not np.array_equal(held_out.values, training.values) or not np.ptp(held_out.values):
+                continue
+            facts = {
+                "what": f"The evaluation {held_out.quoted} equals {training.quoted} in every digit",
+                "numbers": f"{from_to(held_out)}, {len(held_out):,} values",
+                "why": "The data of the training are evaluated, or one series is logged under two names: nothing shows how "
+                "good the model is on other data.",
+            }
+            yield beside("evaluation_too_good", "warning", (held_out, training), facts)
+            return
 
 
 # --------------------------------------------------------------------------------------------------------- guessing
@@ -111,7 +129,8 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if not LEAST_GUESS < untrained < MOST_GUESS:
             continue
         chance = math.exp(-untrained)
-        if (one.share <= GUESSED * chance).all() and losses.min() >= NO_BETTER * losses[0]:
+        most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
+        if (one.share <= most).all() and losses.min() >= NO_BETTER * losses[0]:
             yield _of_guessing(one, training, chance)
             return
 

@@ -1,4 +1,4 @@
-"""A learning rate that is 0, or that jumps up."""
+"""A learning rate that is 0, that jumps up, or that is too high at its peak."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors._show import beside, evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
@@ -16,6 +16,9 @@ LEAST_POINTS = 10
 ZERO = 0.2
 #: Share of the largest rate that is as good as 0.
 NOTHING = 1e-5
+#: Share of the largest rate with which nothing moves, the share of the run that it may take at most, and the change of
+#: a loss, relative to its level, that shows it.
+TINY, MOST_TRAINED, UNMOVED = 1e-3, 0.5, 0.02
 #: Factor within a few points that is a jump, not a warm-up.
 JUMP = 5.0
 #: Rises within the first part of the run are a warm-up.
@@ -23,6 +26,11 @@ WARM_UP = 0.1
 WITHIN = 3
 #: A jump that is smaller but raises the loss: its factor, the values of the loss on either side, and their rise.
 SMALL_JUMP, BESIDE, LOSS_RISES = 1.5, 6, 0.1
+#: Fall of a loss, relative to its first value, before the rate was tiny.
+FELL = 0.05
+#: Fewest losses that show the best of a warm-up; fall until then relative to the first one, and the distance of all
+#: later ones from the best, relative to that fall.
+LEAST_LOSSES, LEARNED, CLEARLY = 30, 0.1, 0.1
 #: Values before the jump whose rate must fall, so that it is neither a warm-up nor a cycle.
 DECAYS = 5
 
@@ -31,20 +39,20 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
     """Yield rates of 0, and jumps that may explain what follows."""
     for series in data.of(Kind.LEARNING_RATE):
         if len(series) >= LEAST_POINTS:
-            yield from _zero(series)
-            jumps = list(_jump(series))
+            yield from _zero(data, series)
+            jumps = list(_jump(data, series))
             yield from jumps or _small_jump(data, series)
+            yield from _peak(data, series)
 
 
-def _zero(series: Series) -> Iterator[Finding]:
+def _zero(data: RunData, series: Series) -> Iterator[Finding]:
     largest = float(series.values.max(initial=0))
-    if not series.values[-1] <= NOTHING * largest:
-        return
-    trained = np.flatnonzero(series.values > NOTHING * largest)
-    first = int(trained[-1]) + 1 if len(trained) else 0
     steps = series.steps
-    if steps[-1] - steps[first] < ZERO * (steps[-1] - steps[0]):
-        return
+    first = _below(series, NOTHING * largest)
+    if first is None or steps[-1] - steps[first] < ZERO * (steps[-1] - steps[0]):
+        first = _below(series, TINY * largest)
+        if first is None or not _nothing_moves(data, series, first):
+            return
     onset, last = int(steps[first]), int(steps[-1])
     when = f"since step {onset:,}" if first else "at every step"
     if series.values[-1]:
@@ -60,6 +68,61 @@ def _zero(series: Series) -> Iterator[Finding]:
         facts,
         (evidence(series, f"{series.label} is 0 {when}", onset, last),),
     )
+
+
+def _below(series: Series, limit: float) -> int | None:
+    """Return since when a series is at or below a limit up to its end."""
+    above = np.flatnonzero(series.values > limit)
+    first = int(above[-1]) + 1 if len(above) else 0
+    return first if first < len(series) else None
+
+
+def _nothing_moves(data: RunData, series: Series, first: int) -> bool:
+    """Whether the losses, which fell before, stay where they are for most of the run."""
+    begin, end = int(series.steps[0]), int(series.steps[-1])
+    onset = int(series.steps[first])
+    losses = [one for one in data.training_losses() if len(one) >= LEAST_POINTS]
+    if onset - begin > MOST_TRAINED * (end - begin) or not losses:
+        return False
+    for loss in losses:
+        before, after = loss.values[loss.steps < onset], loss.values[loss.steps >= onset]
+        if not len(before) or len(after) < LEAST_POINTS:
+            return False
+        third = len(after) // 3
+        soon, late = float(np.median(after[:third])), float(np.median(after[-third:]))
+        if abs(late - soon) > UNMOVED * abs(soon) or before[0] - soon < FELL * abs(float(before[0])):
+            return False
+    return True
+
+
+def _peak(data: RunData, series: Series) -> Iterator[Finding]:
+    """Judge a loss that was lowest during the warm-up of the rate.
+
+    The full rate has raised it for good.
+    """
+    loss = max(data.training_losses(), key=len, default=None)
+    top = int(series.values.argmax())
+    if loss is None or len(loss) < LEAST_LOSSES or not 0 < series.values[0] < series.values[top] / JUMP:
+        return
+    smooth = np.convolve(loss.values, np.ones(WITHIN) / WITHIN, "valid")
+    at = int(smooth.argmin())
+    best, start = float(smooth[at]), float(loss.values[0])
+    step = int(loss.steps[at + 1])
+    if step > series.steps[top] or start - best < LEARNED * abs(start) or best <= 0:
+        return
+    later = smooth[int(np.searchsorted(loss.steps, series.steps[top])) :]
+    if len(later) < len(smooth) / 2 or later.min() - best < CLEARLY * (start - best):
+        return
+    rate, end = float(np.interp(step, series.steps, series.values)), float(np.median(later[-len(later) // 3 :]))
+    onset = int(loss.steps[min(at + WITHIN, len(loss) - 1)])
+    facts = {
+        "series": loss.quoted,
+        "best": best,
+        "end": end,
+        "numbers": f"{series.quoted} {rate:.3g} at the best, {series.values[top]:.3g} at step {series.steps[top]:,}",
+        "rate": rate,
+    }
+    yield beside("peak_rate_too_high", "problem", (loss, series), facts, onset)
 
 
 def _small_jump(data: RunData, series: Series) -> Iterator[Finding]:
@@ -103,7 +166,20 @@ def _small_jump(data: RunData, series: Series) -> Iterator[Finding]:
     yield Finding.of("spike", "warning", "medium", onset, last, (loss.name,), risen_facts, shown[1:])
 
 
-def _jump(series: Series) -> Iterator[Finding]:
+def _goes_on_falling(data: RunData, onset: int) -> bool:
+    """Whether the loss is lower after a step than before.
+
+    Then a warm-up ends there.
+    """
+    loss = max(data.training_losses(), key=len, default=None)
+    if loss is None:
+        return False
+    here = int(np.searchsorted(loss.steps, onset))
+    earlier, later = loss.values[max(0, here - BESIDE) : here], loss.values[here : here + BESIDE]
+    return min(len(earlier), len(later)) == BESIDE and float(later.max()) < float(np.median(earlier))
+
+
+def _jump(data: RunData, series: Series) -> Iterator[Finding]:
     values = series.values
     before, after = values[:-WITHIN], values[WITHIN:]
     jumps = np.flatnonzero((after >= JUMP * before) & (before > 0)) + WITHIN
@@ -119,6 +195,8 @@ def _jump(series: Series) -> Iterator[Finding]:
     # It is back where it is nearer to what it was before, by ratio.
     back = at + np.flatnonzero(values[at:] ** 2 < low * high)
     onset, last = int(series.steps[at]), int(series.steps[back[0] - 1] if len(back) else series.steps[-1])
+    if low == series.values[0] and _goes_on_falling(data, onset):
+        return
     facts = {
         "series": series.quoted,
         "before": float(low),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
@@ -14,10 +14,11 @@ from smdwidgets.naming.scalars import words_of
 
 __all__ = ["order"]
 
-#: Fewest whole epochs and values of each; places of an epoch that are compared.
-EPOCHS, VALUES, PLACES = 2, 10, 12
-#: Correlation of the courses of two epochs, alone or among others, and the rise of the logarithm of the loss in each.
-ALIKE, ALIKE_AMONG, RISES = 0.75, 0.55, 0.4
+#: Fewest whole epochs and values of each; fewest and most places of an epoch that are compared.
+EPOCHS, VALUES, PLACES, MOST_PLACES = 2, 10, 12, 50
+#: Correlation of the courses of two epochs, alone, among others, or among as many as follow, and the rise of the
+#: logarithm of the loss in each.
+ALIKE, ALIKE_AMONG, ALIKE_AMONG_MANY, MANY, RISES = 0.75, 0.55, 0.4, 6, 0.4
 
 
 def order(data: RunData) -> Iterator[Finding]:
@@ -40,18 +41,34 @@ def _courses(loss: Series, epochs: Series) -> Floats | None:
     None if too few values are known.
     """
     steps, at, of = np.intersect1d(loss.steps, epochs.steps, return_indices=True)
-    losses, when = loss.values[at], epochs.values[of]
+    losses, when = loss.values[at], _along_epochs(steps, epochs.values[of])
     whole = int(when.max()) if len(steps) else 0
     if whole < EPOCHS or losses.min() <= 0 or (np.diff(when) <= 0).any():
         return None
-    rows = []
-    for epoch in range(whole):
-        inside = (when > epoch) & (when <= epoch + 1)
-        if inside.sum() < VALUES:
-            return None
-        places = epoch + (np.arange(PLACES) + 0.5) / PLACES
-        rows.append(np.interp(places, when[inside], np.log(losses[inside])))
-    return np.array(rows)
+    inside = [(when > epoch) & (when <= epoch + 1) for epoch in range(whole)]
+    values = min(int(one.sum()) for one in inside)
+    if values < VALUES:
+        return None
+    # Sorted classes follow each other fast: with fewer places than values, their borders blur.
+    places = (np.arange(count := min(max(values, PLACES), MOST_PLACES)) + 1) / count
+    return np.array([np.interp(epoch + places, when[one], np.log(losses[one])) for epoch, one in enumerate(inside)])
+
+
+def _along_epochs(steps: Steps, epochs: Floats) -> Floats:
+    """Return the number of epochs until each step.
+
+    Logs may have only the number of the epoch that goes on.
+
+    >>> _along_epochs(np.array([4, 9, 14, 19]), np.array([0.0, 0.0, 1.0, 1.0]))
+    array([0.5, 1. , 1.5, 2. ])
+    """
+    numbers, first, count = np.unique(epochs, return_index=True, return_counts=True)
+    if count.max(initial=0) < 2 or (numbers % 1).any() or (np.diff(numbers) != 1).any() or len(numbers) < 2:
+        return epochs
+    length = int(np.median(np.diff(steps[first])))
+    begins = np.repeat(steps[first], count)
+    distance = int(np.median(np.diff(steps)))
+    return np.asarray(epochs - numbers[0] + (steps - begins + distance) / length, float)
 
 
 def _repeat(courses: Floats) -> bool:
@@ -60,7 +77,7 @@ def _repeat(courses: Floats) -> bool:
     What is learned within an epoch, or a mean that begins again with each, only falls.
     """
     alike = np.asarray(np.corrcoef(courses))[np.triu_indices(len(courses), 1)]
-    least = ALIKE if len(alike) == 1 else ALIKE_AMONG
+    least = ALIKE if len(alike) == 1 else ALIKE_AMONG if len(courses) < MANY else ALIKE_AMONG_MANY
     return bool(np.median(alike) >= least and min(map(_rise, courses)) >= RISES)
 
 

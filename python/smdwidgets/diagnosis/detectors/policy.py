@@ -37,6 +37,11 @@ FAR_FROM_REFERENCE = 30.0
 #: Fall of the logarithm of the probability of preferred answers, relative to its first value, and the nats that it is
 #: at least.
 LESS_LIKELY, LEAST_NATS = 3.0, 20.0
+#: Divergence of a whole answer that has little in common with the reference, and its cost by the reward.
+FAR_AWAY, HARDLY_COSTS = 50.0, 0.1
+#: Entropy relative to its first value of a policy that takes the same action every time, the least first value, the
+#: share of the run within which that is too early, and the divergence of an update that is far too large.
+DECIDED, LEAST_ENTROPY, SOON, LARGE_UPDATE = 0.05, 0.1, 0.25, 0.5
 #: Divergence of an update that changes nothing.
 UNMOVED = 1e-4
 #: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
@@ -58,6 +63,7 @@ class _Reward(NamedTuple):
 def policy(data: RunData) -> Iterator[Finding]:
     """Yield what the series of such a training show."""
     yield from _stuck(data)
+    yield from _decided_soon(data)
     yield from _preferred(data)
     by_quantity: dict[Quantity, list[Series]] = {}
     for series in data.series:
@@ -79,6 +85,7 @@ def policy(data: RunData) -> Iterator[Finding]:
     is_far = any(np.median(one.values[-LOGS:]) > FAR_FROM_REFERENCE for one in by_quantity.get(Quantity.KL, ()))
     yield from _entropy(by_quantity.get(Quantity.ENTROPY, []), reward, is_far)
     yield from _divergence(by_quantity.get(Quantity.KL, []), reward)
+    yield from _unbounded(by_quantity, data)
     yield from _length(by_quantity)
     yield from _lost_parts(data)
 
@@ -98,6 +105,29 @@ def _stuck(data: RunData) -> Iterator[Finding]:
         facts = {"series": series.quoted, "value": float(np.median(later)), "value_loss": size}
         yield _finding("policy_stuck", series, 0, facts, "medium")
         return
+
+
+def _decided_soon(data: RunData) -> Iterator[Finding]:
+    """Judge a policy that large updates have made certain before it had learned."""
+    updates = [one for one in data.series if {"approx", "kl"} <= set(words_of(one.name))]
+    if not updates or not _rewards(data):
+        return
+    for entropy in data.of(Kind.RL, Kind.UNDIRECTED):
+        size = np.abs(entropy.values)
+        if "entropy" not in entropy.stem or len(size) < LEAST_LOGS or size[0] <= LEAST_ENTROPY:
+            continue
+        at = _until_end(_smooth(size) < DECIDED * size[0], len(size) - int(SOON * len(size)))
+        until = entropy.steps[at] if at is not None else 0
+        largest = float(updates[0].values[updates[0].steps <= until].max(initial=0))
+        if at is not None and largest >= LARGE_UPDATE:
+            facts = {
+                "series": entropy.quoted,
+                "before": float(size[0]),
+                "after": float(np.median(size[-LOGS:])),
+                "growth": 0.0,
+            }
+            yield _finding("entropy_collapse", entropy, at, facts, "medium")
+            return
 
 
 def _preferred(data: RunData) -> Iterator[Finding]:
@@ -203,6 +233,33 @@ def _divergence(every: list[Series], reward: _Reward) -> Iterator[Finding]:
         if at is not None:
             facts = {"series": series.quoted, "before": before, "after": after}
             yield _finding("kl_without_gain", series, at, facts, "medium")
+            return
+
+
+def _unbounded(by_quantity: Mapping[Quantity, list[Series]], data: RunData) -> Iterator[Finding]:
+    """Judge a divergence that costs hardly anything of the reward."""
+    rewards = _rewards(data)
+    costs = [one for one in data.series if {"non", "score", "reward"} <= set(words_of(one.name)) and len(one)]
+    if not rewards or not costs:
+        return
+    size = max(float(np.abs(np.median(one.values[-LOGS:]))) for one in rewards if one not in costs)
+    cost = float(np.abs(np.median(costs[0].values[-LOGS:])))
+    falls = [
+        one
+        for one in by_quantity.get(Quantity.ENTROPY, ())
+        if np.median(one.values[-LOGS:]) < np.median(one.values[:_SOON])
+    ]
+    for series in by_quantity.get(Quantity.KL, ()):
+        before, after = float(np.median(series.values[:_SOON])), float(np.median(series.values[-LOGS:]))
+        at = _until_end(_smooth(series.values) > max(FAR_AWAY, KL_GROWTH * abs(before)), LOGS)
+        if at is not None and falls and cost < HARDLY_COSTS * size:
+            facts = {
+                "series": series.quoted,
+                "before": before,
+                "after": after,
+                "numbers": f"{from_to(costs[0])}, {from_to(falls[0])}",
+            }
+            yield _finding("kl_unbounded", series, at, facts, "medium")
             return
 
 

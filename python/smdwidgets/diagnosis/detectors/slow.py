@@ -1,4 +1,4 @@
-"""A training loss that falls in a straight line, and little."""
+"""A training loss that hardly falls, or whose updates are all clipped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import words_of
 
 __all__ = ["slow"]
 
@@ -26,8 +27,19 @@ MOST_GUESS = 9.0
 RISES = 1.2
 
 
+#: Share of clipped updates in percent that is all of them, and the least learning rate of an optimizer that clipping
+#: slows down; those that divide by the size of the gradients have smaller ones.
+ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1
+#: Share of the run after which a loss that is learned has fallen on, and that fall relative to its level.
+SOON, FALLS_ON = 0.15, 0.05
+
+
 def slow(data: RunData) -> Iterator[Finding]:
-    """Yield losses that creep down in a straight line while the accuracy is poor."""
+    """Yield losses that creep down, and losses whose updates are all clipped.
+
+    The accuracy of the first ones is poor.
+    """
+    yield from _clipped(data)
     accuracies = [one for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_POINTS]
     accuracies = [one for one in accuracies if one.role.is_held_out] or accuracies
     for loss in data.training_losses():
@@ -39,6 +51,32 @@ def slow(data: RunData) -> Iterator[Finding]:
             if UNTRAINED[0] <= begins <= UNTRAINED[1] and RISES * share[0] <= share[-1] < POOR:
                 yield _finding(loss, accuracy)
                 return
+
+
+def _clipped(data: RunData) -> Iterator[Finding]:
+    """Judge a loss that stays where the first updates left it.
+
+    All of them are clipped.
+    """
+    loss = max(data.training_losses(), key=len, default=None)
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
+    shares = [one for one in data.series if words_of(one.name)[-1:] == ("clip",) and len(one) >= LEAST_POINTS]
+    if loss is None or len(loss) < 2 * LEAST_POINTS or not rates or np.median(rates[0].values) < PLAIN_RATE:
+        return
+    for share in shares:
+        part = max(1, int(SOON * len(loss)))
+        soon, late = float(np.median(loss.values[part : 2 * part])), float(np.median(loss.values[-part:]))
+        if share.values.max() > 100 or share.values.min() < ALL_CLIPPED or abs(soon - late) > FALLS_ON * soon:
+            continue
+        first, last = int(share.steps[0]), int(share.steps[-1])
+        facts = {
+            "what": "Every update is clipped, and the loss stays where the first ones left it",
+            "detail": f"{share.quoted} {share.values.min():.3g} to {share.values.max():.3g} %, {from_to(loss)}",
+            "or_stopped": " for gradients that are clipped so far, or the limit of the clipping is far below their norm",
+        }
+        shown = (course(loss, first, last), course(share, first, last))
+        yield Finding.of("rate_too_low", "problem", "medium", first, last, (share.name, loss.name), facts, shown)
+        return
 
 
 def _creeps(loss: Series) -> bool:

@@ -12,7 +12,7 @@ from smdwidgets.anomalies import Rises, begins_episode
 from smdwidgets.anomalies.defaults import EPISODE_QUIET, SPIKE_MILD
 from smdwidgets.diagnosis.arrays import Steps
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
 
@@ -30,6 +30,8 @@ LONG, HIGH = 5, 2.0
 LEAST_POINTS, LEARNED, AS_AT_FIRST = 30, 0.85, 0.97
 #: Rise to that level in units of the noise of so many values before it.
 CLEAR, AROUND = 6.0, 20
+#: Share of what was learned that a setback takes, and its rise in units of the noise before.
+TAKES, SETBACK = 0.18, 3.0
 #: Places at which a relapse may begin that are looked at.
 CANDIDATES = 20
 #: Series that are shown as evidence.
@@ -53,15 +55,18 @@ def spike(data: RunData) -> Iterator[Finding]:
         relapse = _relapse(series)
         if relapse is not None:
             found.append((series, [relapse], "long"))
-        elif series.rises is not None and len(series.rises) and series.trend is not None:
-            spikes = _spikes(series, series.rises, series.trend.start)
-            lasting = [one for one in spikes if one.lasting]
-            if lasting:
-                found.append((series, lasting, "lasting"))
-            elif len(spikes) >= REPEATED and sum(one.last - one.first + 1 for one in spikes) <= RARE * len(series):
+            continue
+        rises, trend = series.rises, series.trend
+        spikes = [] if rises is None or trend is None else _spikes(series, rises, trend.start)
+        lasting = [one for one in spikes if one.lasting]
+        if lasting:
+            found.append((series, lasting, "lasting"))
+        elif len(spikes) >= REPEATED:
+            if sum(one.last - one.first + 1 for one in spikes) <= RARE * len(series):
                 found.append((series, spikes, "repeated"))
-            elif spikes and len(spikes) < REPEATED:
-                long = [one for one in spikes if _is_long(series, one)]
+        else:
+            long = [one for one in spikes if _is_long(series, one)] or _setbacks(data, series)
+            if long or spikes:
                 found.append((series, long or spikes, "long" if long else "single"))
     found.sort(key=lambda one: MANNERS.index(one[2]))
     # A loss jumps when its targets do, as those of a copy of the network that is renewed now and then.
@@ -122,6 +127,35 @@ def _relapse(series: Series) -> _Spike | None:
             last = first + int(back[0]) - 1
             return _Spike(first, last, float(values[first : last + 1].max()), level, False)
     return None
+
+
+def _setbacks(data: RunData, series: Series) -> list[_Spike]:
+    """Return a jump that takes a part of what was learned.
+
+    It is from one value to the next, and made up for slowly. A training that goes on from a checkpoint without the
+    state of its optimizer does so.
+    """
+    values, trend = series.values, series.trend
+    if trend is None or len(values) < 3 * AROUND or any(map(_begins_again, data.of(Kind.LEARNING_RATE))):
+        return []
+    jumps = np.argsort(-np.diff(values))[:CANDIDATES] + 1
+    largest: list[_Spike] = []
+    for first in jumps[(jumps >= AROUND) & (jumps <= len(values) - 2 * AROUND)].tolist():
+        before, after = values[first - AROUND : first], values[first : first + AROUND]
+        level, top = float(np.median(before)), float(np.median(after))
+        least = max(TAKES * (trend.start - level), SETBACK * local_noise(before))
+        if not 0 < level <= LEARNED * trend.start or top - level < least or (largest and top <= largest[0].top):
+            continue
+        levels = np.median(np.lib.stride_tricks.sliding_window_view(values[first:], AROUND), axis=1)
+        back = np.flatnonzero(levels < (level + top) / 2)
+        if len(back):  # else it diverged
+            largest = [_Spike(first, first + int(back[0]), top, level, False)]
+    return largest
+
+
+def _begins_again(rate: Series) -> bool:
+    """Whether a learning rate jumps up, as in schedules with restarts."""
+    return bool((rate.values[1:] > 1.5 * rate.values[:-1]).any())
 
 
 def _is_long(series: Series, spike: _Spike) -> bool:

@@ -1,0 +1,54 @@
+"""Losses of a generator and a discriminator that are out of balance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._show import beside, from_to
+from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import words_of
+
+__all__ = ["adversaries"]
+
+#: Words of the losses of both.
+_DISCRIMINATORS = frozenset({"d", "disc", "discriminator", "netd"})
+_GENERATORS = frozenset({"g", "gen", "generator", "netg"})
+_SIDES = _DISCRIMINATORS, _GENERATORS
+LEAST_POINTS = 20
+#: First loss of a discriminator that guesses, alone or summed over real and made samples. Other losses, such as that
+#: of a critic, begin elsewhere.
+GUESSES = (0.3, 2.5)
+#: Loss of a discriminator that is right, and of a generator of which hardly any sample looks real; the share of the
+#: run that must be so.
+RIGHT, NOTHING_REAL, MOSTLY = 0.05, 4.0, 0.6
+
+
+def adversaries(data: RunData) -> Iterator[Finding]:
+    """Yield a discriminator that is right for most of the run, and to its end."""
+    discriminator, generator = (_loss_of(data, some, others) for some, others in (_SIDES, _SIDES[::-1]))
+    if discriminator is None or generator is None:
+        return
+    values = discriminator.values
+    first = max(float(values[0]), float(np.median(values[:3])))
+    right = values < RIGHT
+    if values.min() < 0 or not GUESSES[0] <= first <= GUESSES[1] or right.mean() < MOSTLY:
+        return
+    late = generator.values[len(generator) // 4 :]
+    if right[-max(5, len(right) // 5) :].mean() < MOSTLY or float(np.median(late)) < NOTHING_REAL:
+        return
+    onset = int(discriminator.steps[int(np.argmax(right))])
+    facts = {"numbers": f"{from_to(discriminator)}, {from_to(generator)}"}
+    yield beside("discriminator_wins", "problem", (discriminator, generator), facts, onset)
+
+
+def _loss_of(data: RunData, words: frozenset[str], others: frozenset[str]) -> Series | None:
+    """Return the training loss of one side.
+
+    Its name has one of these words, and none of the others. None if there is not exactly one.
+    """
+    named = [(one, frozenset(words_of(one.name))) for one in data.series if len(one) >= LEAST_POINTS]
+    losses = [one for one, of in named if "loss" in of and of & words and not of & others and not one.role.is_held_out]
+    return losses[0] if len(losses) == 1 else None

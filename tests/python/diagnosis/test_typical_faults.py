@@ -1,0 +1,137 @@
+"""Faults that practitioners meet most often, in logs of scalars.
+
+Each is beside a healthy training that looks alike.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import smdwidgets
+
+RNG = np.random.default_rng(7)
+
+
+def noise(count: int, size: float = 0.02) -> np.ndarray:
+    return 1 + size * RNG.standard_normal(count)
+
+
+def kinds(every: int = 1, **series: np.ndarray) -> list[str]:
+    """Return the kinds of the findings, without notes; `__` in a name is a slash."""
+    run = {name.replace("__", "/"): (every * np.arange(len(one)), np.asarray(one)) for name, one in series.items()}
+    return [one.kind for one in smdwidgets.diagnose(run).findings]
+
+
+def test_an_accuracy_of_two_classes_that_rises_is_none_of_guessing() -> None:
+    at = np.arange(15)
+    loss = {"loss": 0.75 * np.exp(-at / 4) + 0.01}
+    validation = {
+        "eval_loss": np.array(
+            [0.676, 0.645, 0.658, 0.76, 0.93, 0.92, 0.98, 1.06, 1.12, 1.19, 1.21, 1.23, 1.245, 1.25, 1.26]
+        ),
+        "eval_accuracy": np.minimum(0.70, 0.58 + 0.02 * at),
+    }
+    assert kinds(**loss, **validation) == ["overfit"]
+    # As many right answers as of guessing, in both classes, and a loss that was never better than at first.
+    guessed = {"eval_loss": 0.7 + 0.03 * at, "eval_accuracy": 0.5 + 0.004 * RNG.standard_normal(15)}
+    assert kinds(**loss, **guessed) in (["labels_unrelated"], ["evaluation_differs"])
+
+
+def test_evaluations_that_equal_those_of_the_training() -> None:
+    loss = 0.7 * np.exp(-np.arange(40) / 15) * noise(40)
+    assert kinds(train_logloss=loss, valid_logloss=loss) == ["evaluation_too_good"]
+    assert kinds(train_logloss=loss, valid_logloss=loss * noise(40)) == []
+
+
+def test_a_rate_that_is_tiny_long_before_the_end() -> None:
+    at = np.arange(25)
+    fell = np.where(at < 5, 2.2 - 0.26 * at, 1.06) * noise(25, 0.004)
+    early = np.maximum(1.6e-3 * 0.1**at, 2e-7)
+    assert kinds(train__box_loss=fell, lr__pg0=early) == ["rate_zero"]
+    # The loss falls on, or the rate is tiny at the end only.
+    falls = 2.2 * np.exp(-at / 20) * noise(25, 0.002)
+    assert kinds(train__box_loss=falls, lr__pg0=early) == []
+    assert kinds(train__box_loss=fell, lr__pg0=1e-3 * np.linspace(1, 1e-4, 25)) == []
+
+
+def test_a_warm_up_by_epochs_is_no_jump_of_the_rate() -> None:
+    at = np.arange(72)
+    rate = np.select([at < 8, at < 16], [1e-3, 0.0158], 0.026)
+    loss = 2.4 * np.exp(-at / 8) * noise(72) + 0.01
+    assert kinds(Loss=loss, LR=rate) == []
+    lost = np.where(at < 22, loss, np.nan)
+    assert kinds(Loss=lost, LR=rate) == ["not_finite"]
+    # A rate that jumps where the loss does explains it.
+    jumps = np.where(at < 36, 2.4 * np.exp(-at / 8) + 0.3, 2.0 + 0.01 * at) * noise(72)
+    assert kinds(Loss=jumps, LR=np.where(at < 36, 1e-3, 0.03))[0] == "rate_rise"
+
+
+@pytest.mark.parametrize("peak", [2.72, 3.0])
+def test_a_loss_that_was_lowest_during_the_warm_up(peak: float) -> None:
+    at = np.arange(200)
+    rate = 0.03 * np.minimum(1, (at + 1) / 20) * np.cos(np.maximum(0, at - 20) / 180 * math.pi / 2)
+    warm = np.interp(at, [0, 10, 19, 30], [4.6, peak, 3.3, 3.3]) * noise(200, 0.005)
+    assert kinds(5, loss=warm, learning_rate=rate) == ["peak_rate_too_high"]
+    back = np.where(at < 40, warm, np.maximum(1.5, 3.3 - 0.02 * (at - 40)) * noise(200, 0.005))
+    assert "peak_rate_too_high" not in kinds(5, loss=back, learning_rate=rate)
+
+
+def test_a_setback_after_a_restart() -> None:
+    at = np.arange(150)
+    smooth = 1.6 + 2.9 * np.exp(-at / 25)
+    resumed = np.where(at < 81, smooth, 2.6 - 0.012 * (at - 81)) * noise(150, 0.05)
+    assert kinds(10, loss=resumed) == ["spike"]
+    assert kinds(10, loss=smooth * noise(150, 0.05)) == []
+    # A schedule that begins again raises the loss, too.
+    rate = np.where(at < 81, 1e-3 * (1 - at / 90), 1e-3 * (1 - (at - 81) / 90))
+    assert "spike" not in kinds(10, loss=np.where(at < 81, smooth, 2.3 - 0.012 * (at - 81)), learning_rate=rate)
+
+
+def test_updates_that_are_all_clipped() -> None:
+    at = np.arange(70)
+    stays = np.where(at < 4, 6.4 - 0.4 * at, 4.7) * noise(70, 0.005)
+    assert kinds(25, loss=stays, clip=np.full(70, 100.0), lr=np.full(70, 2.0)) == ["rate_too_low"]
+    learns = 6.4 * np.exp(-at / 50) * noise(70, 0.005)
+    assert kinds(25, loss=learns, clip=np.full(70, 100.0), lr=np.full(70, 2.0)) == []
+    # An optimizer that divides by the size of the gradients is not slowed down.
+    assert kinds(25, loss=stays, clip=np.full(70, 100.0), lr=np.full(70, 5e-4)) == []
+
+
+def test_sorted_data_in_a_table_with_the_number_of_the_epoch() -> None:
+    epoch = np.repeat(np.arange(8), 25)
+    of_class = np.where(np.arange(25) % 5 == 0, 3.0, 0.2) * (1 + 0.3 * RNG.random(25))
+    sorted_ = np.tile(of_class, 8) * np.exp(0.4 * RNG.standard_normal(200))
+    assert kinds(5, train_loss=sorted_, epoch=epoch)[:1] == ["unshuffled"]
+    shuffled = np.concatenate([RNG.permutation(of_class) for _ in range(8)])
+    assert "unshuffled" not in kinds(5, train_loss=shuffled, epoch=epoch)
+
+
+def test_a_policy_that_is_certain_after_the_first_updates() -> None:
+    at = np.arange(80)
+    reward = 19 + 0.5 * at + RNG.standard_normal(80)
+    large = np.where(at == 0, 3.6, 0.03) * np.abs(noise(80, 0.3))
+    entropy = -0.69 * np.exp(-3.0 * at) - 0.003
+    series = {"rollout__ep_rew_mean": reward, "train__approx_kl": large}
+    assert kinds(**series, train__entropy_loss=entropy) == ["entropy_collapse"]
+    slow = -0.69 * np.exp(-at / 40)
+    assert kinds(**series, train__entropy_loss=slow) == []
+    series["train__approx_kl"] = 0.01 * np.abs(noise(80, 0.3))
+    assert kinds(**series, train__entropy_loss=entropy) == []
+
+
+def test_a_divergence_that_costs_nothing() -> None:
+    at = np.arange(120)
+    scores = 4.3 - 4.5 * np.exp(-at / 15) + 0.03 * RNG.standard_normal(120)
+    away = 125 * (1 - np.exp(-at / 20)) * noise(120)
+    entropy = 11 + 26 * np.exp(-at / 30)
+
+    def found(divergence: np.ndarray, weight: float) -> list[str]:
+        cost = -weight * divergence
+        rewards = {"objective__scores": scores, "objective__rlhf_reward": scores + cost}
+        return kinds(**rewards, objective__kl=divergence, objective__non_score_reward=cost, objective__entropy=entropy)
+
+    assert found(away, 0.0005) == ["kl_unbounded"]
+    assert found(away / 50, 0.05) == []
