@@ -9,7 +9,8 @@ and `u` for reporting; `r` was looked at once before `u` was written.
 `keras_programs.txt` those of Keras, in the part `k`, `reported.txt` those with faults that people report, in the part
 `e`, `unseen.txt` more of these, in the part `f`, `common.txt` those with common mistakes, in the part `g`,
 `reports.txt` those that are modelled on public reports, in the part `h`, `typical.txt` those with typical mistakes, in
-the part `i`, and `overlooked.txt` those with mistakes that are easily overlooked, in the part `j`.
+the part `i`, `overlooked.txt` those with mistakes that are easily overlooked, in the part `j`, and `frequent.txt` those
+with the mistakes that people make most often, in the part `l`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,17 @@ from typing import NamedTuple
 
 WHOLE = tuple(
     Path(__file__).with_name(f"{name}.txt")
-    for name in ("architectures", "keras_programs", "reported", "unseen", "common", "reports", "typical", "overlooked")
+    for name in (
+        "architectures",
+        "keras_programs",
+        "reported",
+        "unseen",
+        "common",
+        "reports",
+        "typical",
+        "overlooked",
+        "frequent",
+    )
 )
 
 HEAD = """import math

@@ -655,6 +655,27 @@ def test_an_output_that_is_one_number_explains_a_loss_at_guessing():
     assert [one.kind for one in joined.causes] == ["constant_output"]
 
 
+@pytest.mark.parametrize(
+    ("is_sum", "is_lost", "expected"),
+    [(False, False, ["exploding"]), (True, False, []), (True, True, ["sum_reduction"])],
+)
+def test_gradients_of_a_sum_explode_only_if_they_are_lost(tmp_path, is_sum, is_lost, expected):
+    rng = np.random.default_rng(0)
+    weights = moving(rng)
+
+    def make(step):
+        gradient = 300 * rng.normal(size=(16, 16)) if not is_lost or step < STEPS // 2 else np.full((16, 16), np.nan)
+        return weights(step) | {"gradient/fc.weight": (gradient, "gradients")}
+
+    with saved(tmp_path, make, curves.falling(STEPS)):
+        pass
+    if is_sum:
+        record = CheckRecord("sum_reduction", "note", 0, STEPS, STEPS, ("loss",), {"count": STEPS}, "A sum", "Look.")
+        CheckFile(tmp_path, "worker_0").append(record.to_line())
+    # The sum is a note, and the cause where gradients are lost.
+    assert [one.kind for one in diagnose(tmp_path).findings] == expected
+
+
 @pytest.mark.parametrize(("kind", "is_explained"), [("not_learning", True), ("one_class", False)])
 def test_a_cause_within_the_first_half_explains_a_loss_that_never_falls(kind, is_explained):
     joined = explained([finding("rate_too_high", first=40), finding("spike", first=40), finding(kind)], 0, 100)
