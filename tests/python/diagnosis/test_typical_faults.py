@@ -135,3 +135,6 @@ def test_a_divergence_that_costs_nothing() -> None:
 
     assert found(away, 0.0005) == ["kl_unbounded"]
     assert found(away / 50, 0.05) == []
+    # The penalty alone is no reward that it could be compared with.
+    alone = {"objective__kl": away, "objective__non_score_reward": -0.0005 * away}
+    assert kinds(**alone, objective__entropy=entropy) == []

@@ -242,7 +242,7 @@ def _unbounded(by_quantity: Mapping[Quantity, list[Series]], data: RunData) -> I
     costs = [one for one in data.series if {"non", "score", "reward"} <= set(words_of(one.name)) and len(one)]
     if not rewards or not costs:
         return
-    size = max(float(np.abs(np.median(one.values[-LOGS:]))) for one in rewards if one not in costs)
+    size = max((float(np.abs(np.median(one.values[-LOGS:]))) for one in rewards if one not in costs), default=0.0)
     cost = float(np.abs(np.median(costs[0].values[-LOGS:])))
     falls = [
         one
