@@ -138,7 +138,7 @@ def _setbacks(data: RunData, series: Series) -> list[_Spike]:
     values, trend = series.values, series.trend
     if trend is None or len(values) < 3 * AROUND or any(map(_begins_again, data.of(Kind.LEARNING_RATE))):
         return []
-    jumps = np.argsort(-np.diff(values))[:CANDIDATES] + 1
+    jumps = np.argpartition(-np.diff(values), CANDIDATES)[:CANDIDATES] + 1
     largest: list[_Spike] = []
     for first in jumps[(jumps >= AROUND) & (jumps <= len(values) - 2 * AROUND)].tolist():
         before, after = values[first - AROUND : first], values[first : first + AROUND]
