@@ -10,7 +10,7 @@ import numpy as np
 
 from smdwidgets.anomalies import Rises, begins_episode
 from smdwidgets.anomalies.defaults import EPISODE_QUIET, SPIKE_MILD
-from smdwidgets.diagnosis.arrays import Steps
+from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
@@ -30,8 +30,9 @@ LONG, HIGH = 5, 2.0
 LEAST_POINTS, LEARNED, AS_AT_FIRST = 30, 0.85, 0.97
 #: Rise to that level in units of the noise of so many values before it.
 CLEAR, AROUND = 6.0, 20
-#: Share of what was learned that a setback takes, and its rise in units of the noise before.
-TAKES, SETBACK = 0.18, 3.0
+#: Share of what was learned that a setback takes, its rise in units of the noise before and of how far the level moved
+#: in the stretch before, and the values on either side that show that it is one step.
+TAKES, SETBACK, WANDERS, EDGE = 0.18, 3.0, 1.5, 3
 #: Places at which a relapse may begin that are looked at.
 CANDIDATES = 20
 #: Series that are shown as evidence.
@@ -146,11 +147,25 @@ def _setbacks(data: RunData, series: Series) -> list[_Spike]:
         least = max(TAKES * (trend.start - level), SETBACK * local_noise(before))
         if not 0 < level <= LEARNED * trend.start or top - level < least or (largest and top <= largest[0].top):
             continue
-        levels = np.median(np.lib.stride_tricks.sliding_window_view(values[first:], AROUND), axis=1)
-        back = np.flatnonzero(levels < (level + top) / 2)
+        soon = float(np.median(values[first : first + EDGE]) - np.median(values[first - EDGE : first]))
+        if min(soon, top - level) < WANDERS * _wandering(values[first // 2 : first]):
+            continue  # noise whose level wanders
+        back = np.flatnonzero(_levels(values[first:]) < (level + top) / 2)
         if len(back):  # else it diverged
             largest = [_Spike(first, first + int(back[0]), top, level, False)]
     return largest
+
+
+def _levels(values: Floats) -> Floats:
+    """Return the median of each stretch of values."""
+    levels: Floats = np.median(np.lib.stride_tricks.sliding_window_view(values, AROUND), axis=1)
+    return levels
+
+
+def _wandering(values: Floats) -> float:
+    """Return how far the level of values moves between stretches, up or down."""
+    levels = _levels(values) if len(values) >= AROUND else values
+    return float(np.abs(levels[AROUND:] - levels[:-AROUND]).max(initial=0.0)) or float(np.ptp(values) / 2)
 
 
 def _begins_again(rate: Series) -> bool:
