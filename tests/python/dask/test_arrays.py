@@ -57,6 +57,7 @@ def same(found, expected):
 @pytest.mark.parametrize("verify", ["record", "none"])
 @pytest.mark.parametrize("chunk_bytes", [1, 24, 500, 2000, 64 << 20])
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+@pytest.mark.slow
 def test_values_are_those_of_the_tensor(written, chunk_bytes, verify, scheduler):
     trial = create_trial(written)
     for name in ("w", "half", "count", "flags"):

@@ -501,6 +501,7 @@ def recorded(folder, seed, end=0.3, settings=None):
     return folder
 
 
+@pytest.mark.slow
 def test_settings_that_a_hook_recorded_come_before_what_follows_from_them(tmp_path):
     usual = {"AdamW.lr": 0.001, "AdamW.weight_decay": 0.01, "data.rows": 100, "seed": 1}
     good = [recorded(tmp_path / f"good{seed}", seed, settings={**usual, "seed": seed}) for seed in range(3)]
@@ -610,6 +611,7 @@ def test_the_command_keeps_summaries_of_good_runs(tmp_path, capsys, monkeypatch)
         (["add", "b", "run", "--file", "no/such/folder.json"], "cannot write the baselines"),
     ],
 )
+@pytest.mark.slow
 def test_errors_of_baselines_are_said_in_words_and_change_nothing(tmp_path, capsys, monkeypatch, words, says):
     monkeypatch.chdir(tmp_path)
     recorded(tmp_path / "run", 0)
@@ -659,6 +661,7 @@ def test_an_output_that_is_one_number_explains_a_loss_at_guessing():
     ("is_sum", "is_lost", "expected"),
     [(False, False, ["exploding"]), (True, False, []), (True, True, ["sum_reduction"])],
 )
+@pytest.mark.slow
 def test_gradients_of_a_sum_explode_only_if_they_are_lost(tmp_path, is_sum, is_lost, expected):
     rng = np.random.default_rng(0)
     weights = moving(rng)

@@ -67,6 +67,7 @@ def size_of(folder):
     return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
 
 
+@pytest.mark.slow
 def test_nan_at_step_337_of_1000_shows_its_cause_with_the_defaults_alone(tmp_path):
     done = train(
         tmp_path,

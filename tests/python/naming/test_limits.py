@@ -8,6 +8,7 @@ from smdwidgets.naming import scalars, tensors
 
 
 @pytest.mark.parametrize("part", ["loss/", "val-loss ", "a", "aB", "<b onclick=alert(1)>", "1."])
+@pytest.mark.slow
 def test_a_name_of_a_megabyte(part: str) -> None:
     name = part * (1_000_000 // len(part))
     assert scalars.describe(name).kind is scalars.Kind.UNKNOWN

@@ -80,6 +80,7 @@ def test_nan_everywhere() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (4, 0, 2)])
+@pytest.mark.slow
 def test_tensors_without_elements(shape: tuple[int, ...]) -> None:
     runner = judged(run_of(np.empty(shape)))
     # Empty tensors are equal.
@@ -101,6 +102,7 @@ def test_tensors_without_elements(shape: tuple[int, ...]) -> None:
     ],
     ids=["text", "one text", "complex", "bool", "int64", "largest", "infinite", "7-d", "one reduction only"],
 )
+@pytest.mark.slow
 def test_unexpected_values_do_not_raise(value: Any) -> None:
     judged(run_of(value))
 

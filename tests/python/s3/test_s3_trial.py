@@ -284,6 +284,7 @@ def test_unsupported_arguments_are_rejected(tmp_path: Path) -> None:
         smdwidgets.create_trial("s3://")
 
 
+@pytest.mark.slow
 def test_pickled_trial_reopens_the_run(
     endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:

@@ -188,6 +188,7 @@ PAIRS: dict[str, tuple[Training, int, str, int | None]] = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.slow
 def test_first_difference_is_named(name: str, base: Trial, tmp_path: Path) -> None:
     training, step, tensor, after = PAIRS[name]
     divergence = base.bisect(training.run(tmp_path / "run"))

@@ -40,6 +40,7 @@ def explore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.slow
 def test_rows_are_those_of_python(explore: Any, text: str) -> None:
     page = Page(explore)
     page.ask("hello", protocol=1, again=False)
