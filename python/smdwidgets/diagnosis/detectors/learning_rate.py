@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._show import beside, evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
@@ -142,10 +143,10 @@ def _small_jump(data: RunData, series: Series) -> Iterator[Finding]:
     if not (np.diff(before) <= 0).all() or before[0] == before[-1] or loss is None:
         return
     onset, last = int(steps[at]), int(steps[-1])
-    here = int(np.searchsorted(loss.steps, onset))
-    earlier, later = loss.values[max(0, here - BESIDE) : here], loss.values[here : here + BESIDE]
-    if min(len(earlier), len(later)) < BESIDE:
+    around = _around(loss, onset)
+    if around is None:
         return
+    earlier, later = around
     level, risen = float(np.median(earlier)), float(np.median(later))
     if risen - level <= max(LOSS_RISES * abs(level), 3 * local_noise(earlier)):
         return
@@ -172,11 +173,18 @@ def _goes_on_falling(data: RunData, onset: int) -> bool:
     Then a warm-up ends there.
     """
     loss = max(data.training_losses(), key=len, default=None)
-    if loss is None:
-        return False
+    around = None if loss is None else _around(loss, onset)
+    return around is not None and float(around[1].max()) < float(np.median(around[0]))
+
+
+def _around(loss: Series, onset: int) -> tuple[Floats, Floats] | None:
+    """Return the values of a loss before and after a step.
+
+    None if there are too few.
+    """
     here = int(np.searchsorted(loss.steps, onset))
     earlier, later = loss.values[max(0, here - BESIDE) : here], loss.values[here : here + BESIDE]
-    return min(len(earlier), len(later)) == BESIDE and float(later.max()) < float(np.median(earlier))
+    return (earlier, later) if min(len(earlier), len(later)) == BESIDE else None
 
 
 def _jump(data: RunData, series: Series) -> Iterator[Finding]:
