@@ -14,15 +14,20 @@ __all__ = ["counts_epochs", "steps_along"]
 
 #: Fewest evaluations that show how they are counted, and how much more steps and values the training has.
 _LEAST, _MORE_STEPS, _MORE_VALUES = 3, 5, 2
+#: Most epochs from one evaluation to the next.
+_MOST_EPOCHS = 10
 
 
 def counts_epochs(held_out: Series, training: Series) -> bool:
-    """Whether evaluations are counted 0, 1, 2 and so on beside many more updates."""
+    """Whether evaluations are counted in epochs beside many more updates."""
     steps, of_training = held_out.steps, training.steps
+    if len(steps) < _LEAST:
+        return False
+    every = int(steps[1] - steps[0])
     return bool(
-        len(steps) >= _LEAST
-        and steps[0] in (0, 1)
-        and steps[-1] - steps[0] == len(steps) - 1
+        every <= _MOST_EPOCHS
+        and steps[0] <= every
+        and (np.diff(steps) == every).all()
         and len(of_training) >= _MORE_VALUES * len(steps)
         and of_training[-1] >= _MORE_STEPS * steps[-1]
     )

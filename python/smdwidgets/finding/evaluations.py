@@ -14,9 +14,9 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "evaluation_differs",
         "Evaluation differs",
         "evaluations that are prepared in another way",
-        "The accuracy of evaluations is never better than guessing, and their loss never falls, although the training loss "
-        "halves within the first quarter of the run: so fast is only learned what also holds for other data. Or their loss is always "
-        "more than 3 times that of the untrained model. Where evaluations have no loss: their accuracy is below 25 % from the first one "
+        "The accuracy of evaluations is never better than guessing, and their loss is never below that of guessing, although the "
+        "training loss halves within the first quarter of the run: so fast is only learned what also holds for other data. The same if "
+        "their loss stays within 2 % of its first value while the training loss halves. Or their loss is always more than 3 times that of the untrained model. Where evaluations have no loss: their accuracy is below 25 % from the first one "
         "on, while that of the training is above 80 %.",
         "evaluations that get better while the training loss falls fast",
         "evaluate some batches of training data with the code of the evaluation.",
@@ -25,7 +25,9 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "{why}",
         "Evaluate some batches of training data with the code of the evaluation: if the accuracy stays that of guessing, "
         "compare the shape, scale and labels of these batches with those of the training.",
-        explains=frozenset({"overfit", "labels_unrelated", "metric_falls", "one_class", "not_learning"}),
+        explains=frozenset(
+            {"overfit", "labels_unrelated", "metric_falls", "one_class", "not_learning", "losses_on_two_scales"}
+        ),
         test="evaluate batches of training data with the code of the evaluation: if the accuracy is poor, this code is the cause",
     ),
     Kind(

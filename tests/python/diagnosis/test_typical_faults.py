@@ -138,3 +138,93 @@ def test_a_divergence_that_costs_nothing() -> None:
     # The penalty alone is no reward that it could be compared with.
     alone = {"objective__kl": away, "objective__non_score_reward": -0.0005 * away}
     assert kinds(**alone, objective__entropy=entropy) == []
+
+
+def test_few_evaluations_whose_loss_doubles_while_their_accuracy_rises() -> None:
+    at = np.arange(57)
+    steps = np.arange(76, 570, 76)
+
+    def diagnosed(loss: list[float]) -> list[str]:
+        run = {
+            "loss": (10 * (at + 1), 0.75 * np.exp(-at / 12) + 0.01),
+            "eval_loss": (steps, np.array(loss)),
+            "eval_accuracy": (steps, np.array([0.62, 0.672, 0.698, 0.7007, 0.704, 0.6953, 0.7027])),
+        }
+        return [one.kind for one in smdwidgets.diagnose(run).findings]
+
+    assert diagnosed([0.645, 0.763, 0.92, 1.06, 1.19, 1.18, 1.26]) == ["overfit"]
+    assert diagnosed([0.645, 0.66, 0.70, 0.73, 0.76, 0.80, 0.85]) == []  # over-confidence, beside a better accuracy
+
+
+def test_adversaries_and_policies_whose_log_begins_late() -> None:
+    at = np.arange(40)
+    right, unreal = 0.06 * np.exp(-at) + 1e-5, 12.5 - 9 * np.exp(-at / 5)
+    assert kinds(Loss_D=right, Loss_G=unreal) == ["discriminator_wins"]
+    assert kinds(Loss_D=0.6 * noise(40), Loss_G=1.2 * noise(40)) == []
+    rewards = {"rollout__ep_rew_mean": 22 + at * noise(40)}
+    decided = -0.07 * np.exp(-at / 4) - 0.002
+    updates = {"train__approx_kl": np.where(at % 9 == 8, 0.8, 0.02)}
+    assert kinds(**rewards, **updates, train__entropy_loss=decided) == ["entropy_collapse"]
+    assert kinds(**rewards, **updates, train__entropy_loss=-0.6 * np.exp(-at / 40)) == []
+
+
+def test_answers_that_grow_to_their_limit_from_the_second_log_on() -> None:
+    at = np.arange(36)
+    run = {
+        "completions__mean_length": np.where(at == 0, 7.1, 23.2) * noise(36),
+        "completions__clipped_ratio": np.where(at == 0, 0.05, 0.96),
+        "reward": np.where(at == 0, 0.4, 1.0) * noise(36),
+    }
+    assert kinds(**run) == ["length_explosion"]
+    healthy = {**run, "completions__clipped_ratio": np.full(36, 0.05)}
+    assert kinds(**healthy) == []
+
+
+def test_the_evaluated_model_is_not_the_one_that_is_trained() -> None:
+    at = np.arange(20)
+    loss = {"train_loss": 2.32 * np.exp(-at / 7) + 0.4}
+    chance = {"eval_top1": 7 + 0.01 * at}
+    assert kinds(**loss, **chance, eval_loss=2.5677 - 0.0012 * at) == ["evaluation_differs"]
+    assert kinds(**loss, **chance, eval_loss=2.33 + 0.15 * at) == ["labels_unrelated"]
+    # Far above guessing from the first evaluation on, and falling.
+    falls = {"accuracy": 0.5 + 0.02 * at[:15], "loss": 1.3 * np.exp(-at[:15] / 16)}
+    far = {"val_accuracy": 0.109 + 0.001 * (at[:15] % 2), "val_loss": np.linspace(88, 57, 15)}
+    assert kinds(**falls, **far) == ["evaluation_differs"]
+
+
+def test_a_noisy_loss_of_batches_beside_its_falling_mean() -> None:
+    batches, epochs = np.arange(37), np.arange(29)
+    step = (0.21 * np.exp(-batches / 50) + 0.02) * (1 + 0.2 * np.random.default_rng(3).standard_normal(37))
+    mean = 0.13 + 0.13 * np.exp(-epochs / 8)
+    held_out = 0.3544 + 0.03 * np.exp(-epochs / 6)
+    run = {
+        "train_loss_step": (199 + 50 * batches, step),
+        "train_loss_epoch": (251 + 63 * epochs, mean),
+        "val_loss": (251 + 63 * epochs, held_out),
+    }
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == []
+
+
+def test_a_second_stage_is_no_swing() -> None:
+    at = np.arange(19)
+    loss = np.where(at < 10, 0.34 * np.exp(-at), 0.6 * np.exp(-(at - 10) / 3)) + 0.006
+    held_out = np.where(at < 10, 0.026 + 0.012 * np.exp(-at), 0.06 + 0.12 * np.exp(-(at - 10) / 3))
+    assert kinds(train_loss=loss, val_loss_general=held_out) == []
+
+
+def test_a_language_model_at_rest_one_nat_below_guessing() -> None:
+    at = np.arange(40)
+    rest = 4.69 + 1.5 * np.exp(-at / 1.5)
+    assert "softmax_before_loss" not in kinds(50, loss=rest * noise(40, 0.003), lr=np.full(40, 1e-3))
+    # With few classes, the floor of a second softmax tells.
+    floor = 1.4612 + 0.84 * np.exp(-np.maximum(0, at - 2) / 5)
+    assert kinds(50, loss=floor * (1 + 0.002 * RNG.random(40))) == ["softmax_before_loss"]
+
+
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_evaluations_counted_in_epochs_beside_updates(every: int) -> None:
+    updates = np.arange(1, 151)
+    epochs = np.arange(every - 1, 60, every)
+    of_update, of_epoch = 1.9 * np.exp(-updates / 30) + 0.02, 1.9 * np.exp(-(epochs + 1) / 12) + 0.02
+    run = {"Loss/train": (320 * updates, of_update), "Loss/val": (epochs, of_epoch)}
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == []

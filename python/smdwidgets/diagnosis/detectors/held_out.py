@@ -28,6 +28,8 @@ LEARNED = 0.7
 #: An accuracy relative to that of guessing which is no better, and its distance from guessing by that of no mistake.
 #: The least loss of held-out data relative to the first one, and the fall of the training loss beside it.
 GUESSED, OF_MISTAKES, NO_BETTER, TRAINS = 1.8, 0.25, 0.95, 0.04
+#: Range of a loss of evaluations, relative to its first value, of weights that hardly change.
+HARDLY_MOVES = 0.02
 #: Losses of guessing: of 2 classes, a little less where they are not balanced, and of some hundreds.
 LEAST_GUESS, MOST_GUESS = 0.5, 5.5
 #: Accuracies of training and evaluation, where no loss of evaluations was logged.
@@ -130,7 +132,7 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
             continue
         chance = math.exp(-untrained)
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
-        if (one.share <= most).all() and losses.min() >= NO_BETTER * losses[0]:
+        if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
             yield _of_guessing(one, training, chance)
             return
 
@@ -208,21 +210,28 @@ def _ends(values: Floats) -> tuple[float, float]:
 def _of_guessing(one: Evaluations, training: Series, chance: float) -> Finding:
     first, last = int(one.loss.steps[0]), int(one.loss.steps[-1])
     soon = training.values[: max(2, round(SOON * len(training)))]
-    learns = float(soon.min()) < 0.5 * -math.log(chance)
+    guess = -math.log(chance)
+    # Samples that are learned by heart raise the loss of others, and slowly.
+    unmoved = float(np.ptp(one.loss.values)) <= HARDLY_MOVES * abs(float(one.loss.values[0]))
+    stays = unmoved and float(training.values[-1]) < 0.5 * guess
+    learns = float(soon.min()) < 0.5 * guess
+    differs = stays or learns or float(one.loss.values[0]) > FAR_ABOVE * guess
+    fast = ": the training learns fast" if learns else ""
     apart = "Probably the data of evaluations are prepared in another way than those of the training"
+    others = "The evaluated model hardly changes: probably other weights are evaluated than those that are trained"
     unrelated = "Probably labels do not belong to their inputs, and the model learns single samples by heart"
     facts = {
         "what": "Evaluations are never better than guessing, although the training loss falls",
         "numbers": f"{one.accuracy.quoted} up to {one.share.max():.3g}, {from_to(one.loss)}, {from_to(training)}"
         f"; {guessing(1 / chance)}",
-        "why": f"{apart}: the training learns fast." if learns else f"{unrelated}.",
+        "why": f"{others}." if stays else f"{apart}{fast}." if differs else f"{unrelated}.",
     }
     shown = (
         evidence(one.accuracy, f"{one.accuracy.label} up to {one.share.max():.3g}", first, last),
         evidence(training, f"{training.label} {training.values[0]:.3g} → {training.values[-1]:.3g}", first, last),
     )
     names = one.accuracy.name, one.loss.name, training.name
-    kind = "evaluation_differs" if learns else "labels_unrelated"
+    kind = "evaluation_differs" if differs else "labels_unrelated"
     return Finding.of(kind, "problem", "medium", first, last, names, facts, shown)
 
 
@@ -511,7 +520,9 @@ def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
         return
     logs = np.log(loss.values)
     late = logs[int(0.4 * len(logs)) :]
-    spread = float(np.std(np.diff(late))) / math.sqrt(2)
+    # A loss that jumps once, as where a second stage of the training begins, does not swing.
+    changes = np.diff(late)
+    spread = float(np.std(np.delete(changes, np.abs(changes).argmax()))) / math.sqrt(2)
     level = math.exp(float(np.median(late)))
     if spread < SWINGS or abs(float(mann_kendall(late[None])[0])) > 2 or level < ABOVE_BEST * float(loss.values.min()):
         return

@@ -27,6 +27,8 @@ WARM_UP = 0.1
 WITHIN = 3
 #: A jump that is smaller but raises the loss: its factor, the values of the loss on either side, and their rise.
 SMALL_JUMP, BESIDE, LOSS_RISES = 1.5, 6, 0.1
+#: Fewest values on either side that show that a loss goes on falling.
+LEAST_BESIDE = 3
 #: Fall of a loss, relative to its first value, before the rate was tiny.
 FELL = 0.05
 #: Fewest losses that show the best of a warm-up; fall until then relative to the first one, and the distance of all
@@ -173,18 +175,18 @@ def _goes_on_falling(data: RunData, onset: int) -> bool:
     Then a warm-up ends there.
     """
     loss = max(data.training_losses(), key=len, default=None)
-    around = None if loss is None else _around(loss, onset)
+    around = None if loss is None else _around(loss, onset, LEAST_BESIDE)
     return around is not None and float(around[1].max()) < float(np.median(around[0]))
 
 
-def _around(loss: Series, onset: int) -> tuple[Floats, Floats] | None:
-    """Return the values of a loss before and after a step.
+def _around(loss: Series, onset: int, least: int = BESIDE) -> tuple[Floats, Floats] | None:
+    """Return some values of a loss before and after a step.
 
-    None if there are too few.
+    None if there are fewer than ``least``.
     """
     here = int(np.searchsorted(loss.steps, onset))
     earlier, later = loss.values[max(0, here - BESIDE) : here], loss.values[here : here + BESIDE]
-    return (earlier, later) if min(len(earlier), len(later)) == BESIDE else None
+    return (earlier, later) if min(len(earlier), len(later)) >= least else None
 
 
 def _jump(data: RunData, series: Series) -> Iterator[Finding]:

@@ -22,6 +22,8 @@ LEAST_POINTS, FIRST, LAST = 20, 0.03, 0.025
 GOOD, NOISE = 0.7, 0.02
 #: Numbers of classes whose floor is judged.
 CLASSES = range(3, 1001)
+#: Most classes without an accuracy. With more, the floor is about 1 below the first loss, where other losses rest, too.
+MOST_ALONE = 100
 #: First loss of a language model that is sure of its tokens and never right: at least, and relative to its entropy; the
 #: accuracy below which it is never right, and values that are the first ones.
 SURE_AND_WRONG, BY_ENTROPY, NEVER_RIGHT, FIRST_VALUES = 8.0, 5.0, 0.01, 2
@@ -88,7 +90,8 @@ def _is_at_floor(data: RunData, series: Series) -> bool:
     level = float(np.median(late))
     good = [float(np.median(as_share(one)[-3:])) for one in data.of(Kind.METRIC) if is_accuracy(one)]
     is_sure = min(good) >= GOOD if good else float(np.std(late)) < NOISE * level
-    if not is_sure or not math.log(CLASSES[0]) <= first <= math.log(CLASSES[-1]):
+    most = CLASSES[-1] if good else MOST_ALONE
+    if not is_sure or not math.log(CLASSES[0]) <= first <= math.log(most):
         return False
     # The first loss is that of guessing, or a little less.
     classes = round(math.exp(first))

@@ -62,6 +62,8 @@ MINOR, WORSE = 0.1, 1.15
 GROWS = 20.0
 #: A training loss that falls below this share of its first value has fallen, whatever evaluations say.
 FALLEN = 0.5
+#: Words that say how one loss is logged.
+_OF_LOGGING = frozenset({"loss", "step", "epoch", "batch", "mean", "avg", "average", "smooth", "smoothed", "running"})
 #: Words of a loss over the pairs of a batch, and the distance from that of guessing, relative to it.
 _OF_PAIRS = frozenset({"contrastive", "clip", "infonce", "nce", "ntxent"})
 OF_PAIRS = 0.02
@@ -72,7 +74,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     improves = any(_improves(series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
     for series in data.training_losses():
         trend = series.trend
-        if trend is None:
+        if trend is None or _falls_elsewhere(data, series):
             continue
         constant = len(series) >= LEAST_POINTS and _is_constant(series, trend)
         if constant:
@@ -96,6 +98,23 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
+
+
+def _falls_elsewhere(data: RunData, series: Series) -> bool:
+    """Whether the same loss, logged over epochs or smoothed, falls.
+
+    That of single batches may be too noisy to show it.
+    """
+    words = _OF_LOGGING.union(series.stem)
+    return any(
+        other is not series
+        and other.trend is not None
+        and words.issuperset(other.stem)
+        and _OF_LOGGING.union(other.stem).issuperset(series.stem)
+        and other.trend.z < FALLING
+        and other.trend.start - other.trend.end > LEAST_METRIC * abs(other.trend.start)
+        for other in data.training_losses()
+    )
 
 
 def _whole_and_parts(data: RunData) -> tuple[Series | None, list[Series]]:

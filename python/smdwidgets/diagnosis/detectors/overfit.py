@@ -17,6 +17,7 @@ from smdwidgets.naming.scalars import Role
 
 #: What most findings say.
 RISING = "Validation loss rises"
+OVER_CONFIDENT = " A validation metric still improves: perhaps only over-confidence."
 #: Blocks after the best that must show the rise.
 LEAST_BLOCKS = 5
 #: Share of the run after the best.
@@ -28,6 +29,8 @@ CLEAR = 30
 MANY, APART = 20, 0.6
 #: Fewest values of a validation loss that is judged without a trend, and its least rise relative to the best.
 FEWEST, RISE_SPARSE = 3, 0.25
+#: Its rise relative to the best that better metrics do not outweigh, and the part of it by which it may fall back.
+OUTWEIGHS, FALLS_BACK = 0.5, 0.1
 #: Rise of a metric that counts as better.
 RISES = 0.01
 #: Training loss relative to the validation loss of data that are learned by heart, and the least share of the run.
@@ -158,7 +161,7 @@ def _judge(
         "best": best,
         "keep": keep,
         "end": trend.end,
-        "accuracy": " A validation metric still improves: perhaps only over-confidence." if still_improves else "",
+        "accuracy": OVER_CONFIDENT if still_improves else "",
     }
     yield Finding.of(
         "overfit",
@@ -178,7 +181,7 @@ def _judge(
 def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
     """Judge a validation loss of too few values for a trend, such as one an epoch.
 
-    Few values do not show their noise, so each after the best must be higher than the one before, and the rise large.
+    Few values do not show their noise, so the loss must hardly fall back after the best, and the rise must be large.
     """
     training = partner(data, validation)
     values = validation.values
@@ -187,12 +190,23 @@ def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
     at = int(values.argmin())
     best, end, keep = float(values[at]), float(values[-1]), int(validation.steps[at])
     after = values[at:]
-    if len(after) < FEWEST - 1 or not (np.diff(after) > 0).all() or end - best <= RISE_SPARSE * abs(best):
+    rise = end - best
+    if len(after) < FEWEST - 1 or np.diff(after).min() < -FALLS_BACK * rise or rise <= RISE_SPARSE * abs(best):
         return
     falls = _after(training, training.trend, _along(validation, training, at))
-    if len(falls) < 4 or _z(falls) >= -2 or not _drops(falls) or _metric_rises(data, validation, keep):
+    if len(falls) < 4 or _z(falls) >= -2 or not _drops(falls):
         return
-    facts = {"what": RISING, "while": f"{training.quoted} still falls", "best": best, "keep": keep, "end": end}
+    accuracy = OVER_CONFIDENT if _metric_rises(data, validation, keep) else ""
+    if accuracy and rise <= OUTWEIGHS * abs(best):
+        return
+    facts = {
+        "what": RISING,
+        "while": f"{training.quoted} still falls",
+        "best": best,
+        "keep": keep,
+        "end": end,
+        "accuracy": accuracy,
+    }
     yield _medium(validation, training, int(validation.steps[at + 1]), facts)
 
 

@@ -114,10 +114,12 @@ def _decided_soon(data: RunData) -> Iterator[Finding]:
         return
     for entropy in data.of(Kind.RL, Kind.UNDIRECTED):
         size = np.abs(entropy.values)
-        if "entropy" not in entropy.stem or len(size) < LEAST_LOGS or size[0] <= LEAST_ENTROPY:
+        if "entropy" not in entropy.stem or len(size) < LEAST_LOGS:
             continue
         at = _until_end(_smooth(size) < DECIDED * size[0], len(size) - int(SOON * len(size)))
         until = entropy.steps[at] if at is not None else 0
+        if size[0] <= LEAST_ENTROPY:  # it had collapsed before the log begins
+            at, until = (0, entropy.steps[-1]) if size.max() <= LEAST_ENTROPY else (None, 0)
         largest = float(updates[0].values[updates[0].steps <= until].max(initial=0))
         if at is not None and largest >= LARGE_UPDATE:
             facts = {
@@ -266,7 +268,8 @@ def _unbounded(by_quantity: Mapping[Quantity, list[Series]], data: RunData) -> I
 def _length(by_quantity: Mapping[Quantity, list[Series]]) -> Iterator[Finding]:
     cut = by_quantity.get(Quantity.TRUNCATED, [])
     for series in by_quantity.get(Quantity.LENGTH, ()):
-        before, after = float(np.median(series.values[:_SOON])), float(np.median(series.values[-LOGS:]))
+        # Lengths may grow from the second log on.
+        before, after = float(series.values[:_SOON].min()), float(np.median(series.values[-LOGS:]))
         at = _until_end(_smooth(series.values) > LENGTH_GROWTH * before, LOGS) if before > 0 else None
         if at is not None:
             share = max((_share_since(one, int(series.steps[at])) for one in cut), default=0.0)
@@ -291,7 +294,7 @@ def _share_since(cut: Series, begin: int) -> float:
 
 def _all_truncated_since(cut: Series) -> int | None:
     """Return since when nearly all answers are truncated that were not at first."""
-    if float(np.median(cut.values[:_SOON])) > FEW_TRUNCATED:
+    if float(cut.values[:_SOON].min()) > FEW_TRUNCATED:
         return None
     return _until_end(_smooth(cut.values) >= ALL_TRUNCATED, _FIRST)
 
