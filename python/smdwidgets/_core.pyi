@@ -1228,6 +1228,17 @@ class StatisticsReader:
         row counts. `error` is a list with an exception per batch that cannot be read.
         """
 
+    def scan(
+        self, files: Files | Fetched, after: int = -1, progress: Callable[[int, int], object] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the later steps with rows, and those at which values are first lost.
+
+        At the latter, values of some tensor are not finite for the first time.
+
+        Batches that cannot be read are left out. `progress` is called with the rows done and their total; what it
+        raises ends the work, and so does Ctrl-C.
+        """
+
     def dropped(self, files: Files | Fetched) -> list[tuple[str, int, bool]]:
         """Return what follows the last complete batch of streams.
 

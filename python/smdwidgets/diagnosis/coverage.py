@@ -25,6 +25,13 @@ _MISSING = {
     "inputs": ("inputs were not recorded", "add the collection `inputs` to the capture plan"),
 }
 
+#: What a sample of the steps cannot tell.
+_SAMPLED = (
+    "Tensors at {:,} of {:,} steps were read, since the run is very large: stretches of successive steps, steps with "
+    "values, and where values first are NaN or infinite. A bad batch, a jump of updates or a burst of gradients between "
+    "them may be missed, and what is seen may have begun a stretch earlier."
+)
+
 
 class Coverage(NamedTuple):
     """Which of the kinds of faults were judged.
@@ -56,6 +63,8 @@ def coverage_of(data: RunData) -> Coverage:
     ]
     if not data.tensors:
         gaps.append("Only scalars were recorded: weights, gradients, activations and inputs not judged.")
+    if data.sampled is not None:
+        gaps.append(_SAMPLED.format(*data.sampled))
     skipped = {kind for kinds in missing.values() for kind in kinds}
     learning = any(one.trend is not None for one in data.of(Kind.LOSS, Kind.METRIC, Kind.REWARD))
     return Coverage(tuple(kind for kind in READS if kind not in skipped), tuple(gaps), learning)

@@ -116,9 +116,21 @@ class Diagnoser:
             checks.updates,
             self._signals(),
             checks.settings or _settings(self._run),
+            None if self._tensors is None else self._tensors.sampled,
         )
 
     def _update(self, progress: Progress | None) -> Diagnosis:
+        diagnosis = self._diagnosed(progress)
+        if self._survey is not None:
+            self._survey.update()
+            diagnosis = diagnosis.with_marks(self._survey.findings(until=self._until))
+        return diagnosis
+
+    def _diagnosed(self, progress: Progress | None) -> Diagnosis:
+        """Return the diagnosis without what stands out.
+
+        What detectors computed is freed at the end.
+        """
         data = self.read(progress)
         # Tie-break of equally grave findings of one kind: prefer the tensor over the loss it affects.
         detectors = (*TENSOR_DETECTORS, *SCALAR_DETECTORS) if data.tensors else SCALAR_DETECTORS
@@ -133,7 +145,7 @@ class Diagnoser:
         unjudged += tuple(Unjudged(f"check {name}", reason) for name, reason in data.checks_off.items())
         off = {name: reason for name, reason in data.signals.off.items() if name != NOISE_KIND}  # no finding needs it
         unjudged += tuple(Unjudged(f"signal {name}", reason) for name, reason in off.items())
-        diagnosis = Diagnosis.of(
+        return Diagnosis.of(
             joined,
             path,
             judged=judged,
@@ -142,10 +154,6 @@ class Diagnoser:
             coverage=coverage_of(data),
             forward=forward,
         )
-        if self._survey is not None:
-            self._survey.update()
-            diagnosis = diagnosis.with_marks(self._survey.findings(until=self._until))
-        return diagnosis
 
     def _checks(self) -> CheckRecords:
         """Return what the checks of the training have found."""

@@ -103,7 +103,7 @@ class Series:
         return len(self.steps)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class TensorColumn:
     """Statistics of one tensor of one mode and worker over its steps.
 
@@ -211,6 +211,7 @@ class RunData:
         checked: number of updates that were checked.
         signals: signals of large models.
         settings: hyperparameters of the run, and settings of the training that its checks recorded.
+        sampled: number of steps whose tensors were read, and of all, if they are a sample.
     """
 
     series: Sequence[Series]
@@ -222,6 +223,7 @@ class RunData:
     checked: int = 0
     signals: Signals = field(default_factory=Signals)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    sampled: tuple[int, int] | None = None
 
     @property
     def first_step(self) -> int:

@@ -7,14 +7,17 @@ statistics cannot tell is computed from values in `tensor_values`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.diagnosis.arrays import Floats, Growing, Steps
+from smdwidgets.diagnosis import step_sample
+from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.inputs import TensorColumn, TensorColumns
+from smdwidgets.diagnosis.step_sample import StepSample
 from smdwidgets.diagnosis.tensor_roles import TensorRole, tensor_roles
+from smdwidgets.diagnosis.tensor_table import TensorTable
 from smdwidgets.diagnosis.tensor_values import Key, ValueReader
 from smdwidgets.trials import Trial
 from smdwidgets.trials.columns import Columns
@@ -28,6 +31,12 @@ _COUNTS = ("count", "nan", "neg_inf", "pos_inf")
 _NUMBERS = ("l2", "mean", "std", "min", "max", "update")
 #: Flags of rows without numbers: no value, a skipped step, a failure.
 _WITHOUT_NUMBERS = 1 | 2 | 8
+#: Rows that are read at once.
+BLOCK_ROWS = 250_000
+#: Statistics of a tensor that has not changed.
+_SAME = ("count", "l2", "mean", "std", "min", "max")
+#: Tensors of each role whose steps tell when values were saved.
+_ASKED = 100
 
 
 def read_tensors(run: object, until: int | None = None) -> TensorColumns:
@@ -45,36 +54,11 @@ def tensor_reader(run: object, until: int | None = None) -> TensorReader | None:
     return TensorReader(run, until) if isinstance(run, Trial) and has_tensors else None
 
 
-class _Table:
-    """The statistics of one tensor of a mode and worker, which grow with its steps."""
-
-    def __init__(self) -> None:
-        self._steps = Growing(np.empty(0, np.int64))
-        self._mode_steps = Growing(np.empty(0, np.int64))
-        self._columns: dict[str, Growing[np.float64]] = {}
-
-    def append(self, steps: Steps, mode_steps: Steps, columns: Mapping[str, Floats]) -> None:
-        """Append rows; what is not given is NaN, also in earlier rows of new columns."""
-        known = len(self._steps.view)
-        self._steps.extend(steps)
-        self._mode_steps.extend(mode_steps)
-        for name in columns.keys() - self._columns.keys():
-            self._columns[name] = Growing(np.full(known, np.nan))
-        for name, column in self._columns.items():
-            column.extend(columns[name] if name in columns else np.full(len(steps), np.nan))
-
-    def column(self, key: Key, role: TensorRole) -> TensorColumn:
-        """Return the statistics so far; without ``update`` if only reductions were saved."""
-        columns = {name: column.view for name, column in self._columns.items()}
-        if np.isnan(columns["count"]).all():
-            del columns["update"]
-        name, mode, worker = key
-        about = (name, role.role, role.layer, role.module, role.order, mode, worker)
-        return TensorColumn(*about, self._steps.view, self._mode_steps.view, columns)
-
-
 class TensorReader:
     """Reads the statistics of new steps, and keeps those of earlier steps.
+
+    It reads a part of the tensors at a time. If a run has more than `step_sample.MOST_ROWS` rows, it reads a sample of
+    the steps, the same of all tensors, so that memory is bounded.
 
     Args:
         trial: the run.
@@ -87,57 +71,173 @@ class TensorReader:
     def __init__(self, trial: Trial, until: int | None = None) -> None:
         self._trial = trial
         self._until = until
-        self._tables: dict[Key, _Table] = {}
+        self._start()
+
+    def _start(self) -> None:
+        self._tables: dict[Key, TensorTable] = {}
         self._roles: dict[str, TensorRole] = {}
         self._values = ValueReader()
         self._paths = _Paths()
         self._last = -1
+        self._sample: StepSample | None = None
+        #: All steps and those that were read, if they are a sample, and the number of those with values.
+        self._every, self._chosen, self._valued = np.empty(0, np.int64), np.empty(0, np.int64), 0
         self.missing: dict[str, str] = {}
+
+    @property
+    def sampled(self) -> tuple[int, int] | None:
+        """The number of steps that were read, and of all, if they are a sample; else None."""
+        return None if self._sample is None else (len(self._chosen), len(self._every))
 
     def update(self, progress: Progress | None = None) -> TensorColumns:
         """Read the steps that were saved since the last call.
 
         Return the statistics of all steps.
 
-        ``progress`` is called with the work that is done and its total, first for statistics, then for values.
+        ``progress`` is called with the work that is done and its total, first for the choice of steps of a very large
+        run, then for statistics, then for values.
         """
-        new = [step for step in self._trial.steps() if step > self._last]
-        if self._until is not None:
-            new = [step for step in new if step <= self._until]
-        if new:
+        steps = [step for step in self._trial.steps() if self._until is None or step <= self._until]
+        if steps and steps[-1] > self._last:
             self._roles = tensor_roles(self._trial)
             if self._roles:
-                self._read(new, progress)
-            self._last = new[-1]
+                rows = self._rows(len(steps))
+                has_all = self._sample is None and rows <= step_sample.MOST_ROWS
+                if not has_all and (self._sample is None or rows > 2 * self._sample.rows):
+                    roles = self._roles
+                    self._start()
+                    self._roles = roles
+                new = [step for step in steps if step > self._last]
+                chosen = None if has_all else self._sampled(new, rows, progress)
+                share = len(new) / len(steps) if chosen is None else len(chosen) / len(self._every)
+                self._read(new, chosen, int(rows * share), progress)
+            self._last = steps[-1]
         return self._columns()
 
-    def _read(self, new: list[int], progress: Progress | None) -> None:
+    def _rows(self, steps: int) -> int:
+        """Return about how many rows the first steps of the run have, of all workers."""
+        reader = self._trial.reader
+        file, index, every = reader.run.statistics_file(), reader.index, max(1, len(self._trial.steps()))
+        stored = set() if file is None else set(file.names())
+        others, workers = [name for name in self._roles if name not in stored], max(1, len(index.workers()))
+        rows = len(others) * every * workers
+        if rows > step_sample.MOST_ROWS:  # if all were saved at all steps
+            rows = sum(len(index.steps_of(name)) for name in others) * workers
+        return (rows + (0 if file is None else file.size()[1])) * steps // every
+
+    def _sampled(self, new: list[int], rows: int, progress: Progress | None) -> list[int]:
+        """Return the new steps to read of a run with so many rows."""
+        file = self._trial.reader.run.statistics_file()
+        scanned, broken = (
+            (np.array(new), np.empty(0, np.int64))
+            if file is None
+            else file.scan(self._last, progress or (lambda done, total: None))
+        )
+        steps = np.union1d(new, scanned[scanned <= new[-1]])
+        broken = broken[broken <= new[-1]]
+        valued = self._steps_with_values(new)
+        if self._sample is None:
+            self._sample = step_sample.planned(rows, len(steps), len(valued), step_sample.MOST_ROWS)
+        chosen = self._sample.of(steps.tolist(), valued, broken.tolist(), (len(self._every), self._valued))
+        self._every, self._chosen = np.append(self._every, steps), np.append(self._chosen, chosen)
+        self._valued += len(valued)
+        return chosen
+
+    def _steps_with_values(self, new: list[int]) -> set[int]:
+        """Return the new steps at which values of tensors were saved.
+
+        Some tensors of each role tell.
+        """
+        by_role: defaultdict[str, list[str]] = defaultdict(list)
+        for name, role in self._roles.items():
+            by_role[role.role].append(name)
+        index = self._trial.reader.index
+        some = [name for names in by_role.values() for name in names[:: max(1, len(names) // _ASKED)]]
+        return {step for name in some for step in index.steps_of(name)}.intersection(new)
+
+    def _read(self, new: list[int], chosen: list[int] | None, rows: int, progress: Progress | None) -> None:
+        """Read about so many rows of new steps, or of those that were chosen."""
         is_first = self._last < 0
         # Statistics may have steps at which nothing was saved. The cache is for whole runs, not for each update.
-        steps = None if is_first else range(self._last + 1, new[-1] + 1)
+        steps = chosen if chosen is not None else None if is_first else range(self._last + 1, new[-1] + 1)
         names = list(self._roles)
+        parts = max(1, min(len(names), -(-rows // BLOCK_ROWS)))
+        added: dict[Key, int] = {}
+        for number, part in enumerate(np.array_split(np.array(names, object), parts)):
+            self._read_part(part.tolist(), steps, new[-1], is_first, added, progress if parts == 1 else None)
+            if progress is not None and parts > 1:
+                progress(number + 1, parts)
+        at_step = {key: self._tables[key].steps[-count:] for key, count in added.items()}
+        statistics = {key: self._tables[key].columns(count) for key, count in added.items()}
+        read = new if chosen is None else [step for step in chosen if step <= new[-1]]
+        computed = self._values.update(self._trial, self._roles, read, at_step, statistics, progress)
+        for key, count in added.items():
+            if np.isnan(statistics[key]["count"]).all():
+                self.missing[key[0]] = "only reductions were saved"
+            if columns := computed.get(key):
+                self._tables[key].put({name: _aligned(at_step[key], *one) for name, one in columns.items()}, count)
+
+    def _read_part(
+        self,
+        names: list[str],
+        steps: Sequence[int] | None,
+        last: int,
+        is_first: bool,
+        added: dict[Key, int],
+        progress: Progress | None,
+    ) -> None:
+        """Read the statistics of some tensors, and note how many rows each has."""
         columns = (*_COUNTS, *_NUMBERS, "flags")
         found = self._trial.statistics(names, steps, columns, worker="*", cache=is_first, progress=progress)
         for failure in found.errors:
             self.missing[failure.name] = f"unreadable at step {failure.step}: {failure.error}"
-        kept = (found["step"] <= new[-1]) & (found["flags"] & _WITHOUT_NUMBERS == 0)
+        kept = (found["step"] <= last) & (found["flags"] & _WITHOUT_NUMBERS == 0)
         numbers = _numbers(found)
         rows = {key: some for key, every in _groups(found) if len(some := every[kept[every]])}
         statistics = {key: {name: column[some] for name, column in numbers.items()} for key, some in rows.items()}
         at_step = {key: found["step"][some].astype(np.int64) for key, some in rows.items()}
+        if self._sample is not None:
+            for key, one in statistics.items():
+                self._mark_gaps(key, at_step[key], one)
         weights = [key for key in rows if self._roles[key[0]].role in ("weight", "bias")]
         self._paths.join({key: (at_step[key], statistics[key]) for key in weights})
-        computed = self._values.update(self._trial, self._roles, new, at_step, statistics, progress)
+        shared: dict[bytes, NDArray[np.int64]] = {}
         for key, some in rows.items():
-            if np.isnan(statistics[key]["count"]).all():
-                self.missing[key[0]] = "only reductions were saved"
-            added = {name: _aligned(at_step[key], *column) for name, column in computed.get(key, {}).items()}
-            table = self._tables.setdefault(key, _Table())
-            table.append(at_step[key], found["mode_step"][some].astype(np.int64), statistics[key] | added)
+            keys = np.stack([at_step[key], found["mode_step"][some].astype(np.int64)])
+            keys = shared.setdefault(keys.tobytes(), keys)
+            self._tables.setdefault(key, TensorTable()).append(keys, statistics[key])
+            added[key] = len(some)
+
+    def _mark_gaps(self, key: Key, steps: Steps, columns: dict[str, Floats]) -> None:
+        """Remove changes since a step that was not read.
+
+        A tensor that is the same as at the last step that was read has not changed.
+        """
+        update, table = columns["update"][1:], self._tables.get(key)
+        if table is not None:
+            last, update = table.columns(1), columns["update"]
+            steps = np.append(table.steps[-1], steps)
+            columns = {name: np.append(last[name], columns[name]) for name in _SAME}
+        follows = np.diff(np.searchsorted(self._every, steps)) == np.diff(np.searchsorted(self._chosen, steps))
+        same = np.all([columns[name][1:] == columns[name][:-1] for name in _SAME], axis=0)
+        update[~follows] = np.where(same[~follows], 0.0, np.nan)
 
     def _columns(self) -> TensorColumns:
-        found = [table.column(key, self._roles[key[0]]) for key, table in self._tables.items()]
+        found = [self._column(key, table) for key, table in self._tables.items()]
         return TensorColumns([one for one in found if one.role or np.nanmax(one["count"], initial=0) > 1])
+
+    def _column(self, key: Key, table: TensorTable) -> TensorColumn:
+        """Return the statistics of a tensor.
+
+        They are without ``update`` if only reductions were saved.
+        """
+        columns = table.columns()
+        if np.isnan(columns["count"]).all():
+            columns = {name: column for name, column in columns.items() if name != "update"}
+        name, mode, worker = key
+        role = self._roles[name]
+        about = (name, role.role, role.layer, role.module, role.order, mode, worker)
+        return TensorColumn(*about, table.steps, table.mode_steps, columns)
 
 
 class _Paths:

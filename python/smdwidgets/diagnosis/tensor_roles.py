@@ -25,7 +25,7 @@ _ROLES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TensorRole:
     """What a tensor is; see :class:`~smdwidgets.diagnosis.inputs.TensorColumn`."""
 

@@ -128,25 +128,27 @@ class ValueReader:
         index = trial.reader.index
         first, last = steps[0], steps[-1]
         size: dict[str, float] = {}
-        training: dict[str, set[int]] = defaultdict(set)
+        training: dict[str, list[Steps]] = defaultdict(list)
         for (name, mode, _), at in at_step.items():
             role = roles[name].role
             if mode in ("TRAIN", "GLOBAL") and role in _READ_EARLY | _READ_ALWAYS:
-                training[name].update(at.tolist())
+                training[name].append(at)
         for (name, *_), columns in statistics.items():
             size[name] = max(size.get(name, 0.0), float(np.nanmax(columns["count"], initial=0)) * 4)
         differing: dict[str, set[int]] = defaultdict(set)
         for (name, *_), at in apart.items():
-            differing[name].update(at.tolist())
+            if len(at):
+                differing[name].update(at.tolist())
         wanted: dict[int, list[str]] = defaultdict(list)
         for name, trained in training.items():
             if not size[name]:
                 continue  # only reductions were saved
-            saved = [step for step in index.steps_of(name) if first <= step <= last and step in trained]
+            of_name = set().union(*(at.tolist() for at in trained))
+            saved = [step for step in index.steps_of(name) if first <= step <= last and step in of_name]
             early = len(saved) if roles[name].role in _READ_ALWAYS else max(0, EARLY - self._saves[name])
             self._saves[name] += len(saved)
             for number, step in enumerate(saved):
-                if number < early or step in differing[name]:
+                if number < early or step in differing.get(name, ()):
                     wanted[step].append(name)
         portion, taken = defaultdict[str, list[int]](list), 0.0
         for step in sorted(wanted):
@@ -212,8 +214,9 @@ class ValueReader:
         """Return how changes of weights follow gradients, and the distance of workers."""
         joined = {}
         for key, (steps, sketch) in sketches.items():
-            before, last = self._last.get(key, (np.empty(0, np.int64), np.empty((0, SKETCH))))
-            joined[key] = np.append(before, steps), np.concatenate([last, sketch])
+            joined[key] = steps, sketch
+            if (before := self._last.get(key)) is not None:
+                joined[key] = np.append(before[0], steps), np.concatenate([before[1], sketch])
             self._last[key] = steps[-1:], sketch[-1:]
         gradient_of = {role.order: name for name, role in roles.items() if role.role == "gradient"}
         found: dict[Key, Computed] = defaultdict(dict)

@@ -31,10 +31,8 @@ logger = logging.getLogger("smdwidgets.widgets")
 #: Seconds between updates of a live run, and how many times the duration of an update they are at least, so that the
 #: diagnosis takes at most a twentieth of one core.
 PAUSE, SHARE = 2.0, 20
-#: Bytes of a run beyond which only its scalars are read.
+#: Bytes of a run without its statistics beyond which only its scalars are read.
 LARGEST_RUN = 4 << 30
-#: Rows of stored statistics beyond which only its scalars are read, too: a row takes 200 bytes of memory.
-LARGEST_STATISTICS = 5_000_000
 #: Tensors that are marked with the state that a finding names.
 _MOST_LASTING = 50
 #: Points of the small picture of a finding.
@@ -225,14 +223,15 @@ def _state(trial: Trial) -> tuple[int, int, bool]:
 
 
 def _is_small(trial: Trial) -> bool:
-    """Whether the tensors of a run are diagnosed. Of others, the survey has to do."""
+    """Whether the tensors of a run are diagnosed: of others, the survey has to do.
+
+    Written statistics do not count, of which a bounded part is read.
+    """
+    if not trial.is_local:
+        return False
     file = trial.reader.run.statistics_file()
-    rows = 0 if file is None else file.size()[1]
-    return (
-        trial.is_local
-        and rows <= LARGEST_STATISTICS
-        and size_on_disk(Path(trial.path), enough=LARGEST_RUN) <= LARGEST_RUN
-    )
+    most = LARGEST_RUN + (0 if file is None else file.size()[2])
+    return size_on_disk(Path(trial.path), enough=most) <= most
 
 
 def _shown(diagnosis: Diagnosis | None, error: str) -> object:

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use smdwidgets_core::error::{Error, Result};
 use smdwidgets_core::statistics_file::pyramid::{self as core, MEASURES, Wanted};
 use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
 use crate::numpy;
-use crate::statistics_file::StatisticsReader;
+use crate::statistics_file::{StatisticsReader, reporting};
 use crate::sweep::{RecordSource, ints};
 
 /// The bins of a worker's tensors at all levels.
@@ -48,25 +47,10 @@ impl Pyramid {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
         let source = RecordSource::of(files)?;
-        let mut raised = None;
-        let outcome = py.detach(|| {
-            let whole: HashSet<&str> = whole.iter().map(String::as_str).collect();
-            let mut report = |done: u64, total: u64| -> Result<()> {
-                let called = Python::attach(|py| {
-                    py.check_signals()?;
-                    progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done, total)).map(drop))
-                });
-                called.map_err(|error| {
-                    raised = Some(error);
-                    Error::Cancelled
-                })
-            };
-            reader.with(|reader| core::build(reader, source.as_dyn(), worker, &path, &whole, &mut report))
-        });
-        match raised {
-            Some(error) => Err(error),
-            None => outcome.map_err(|error| to_python(py, &error)),
-        }
+        let whole: HashSet<&str> = whole.iter().map(String::as_str).collect();
+        reporting(py, progress, |report| {
+            reader.with(|reader| core::build(reader, source.as_dyn(), worker, &path, &whole, report))
+        })
     }
 
     /// Whether it was made of these statistics, which may have later steps.

@@ -290,6 +290,20 @@ impl StatisticsReader {
         Ok(table)
     }
 
+    /// Steps with rows after a step, and those at which values of a tensor are not finite for the first time.
+    #[pyo3(signature = (files, after = -1, progress = None))]
+    fn scan<'py>(
+        &self,
+        py: Python<'py>,
+        files: &Bound<'py, PyAny>,
+        after: Step,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let source = RecordSource::of(files)?;
+        let scanned = reporting(py, progress, |report| self.0.read().scan(source.as_dyn(), after, report))?;
+        Ok((ints(py, scanned.steps.into_iter())?, ints(py, scanned.broken.into_iter())?))
+    }
+
     /// (key, bytes, whether a later segment follows) of each segment with bytes after its last complete batch.
     fn dropped(&self, py: Python<'_>, files: &Bound<'_, PyAny>) -> PyResult<Vec<(String, u64, bool)>> {
         let source = RecordSource::of(files)?;
@@ -306,6 +320,32 @@ impl StatisticsReader {
         let source = RecordSource::of(files)?;
         let found = py.detach(|| self.0.read().verify(source.as_dyn())).map_err(|error| to_python(py, &error))?;
         errors(py, &found)
+    }
+}
+
+/// Does work without the interpreter that reports its progress, to a Python callable. What that raises ends the work, and
+/// so does Ctrl-C.
+pub fn reporting<T: Send>(
+    py: Python<'_>,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(&mut dyn FnMut(u64, u64) -> Result<()>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let mut raised = None;
+    let outcome = py.detach(|| {
+        work(&mut |done, total| {
+            let called = Python::attach(|py| {
+                py.check_signals()?;
+                progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done, total)).map(drop))
+            });
+            called.map_err(|error| {
+                raised = Some(error);
+                Error::Cancelled
+            })
+        })
+    });
+    match raised {
+        Some(error) => Err(error),
+        None => outcome.map_err(|error| to_python(py, &error)),
     }
 }
 

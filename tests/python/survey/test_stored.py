@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import smdwidgets
 from python.widgets.talk import begin, end
 from smdwidgets import _core
+from smdwidgets.diagnosis import step_sample
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.overview import nothing_sent, overview
 from smdwidgets.pictures.packet import unpack
@@ -249,12 +251,30 @@ def test_the_page_of_very_many_tensors_gets_names_and_pictures_before_findings(
     trial.close()
 
 
-def test_of_very_many_rows_only_scalars_are_diagnosed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_explorer_diagnoses_tensors_of_very_many_rows_but_not_of_very_many_values(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _core.StepWriter(run, STEPS - 1, "worker_0", 1) as writer:
+        writer.tensor("loss", np.float32(1))
     trial = smdwidgets.create_trial(run)
-    read: list[list[str]] = []
-    monkeypatch.setattr(type(trial), "statistics", lambda self, names, *others, **named: read.append(names))
-    for most in (STEPS * TENSORS, STEPS * TENSORS - 1):
-        monkeypatch.setattr(live_diagnosis, "LARGEST_STATISTICS", most)
-        LiveDiagnosis([trial]).complete()
-    assert len(read) == 1
+    read: list[int] = []
+    statistics = type(trial).statistics
+
+    def noted(self: Any, names: Any, steps: Any, *others: Any, **named: Any) -> Any:
+        read.append(STEPS if steps is None else len(steps))
+        return statistics(self, names, steps, *others, **named)
+
+    monkeypatch.setattr(type(trial), "statistics", noted)
+    monkeypatch.setattr(step_sample, "MOST_ROWS", 40 * TENSORS)
+    LiveDiagnosis([trial]).complete()
+    assert 30 <= max(read) <= 50
+    read.clear()
+    # The statistics are much larger than this, and do not count.
+    monkeypatch.setattr(live_diagnosis, "LARGEST_RUN", 1 << 20)
+    LiveDiagnosis([trial]).complete()
+    assert read
+    read.clear()
+    monkeypatch.setattr(live_diagnosis, "LARGEST_RUN", 1)
+    LiveDiagnosis([trial]).complete()
+    assert not read
     trial.close()

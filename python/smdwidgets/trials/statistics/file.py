@@ -7,6 +7,9 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smdwidgets import _core
 from smdwidgets.exceptions import RunFileMissing, SMDebugError
 from smdwidgets.storage.protocol import Storage, beginning, reads_at_once
@@ -67,6 +70,19 @@ class StatisticsFile:
         """Return rows as columns, sorted by name in the order of `names`, step and worker."""
         files = None if workers is None else [_core.worker_file_name(worker) for worker in workers]
         return self._reader.read(self._source, names, steps, files, mode)
+
+    def scan(self, after: int, progress: Callable[[int, int], object]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the steps with rows, and those at which values are first lost.
+
+        At the latter, values of some tensor are not finite for the first time.
+
+        Memory does not grow with the rows.
+
+        Args:
+            after: only later steps.
+            progress: called with the number of rows read and their total; what it raises ends the work.
+        """
+        return self._reader.scan(self._source, after, progress)
 
     def pyramid(self, worker: str) -> _core.Pyramid | None:
         """Return the pyramid of a worker's statistics.

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.sources import Scalars, TensorStatistics
 from smdwidgets.trials.tables import COUNTS, NUMBERS, REDUCTIONS_ONLY, Table, joined, key_columns, selected
+
+#: Numbers of values that are not finite.
+_LOST = ("nan", "neg_inf", "pos_inf")
 
 
 class SourceStatistics:
@@ -41,6 +45,20 @@ class SourceStatistics:
 
     def pyramid(self, worker: str) -> None:
         """Return None: there are few statistics, which have no pyramid."""
+
+    def scan(self, after: int, progress: Callable[[int, int], object]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the steps with rows, and those at which values are first lost.
+
+        At the latter, values of some tensor are not finite for the first time.
+        """
+        steps, broken = [np.empty(0, np.int64)], []
+        for at, (_, _, columns) in enumerate(self._columns, 1):
+            steps += [one.steps for one in columns.values()]
+            lost = [one.steps[(one.values > 0) & (one.steps > after)] for name, one in columns.items() if name in _LOST]
+            broken += [int(one.min()) for one in lost if len(one)]
+            progress(at, len(self._columns))
+        every = np.unique(np.concatenate(steps))
+        return every[every > after], np.unique(np.array(broken, np.int64))
 
     def size(self) -> tuple[int, int, int]:
         """Return the numbers of series, rows and bytes."""

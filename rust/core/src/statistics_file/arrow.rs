@@ -291,18 +291,24 @@ pub struct Columns {
     raw: Vec<u8>,
 }
 
+/// Reads a column of numbers in place of what the vector has.
+macro_rules! read_column {
+    ($batch:ident, $at:literal, $into:expr, $kind:ty, $raw:expr, $decompressor:expr) => {{
+        let content = $batch.column($at, $raw, $decompressor)?;
+        let (cells, _) = content.as_chunks::<{ size_of::<$kind>() }>();
+        $into.clear();
+        $into.extend(cells.iter().map(|cell| <$kind>::from_le_bytes(*cell)));
+    }};
+}
+
 impl Columns {
     /// Reads the columns of a batch in place of those before, and returns the number of rows.
     pub fn decode(&mut self, bytes: &[u8], decompressor: &mut Decompressor<'_>) -> Result<usize> {
         let batch = Batch::of(bytes)?;
-        let raw = &mut self.raw;
         macro_rules! read {
-            ($at:literal, $field:ident, $kind:ty) => {{
-                let content = batch.column($at, raw, decompressor)?;
-                let (cells, _) = content.as_chunks::<{ size_of::<$kind>() }>();
-                self.$field.clear();
-                self.$field.extend(cells.iter().map(|cell| <$kind>::from_le_bytes(*cell)));
-            }};
+            ($at:literal, $field:ident, $kind:ty) => {
+                read_column!(batch, $at, self.$field, $kind, &mut self.raw, decompressor)
+            };
         }
         read!(0, step, i64);
         read!(1, mode, u8);
@@ -318,6 +324,36 @@ impl Columns {
         let is_valid =
             self.step.iter().all(|step| *step >= 0) && self.mode.iter().all(|mode| Mode::from_number(*mode).is_some());
         if is_valid { Ok(batch.rows) } else { Err(corrupt("a mode or step is invalid")) }
+    }
+}
+
+/// The columns of a record batch that say which values are not finite.
+#[derive(Default)]
+pub struct Finiteness {
+    pub step: Vec<i64>,
+    pub tensor: Vec<u32>,
+    /// Numbers of values that are not finite.
+    pub lost: Vec<u64>,
+    added: Vec<u64>,
+    raw: Vec<u8>,
+}
+
+impl Finiteness {
+    /// Reads the columns of a batch in place of those before, and returns the number of rows.
+    pub fn decode(&mut self, bytes: &[u8], decompressor: &mut Decompressor<'_>) -> Result<usize> {
+        let batch = Batch::of(bytes)?;
+        read_column!(batch, 0, self.step, i64, &mut self.raw, decompressor);
+        read_column!(batch, 3, self.tensor, u32, &mut self.raw, decompressor);
+        read_column!(batch, 6, self.lost, u64, &mut self.raw, decompressor);
+        macro_rules! add {
+            ($at:literal) => {
+                read_column!(batch, $at, self.added, u64, &mut self.raw, decompressor);
+                self.lost.iter_mut().zip(&self.added).for_each(|(lost, more)| *lost = lost.saturating_add(*more));
+            };
+        }
+        add!(7);
+        add!(8);
+        Ok(batch.rows)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Commit records: each states that a batch and the names it needs are complete.
 
+use std::ops::RangeInclusive;
+
 use crate::crc::crc32c;
+use crate::step::Step;
 
 /// The size of a commit record.
 pub const COMMIT_SIZE: usize = 48;
@@ -55,9 +58,8 @@ impl Commit {
         })
     }
 
-    /// Whether the batch may have rows of steps from `first` to `last`.
-    pub fn overlaps(&self, first: u64, last: u64) -> bool {
-        let ends = if self.last == u32::MAX { u64::MAX } else { self.last.into() };
-        u64::from(self.first) <= last && first <= ends
+    /// The steps that the batch may have rows of.
+    pub fn steps(&self) -> RangeInclusive<Step> {
+        self.first.into()..=if self.last == u32::MAX { Step::MAX } else { self.last.into() }
     }
 }

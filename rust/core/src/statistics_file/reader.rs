@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use zstd::bulk::Decompressor;
 
-use super::arrow::is_schema;
+use super::arrow::{Finiteness, is_schema};
 use super::{COMMIT_SIZE, Commit, DIRECTORY, END_OF_STREAM, MAX_BLOCK, MAX_ROWS, Name, Row, decode_batch};
 use crate::crc::crc32c;
 use crate::error::{Error, Location, Result};
@@ -96,6 +96,16 @@ pub struct Found {
     pub rows: Vec<(u32, u32, Row)>,
     /// Batches that cannot be read.
     pub failed: Vec<Error>,
+}
+
+/// What [`Reader::scan`] has seen, in ascending order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// Steps that have rows.
+    pub steps: Vec<Step>,
+    /// Steps at which values of some tensor are not finite for the first time. A tensor that several processes wrote
+    /// has a first one in the rows of each.
+    pub broken: Vec<Step>,
 }
 
 /// The end of a segment that is not complete.
@@ -206,10 +216,9 @@ impl Reader {
             let next = names.len() as u32;
             names.entry((*name).to_owned()).or_insert(next);
         }
-        let ends = selection.steps.as_ref().map(|steps| {
-            let end = |step: Option<&Step>| step.map_or(0, |step| u64::try_from(*step).unwrap_or(0));
-            (end(steps.first()), end(steps.last()))
-        });
+        let has_selected = |commit: &&Commit| {
+            selection.steps.as_ref().is_none_or(|steps| steps.range(commit.steps()).next().is_some())
+        };
         for (worker, segments) in &self.workers {
             if selection.workers.as_ref().is_some_and(|workers| !workers.contains(worker.as_str())) {
                 continue;
@@ -218,11 +227,7 @@ impl Reader {
             found.workers.push(worker.clone());
             for (number, segment) in segments {
                 let key = stem(worker, *number) + ".arrows";
-                let mut commits = segment
-                    .commits
-                    .iter()
-                    .filter(|commit| ends.is_none_or(|(first, last)| commit.overlaps(first, last)))
-                    .peekable();
+                let mut commits = segment.commits.iter().filter(has_selected).peekable();
                 if commits.peek().is_none() {
                     continue;
                 }
@@ -253,6 +258,52 @@ impl Reader {
         Ok(found)
     }
 
+    /// Looks through the rows after a step for steps and for values that are not finite. Memory is that of one batch.
+    ///
+    /// Batches that cannot be read are left out; [`Reader::read`] reports them. `progress` is called with the rows done
+    /// and their total after each batch; an error ends the work.
+    pub fn scan(
+        &self,
+        source: &dyn Source,
+        after: Step,
+        progress: &mut dyn FnMut(u64, u64) -> Result<()>,
+    ) -> Result<Scanned> {
+        let is_later = |commit: &&Commit| *commit.steps().end() > after;
+        let segments = || self.workers.iter().flat_map(|(worker, all)| all.iter().map(move |one| (worker, one)));
+        let commits = segments().flat_map(|(_, (_, segment))| segment.commits.iter().filter(is_later));
+        let total = commits.map(|commit| u64::from(commit.rows)).sum();
+        let (mut steps, mut broken) = (BTreeSet::new(), BTreeSet::new());
+        let (mut columns, mut done) = (Finiteness::default(), 0);
+        let mut known: Option<(&String, &Arc<HashMap<u32, Name>>)> = None;
+        let mut lost: HashSet<u32> = HashSet::new();
+        for (worker, (number, segment)) in segments() {
+            // Numbers of tensors are those of the segment.
+            if !known
+                .replace((worker, &segment.names))
+                .is_some_and(|(before, names)| before == worker && Arc::ptr_eq(names, &segment.names))
+            {
+                lost.clear();
+            }
+            let key = stem(worker, *number) + ".arrows";
+            each_block(source, &key, segment.commits.iter().filter(is_later), &mut |commit, block, decompressor| {
+                let read = block.and_then(|bytes| check_rows(columns.decode(bytes, decompressor)?, commit));
+                if read.is_ok() {
+                    for ((step, tensor), bad) in columns.step.iter().zip(&columns.tensor).zip(&columns.lost) {
+                        if *bad > 0 && *step > after && lost.insert(*tensor) {
+                            broken.insert(*step);
+                        }
+                    }
+                    columns.step.sort_unstable();
+                    columns.step.dedup();
+                    steps.extend(columns.step.iter().filter(|step| **step > after));
+                }
+                done += u64::from(commit.rows);
+                progress(done, total)
+            })?;
+        }
+        Ok(Scanned { steps: steps.into_iter().collect(), broken: broken.into_iter().collect() })
+    }
+
     /// Checks every batch: its checksum, its content, and that its tensors have names. Returns the errors.
     pub fn verify(&self, source: &dyn Source) -> Result<Vec<Error>> {
         let mut errors = Vec::new();
@@ -263,8 +314,7 @@ impl Reader {
                     Err(error) => errors.push(error),
                     Ok(rows) => {
                         let location = Location::new(key.as_str(), commit.offset);
-                        let outside =
-                            |row: &&Row| !u64::try_from(row.step).is_ok_and(|step| commit.overlaps(step, step));
+                        let outside = |row: &&Row| !commit.steps().contains(&row.step);
                         if let Some(row) = rows.iter().find(|row| !segment.names.contains_key(&row.tensor)) {
                             let what = format!("tensor {} has no name", row.tensor);
                             errors.push(Error::Corrupt { location, what });

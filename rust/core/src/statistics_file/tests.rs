@@ -123,6 +123,37 @@ fn reader_follows_a_growing_file() {
 }
 
 #[test]
+fn a_scan_names_steps_and_the_first_lost_values() {
+    let run = tempfile::tempdir().unwrap();
+    let mut writer = writer(run.path(), 4, 1 << 30);
+    (0..3).for_each(|tensor| drop(writer.add(&format!("w{tensor}"), name)));
+    for step in 0..20 {
+        let rows = (0..3).map(|tensor| {
+            let mut row = row(3 * step, tensor);
+            row.statistics.nan = u64::from(tensor == 1 && step >= 6);
+            row.statistics.neg_inf = u64::from(tensor == 2 && step == 13);
+            (row.statistics.pos_inf, row.statistics.count) = (0, 10);
+            row
+        });
+        writer.append(3 * step, rows).unwrap();
+    }
+    writer.close().unwrap();
+    let (reader, source) = (opened(run.path()), Local::new(run.path()));
+    let mut calls = Vec::new();
+    let mut note = |done, total| {
+        calls.push((done, total));
+        Ok(())
+    };
+    let scanned = reader.scan(&source, -1, &mut note).unwrap();
+    assert_eq!(scanned.steps, (0..20).map(|step| 3 * step).collect::<Vec<_>>());
+    assert_eq!(scanned.broken, [18, 39]);
+    assert_eq!(calls, (1..=5).map(|batch| (12 * batch, 60)).collect::<Vec<_>>());
+    let later = reader.scan(&source, 50, &mut |_, _| Ok(())).unwrap();
+    assert_eq!((later.steps, later.broken), (vec![51, 54, 57], vec![51]));
+    assert!(matches!(reader.scan(&source, -1, &mut |_, _| Err(Error::Cancelled)), Err(Error::Cancelled)));
+}
+
+#[test]
 fn rows_come_in_the_order_of_the_selected_names() {
     let run = tempfile::tempdir().unwrap();
     let mut writer = writer(run.path(), 4, 1 << 30);
