@@ -184,10 +184,10 @@ def test_faults_of_ten_million_rows_are_found_in_bounded_memory(tmp_path):
     found, gaps, megabytes = json.loads(done.stdout)
     onsets = {(kind, subject): first for kind, first, subject in found}
     assert onsets["not_finite", "gradient/fc20.weight"] == BROKEN
-    assert onsets["dead", "fc3.relu_output"] == DIES
     [exploding] = [first for kind, first, _ in found if kind == "exploding"]
     # A stretch of 64 steps is read of 7.
-    assert EXPLODES <= exploding <= EXPLODES + 7 * 64
+    assert 0 <= exploding - EXPLODES <= 7 * 64
+    assert 0 <= onsets["dead", "fc3.relu_output"] - DIES <= 7 * 64
     assert {kind for kind, *_ in found} <= {"not_finite", "dead", "exploding", "stands_out"}
     assert "steps were read, since the run is very large" in " ".join(gaps)
     assert megabytes < 600

@@ -29,12 +29,12 @@ __all__ = ["TensorReader", "read_tensors", "tensor_reader"]
 
 _COUNTS = ("count", "nan", "neg_inf", "pos_inf")
 _NUMBERS = ("l2", "mean", "std", "min", "max", "update")
+#: Numbers that detectors read of the roles that most tensors of a large run have; they may read all of the others.
+_READ = {"weight": ("l2", "std", "update"), "gradient": ("l2", "update")}
 #: Flags of rows without numbers: no value, a skipped step, a failure.
 _WITHOUT_NUMBERS = 1 | 2 | 8
 #: Rows that are read at once.
 BLOCK_ROWS = 250_000
-#: Statistics of a tensor that has not changed.
-_SAME = ("count", "l2", "mean", "std", "min", "max")
 #: Tensors of each role whose steps tell when values were saved.
 _ASKED = 100
 
@@ -194,7 +194,10 @@ class TensorReader:
         kept = (found["step"] <= last) & (found["flags"] & _WITHOUT_NUMBERS == 0)
         numbers = _numbers(found)
         rows = {key: some for key, every in _groups(found) if len(some := every[kept[every]])}
-        statistics = {key: {name: column[some] for name, column in numbers.items()} for key, some in rows.items()}
+        statistics = {
+            key: {name: numbers[name][some] for name in (*_COUNTS, *_READ.get(self._roles[key[0]].role, _NUMBERS))}
+            for key, some in rows.items()
+        }
         at_step = {key: found["step"][some].astype(np.int64) for key, some in rows.items()}
         if self._sample is not None:
             for key, one in statistics.items():
@@ -214,12 +217,13 @@ class TensorReader:
         A tensor that is the same as at the last step that was read has not changed.
         """
         update, table = columns["update"][1:], self._tables.get(key)
+        others = [column for name, column in columns.items() if name != "update"]
         if table is not None:
             last, update = table.columns(1), columns["update"]
             steps = np.append(table.steps[-1], steps)
-            columns = {name: np.append(last[name], columns[name]) for name in _SAME}
+            others = [np.append(last[name], column) for name, column in columns.items() if name != "update"]
         follows = np.diff(np.searchsorted(self._every, steps)) == np.diff(np.searchsorted(self._chosen, steps))
-        same = np.all([columns[name][1:] == columns[name][:-1] for name in _SAME], axis=0)
+        same = np.all([column[1:] == column[:-1] for column in others], axis=0)
         update[~follows] = np.where(same[~follows], 0.0, np.nan)
 
     def _columns(self) -> TensorColumns:

@@ -171,8 +171,9 @@ class ValueReader:
                 values[name, mode, worker].append((step, whole))
         found: dict[Key, Computed] = {}
         sketches: dict[Key, tuple[Steps, Floats]] = {}
-        for key, saves in values.items():
-            role = roles[key[0]]
+        del table
+        for key in list(values):
+            role, saves = roles[key[0]], values.pop(key)  # each is freed once it was looked at
             if role.role in ("weight", "gradient"):
                 if role.role == "weight":
                     found[key] = {
@@ -271,7 +272,7 @@ def _apart(
             key, leader = (name, mode, worker), (name, mode, first)
             both, here, there = np.intersect1d(at_step[key], at_step[leader], return_indices=True)
             differs = np.zeros(len(both), dtype=bool)
-            for column in ("l2", "mean", "std", "min", "max"):
+            for column in ("l2", "std"):
                 differs |= statistics[key][column][here] != statistics[leader][column][there]
             found[key] = both[differs]
     return found
