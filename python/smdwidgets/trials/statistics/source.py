@@ -50,6 +50,11 @@ class SourceStatistics:
         """Return the steps with rows, and those at which values are first lost.
 
         At the latter, values of some tensor are not finite for the first time.
+
+        >>> nan = Scalars(np.array([1, 2, 3]), np.array([0.0, 4.0, 4.0]))
+        >>> statistics = SourceStatistics([{"worker_0": {"fc1_weight": {"nan": nan}}}])
+        >>> [found.tolist() for found in statistics.scan(0, lambda done, total: None)]
+        [[1, 2, 3], [2]]
         """
         steps, broken = [np.empty(0, np.int64)], []
         for at, (_, _, columns) in enumerate(self._columns, 1):
