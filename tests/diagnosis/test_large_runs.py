@@ -78,6 +78,12 @@ def write(root: Path, steps: int, tensors: int, *faults: str) -> None:
     (root / "training_job_end.ts").touch()
 
 
+def sample_above(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read a sample of so many rows of larger runs."""
+    monkeypatch.setattr(step_sample, "WHOLE_ROWS", rows)
+    monkeypatch.setattr(step_sample, "MOST_ROWS", rows)
+
+
 def findings(run: Path) -> tuple[object, ...]:
     diagnosis = smdwidgets.diagnose(run)
     return diagnosis.findings, diagnosis.notes, diagnosis.coverage, diagnosis.judged, diagnosis.unjudged
@@ -104,7 +110,7 @@ def test_a_sample_of_the_steps_finds_the_cause(case, tmp_path, monkeypatch):
     # Three large batches may lie between the steps that are read, as the coverage says.
     case.train(tmp_path, 0)
     rows = sum(len(one) for one in read_tensors(smdwidgets.create_trial(tmp_path)))
-    monkeypatch.setattr(step_sample, "MOST_ROWS", rows // 2)
+    sample_above(rows // 2, monkeypatch)
     diagnosis = smdwidgets.diagnose(tmp_path)
     assert [one.kind for one in diagnosis][:1] == [kind for kind in case.expected if kind == diagnosis.findings[0].kind]
     assert "steps were read, since the run is very large" in " ".join(diagnosis.coverage.gaps)
@@ -112,7 +118,7 @@ def test_a_sample_of_the_steps_finds_the_cause(case, tmp_path, monkeypatch):
 
 def test_a_sample_keeps_stretches_values_and_first_lost_values(tmp_path, monkeypatch):
     write(tmp_path, 4000, 72, "dead")
-    monkeypatch.setattr(step_sample, "MOST_ROWS", 72 * 400)
+    sample_above(72 * 400, monkeypatch)
     monkeypatch.setattr(tensor_columns, "BLOCK_ROWS", 1000)
     diagnoser = Diagnoser(smdwidgets.create_trial(tmp_path), marks=False)
     data = diagnoser.read()
@@ -131,7 +137,7 @@ def test_a_sample_keeps_stretches_values_and_first_lost_values(tmp_path, monkeyp
 
 def test_a_sampled_run_that_grows_reads_on_and_starts_over_when_it_has_doubled(tmp_path, monkeypatch):
     write(tmp_path, 4000, 72)
-    monkeypatch.setattr(step_sample, "MOST_ROWS", 72 * 400)
+    sample_above(72 * 400, monkeypatch)
     sizes = []
     reader = None
     for end in (600, 800, 1000, 1300, 2000, None):
@@ -149,7 +155,7 @@ def test_a_sampled_run_that_grows_reads_on_and_starts_over_when_it_has_doubled(t
 
 def test_ctrl_c_ends_the_choice_of_steps(tmp_path, monkeypatch):
     write(tmp_path, 4000, 72)
-    monkeypatch.setattr(step_sample, "MOST_ROWS", 1000)
+    sample_above(1000, monkeypatch)
     calls: list[tuple[int, int]] = []
 
     def interrupted(done: int, total: int) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["MOST_ROWS", "StepSample", "planned"]
+__all__ = ["MOST_ROWS", "WHOLE_ROWS", "StepSample", "planned"]
 
-#: Rows of statistics that are read at most: with 50 bytes a row, and half a kilobyte for each tensor.
-MOST_ROWS = 2_000_000
+#: Rows of statistics of a run that is read whole, and of a sample of a larger one, which may have very many tensors.
+#: They take 50 bytes each, and half a kilobyte for each tensor.
+WHOLE_ROWS, MOST_ROWS = 5_000_000, 2_000_000
 #: Steps that are read at least.
 _FEWEST_STEPS = 16
 #: Share of the steps that are in stretches; the others have values.

@@ -57,7 +57,7 @@ def tensor_reader(run: object, until: int | None = None) -> TensorReader | None:
 class TensorReader:
     """Reads the statistics of new steps, and keeps those of earlier steps.
 
-    It reads a part of the tensors at a time. If a run has more than `step_sample.MOST_ROWS` rows, it reads a sample of
+    It reads a part of the tensors at a time. If a run has more than `step_sample.WHOLE_ROWS` rows, it reads a sample of
     the steps, the same of all tensors, so that memory is bounded.
 
     Args:
@@ -102,7 +102,7 @@ class TensorReader:
             self._roles = tensor_roles(self._trial)
             if self._roles:
                 rows = self._rows(len(steps))
-                has_all = self._sample is None and rows <= step_sample.MOST_ROWS
+                has_all = self._sample is None and rows <= step_sample.WHOLE_ROWS
                 if not has_all and (self._sample is None or rows > 2 * self._sample.rows):
                     roles = self._roles
                     self._start()
@@ -121,7 +121,7 @@ class TensorReader:
         stored = set() if file is None else set(file.names())
         others, workers = [name for name in self._roles if name not in stored], max(1, len(index.workers()))
         rows = len(others) * every * workers
-        if rows > step_sample.MOST_ROWS:  # if all were saved at all steps
+        if rows > step_sample.WHOLE_ROWS:  # if all were saved at all steps
             rows = sum(len(index.steps_of(name)) for name in others) * workers
         return (rows + (0 if file is None else file.size()[1])) * steps // every
 
