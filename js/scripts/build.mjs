@@ -47,7 +47,7 @@ function partNames(outputs) {
     if (entryPoint) names.set(path, entryPoint.replace(/^src\/|\.ts$/g, ""));
     else shared.push([Object.keys(inputs).sort()[0], path]);
   shared.sort();
-  for (const [i, [, path]] of shared.entries()) names.set(path, `shared-${i}`);
+  for (const [i, [, path]] of shared.entries()) names.set(path, `s${i}`);
   return names;
 }
 

@@ -3,16 +3,13 @@
  * worker can be terminated.
  */
 
-/** First match of a pattern in a name, as `[index, start, end]`. */
-export type Span = readonly [index: number, start: number, end: number];
-
 const TIMEOUT_MS = 2000;
 
 /** Index of a name, the name with `*` in place of what the groups matched, and what they matched. */
 type Captures = [index: number, rest: string, matched: string];
 
 type RegexResult =
-  | { kind: "spans"; spans: Span[]; captures: Captures[] }
+  | { kind: "found"; captures: Captures[] }
   | { kind: "invalid"; message: string }
   | { kind: "timeout" }
   /** the page's Content-Security-Policy permits no worker */
@@ -21,8 +18,7 @@ type RegexResult =
 const WORKER = `onmessage = ({ data: { names, pattern } }) => {
   try {
     const expression = new RegExp(pattern, "id");
-    const captures = [];
-    const spans = names.flatMap((name, index) => {
+    const captures = names.flatMap((name, index) => {
       const found = expression.exec(name);
       if (!found) return [];
       let rest = "", at = 0;
@@ -31,10 +27,9 @@ const WORKER = `onmessage = ({ data: { names, pattern } }) => {
           rest += name.slice(at, span[0]) + "*";
           at = span[1];
         }
-      captures.push([index, rest + name.slice(at), found.slice(1).filter((each) => each !== undefined).join(" ")]);
-      return [[index, found.index, found.index + found[0].length]];
+      return [[index, rest + name.slice(at), found.slice(1).filter((each) => each !== undefined).join(" ")]];
     });
-    postMessage({ kind: "spans", spans, captures });
+    postMessage({ kind: "found", captures });
   } catch (error) {
     postMessage({ kind: "invalid", message: error.message });
   }

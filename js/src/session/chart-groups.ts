@@ -1,5 +1,4 @@
 /** Divides scalars into charts by a regular expression: "(train|val)_loss" draws both curves in the chart "*_loss". */
-import { searchInWorker } from "../lib/worker-regex";
 
 export interface ChartGroup {
   title: string;
@@ -41,17 +40,23 @@ export class ChartGroups {
     };
     if (!pattern) return end([], "");
     if (pattern.length > LONGEST_PATTERN) return end([], "The pattern is too long");
-    searchInWorker(names, pattern, control.signal).then(
-      (result) => {
-        if (result.kind === "spans") {
-          const groups = grouped(names, result.captures);
-          end(groups, groups.length ? "" : "No scalar matches");
-        } else if (result.kind === "invalid") end([], result.message);
-        else end([], result.kind === "timeout" ? "The pattern takes too long" : "This page permits no patterns");
-        changed();
-      },
-      () => {}, // superseded by another search
-    );
+    import("../lib/worker-regex")
+      .then(({ searchInWorker }) => searchInWorker(names, pattern, control.signal))
+      .then(
+        (result) => {
+          if (result.kind === "found") {
+            const groups = grouped(names, result.captures);
+            end(groups, groups.length ? "" : "No scalar matches");
+          } else if (result.kind === "invalid") end([], result.message);
+          else end([], result.kind === "timeout" ? "The pattern takes too long" : "This page permits no patterns");
+          changed();
+        },
+        (reason) => {
+          if (control.signal.aborted) return; // superseded by another search
+          end([], String(reason));
+          changed();
+        },
+      );
   }
 }
 

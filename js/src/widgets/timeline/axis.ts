@@ -3,20 +3,23 @@
 import { drawAxis, INCIDENT_MARK } from "../../draw/lanes";
 import { capturePointer, h, setAttributes, setText, setVisible } from "../../lib/dom";
 import { count } from "../../lib/format";
+import { Memo } from "../../lib/memo";
 import type { Scene } from "../../session/scene";
+import { Deferred } from "../common/deferred";
 import { Figure } from "../common/figure";
 import type { Context, Part } from "../common/part";
 import type { StepControl } from "../steps/control";
-import { Bookmarks } from "./bookmarks";
-import { PartingMark } from "./parting";
+import type { Bookmarks } from "./bookmarks";
+import type { PartingMark } from "./parting";
 
 export class AxisStrip implements Part {
   readonly el: HTMLElement;
   readonly #figure: Figure;
   readonly #thumb = h("div", { class: "smdw-thumb" });
   readonly #track: HTMLElement;
-  readonly #bookmarks: Bookmarks;
-  readonly #parting: PartingMark;
+  readonly #bookmarks: Deferred<Bookmarks>;
+  readonly #parting: Deferred<PartingMark>;
+  readonly #drawn = new Memo();
   #scene: Scene | undefined;
 
   constructor(
@@ -29,8 +32,9 @@ export class AxisStrip implements Part {
     this.#figure = new Figure("axis", context);
     this.#figure.canvas.setAttribute("aria-hidden", "true");
     this.#track = control.track();
-    this.#bookmarks = new Bookmarks(context);
-    this.#parting = new PartingMark(context);
+    const marks = () => import("./marks");
+    this.#bookmarks = new Deferred(context, async () => new (await marks()).Bookmarks(context));
+    this.#parting = new Deferred(context, async () => new (await marks()).PartingMark(context));
     this.el = h(
       "div",
       { class: "smdw-axis" },
@@ -50,8 +54,12 @@ export class AxisStrip implements Part {
   update(scene: Scene): void {
     this.#scene = scene;
     const { stepAxis } = scene;
-    this.#bookmarks.update(scene);
-    this.#parting.update(scene);
+    const { bookmarks, compare } = scene.traits;
+    // A mark that was removed is not shown any more.
+    if (bookmarks.length) this.#bookmarks.use((part) => part.update(scene));
+    else this.#bookmarks.part?.update(scene);
+    if (compare.run !== undefined) this.#parting.use((part) => part.update(scene));
+    else this.#parting.part?.update(scene);
     const label = this.control.label;
     const at = stepAxis.x(scene.step);
     const inside = at >= stepAxis.left - 0.5 && at <= stepAxis.right + 0.5;
@@ -63,24 +71,20 @@ export class AxisStrip implements Part {
 
   /** Marks the current step, or removes its mark. */
   bookmark(): void {
-    this.#bookmarks.toggle(this.context.session.scene());
+    this.#bookmarks.run((part) => part.toggle(this.context.session.scene()));
   }
 
   #draw({ stepAxis: axis, axis: shown, step, traits }: Scene) {
     const half = this.#thumb.hidden ? 0 : 8 + 3.6 * (this.#thumb.textContent?.length ?? 0);
     const at = axis.x(step);
     const compare = traits.compare.step;
-    this.#figure.paint(
-      (pen, size, paint) =>
-        drawAxis(pen, size, paint, {
-          axis,
-          steps: shown.steps,
-          covered: half ? [at - half, at + half] : undefined,
-          incidents: this.control.incidents.map((each) => each.at),
-          compare,
-        }),
-      this.context.theme(),
-    );
+    const covered = half ? ([at - half, at + half] as const) : undefined;
+    const incidents = this.control.incidents.map((each) => each.at);
+    const theme = this.context.theme();
+    const { steps } = shown;
+    if (!this.#drawn.changed([axis.ends, steps, covered, incidents, compare, theme, this.#figure.size])) return;
+    const picture = { axis, steps, covered, incidents, compare };
+    this.#figure.paint((pen, size, paint) => drawAxis(pen, size, paint, picture), theme);
   }
 
   #moveByTrack() {
