@@ -1,6 +1,6 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
-import { compareTrouble, MapModel, modulesOf, type Trouble } from "../src/lib/map-rows";
+import { compareTrouble, MapModel, type Trouble } from "../src/lib/map-rows";
 
 const model = (names: string[], collections: Record<string, string[]> = {}) =>
   new MapModel(
@@ -29,7 +29,7 @@ describe("rows of the map", () => {
 
   test("are in model order, with the modules folded", () => {
     expect(text(rows.rows(new Set()))).toEqual(["W embed.weight", "layers.2", "layers.10", "norm", "scalars"]);
-    expect(modulesOf(names, new Map())).toEqual(["layers.2", "layers.10", "norm"]);
+    expect(model(names).foldable).toEqual(["layers.2", "layers.10", "norm"]);
   });
 
   test("of an unfolded module are weights, gradients, other tensors, by names that differ", () => {

@@ -27,36 +27,64 @@ const empty = (size: number): Summary => ({
   sudden: new Float64Array(size).fill(Number.POSITIVE_INFINITY),
 });
 
-/** Summaries of surveys. A block that has not changed is not read again. */
+/** The summary of a survey. Only tensors of blocks that have changed are read again. */
 export class Summaries {
-  readonly #blocks = new WeakMap<SurveyBlock, { version: number; part: Summary }>();
+  #survey: Survey | undefined;
+  /** by block, the version that was read, and the summary of its rows */
+  #parts = new Map<SurveyBlock, { version: number; part: Summary }>();
+  #summary = empty(0);
 
+  /** Another object if it has changed. */
   of(survey: Survey | undefined, tensors: number): Summary {
-    const out = empty(tensors);
+    const again = survey !== this.#survey || tensors !== this.#summary.code.length;
+    const before = this.#parts;
+    this.#parts = new Map();
+    const changed = new Set<SurveyBlock>();
     for (const block of survey?.blocks ?? []) {
-      const part = this.#part(block, survey?.stat ?? "surprise");
-      for (const [tensor, row] of block.rows) {
-        if (tensor >= tensors) continue;
-        out.flag[tensor] = defined(out.flag[tensor]) | defined(part.flag[row]);
-        out.n[tensor] = Math.max(defined(out.n[tensor]), defined(part.n[row]));
-        for (const name of ["notFinite", "sudden"] as const)
-          out[name][tensor] = Math.min(defined(out[name][tensor]), defined(part[name][row]));
-        if (defined(part.score[row]) <= defined(out.score[tensor])) continue;
-        out.score[tensor] = defined(part.score[row]);
-        out.code[tensor] = defined(part.code[row]);
-      }
+      const part = before.get(block);
+      const same = part?.version === block.version;
+      this.#parts.set(block, same ? part : read(block, (survey as Survey).stat));
+      before.delete(block);
+      if (!same || again) changed.add(block);
     }
-    return out;
+    for (const block of before.keys()) changed.add(block);
+    if (!again && !changed.size) return this.#summary;
+    this.#survey = survey;
+    this.#summary = again ? empty(tensors) : { ...this.#summary };
+    for (const block of changed) for (const tensor of block.rows.keys()) if (tensor < tensors) this.#join(tensor);
+    return this.#summary;
   }
 
-  #part(block: SurveyBlock, stat: MapStat): Summary {
-    const known = this.#blocks.get(block);
-    if (known?.version === block.version) return known.part;
-    const part = empty(block.rows.size);
-    for (const row of block.rows.values()) summariseRow(block, row, stat, part);
-    this.#blocks.set(block, { version: block.version, part });
-    return part;
+  /** The summary of a tensor, of its rows in all blocks. */
+  #join(tensor: number) {
+    const out = this.#summary;
+    let [flag, n, worst, code] = [0, 0, -1, 0];
+    let [notFinite, sudden] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+    for (const [block, { part }] of this.#parts) {
+      const row = block.rows.get(tensor);
+      if (row === undefined) continue;
+      flag |= defined(part.flag[row]);
+      n = Math.max(n, defined(part.n[row]));
+      notFinite = Math.min(notFinite, defined(part.notFinite[row]));
+      sudden = Math.min(sudden, defined(part.sudden[row]));
+      if (defined(part.score[row]) <= worst) continue;
+      worst = defined(part.score[row]);
+      code = defined(part.code[row]);
+    }
+    out.flag[tensor] = flag;
+    out.n[tensor] = n;
+    out.score[tensor] = worst;
+    out.code[tensor] = code;
+    out.notFinite[tensor] = notFinite;
+    out.sudden[tensor] = sudden;
   }
+}
+
+/** The summary of the rows of a block. */
+function read(block: SurveyBlock, stat: MapStat): { version: number; part: Summary } {
+  const part = empty(block.rows.size);
+  for (const row of block.rows.values()) summariseRow(block, row, stat, part);
+  return { version: block.version, part };
 }
 
 function summariseRow(block: SurveyBlock, row: number, stat: MapStat, out: Summary): void {

@@ -124,6 +124,9 @@ export class SurveyBlock {
   /** the arrays are not views of a packet, which other views of the widget read too */
   #owned = false;
   #centres: Float32Array | undefined;
+  /** how often each high byte of a code is in a row */
+  #counts: Uint32Array | undefined;
+  #extent: { version: number; lo: number; hi: number } | undefined;
 
   constructor(
     readonly level: number,
@@ -172,7 +175,8 @@ export class SurveyBlock {
     if (known) return known;
     const codes = this.#arrays.shown ?? this.#arrays.mid;
     const shift = this.#arrays.shown ? 0 : 8;
-    const counts = new Uint32Array(256);
+    this.#counts ??= new Uint32Array(256);
+    const counts = this.#counts.fill(0);
     let total = 0;
     for (let i = row * this.stride; i < row * this.stride + this.bins; i++) {
       const code = codes?.[i] ?? 0;
@@ -186,6 +190,22 @@ export class SurveyBlock {
     const centre = (bucket << 8) | 128;
     this.#centres[row] = centre;
     return centre;
+  }
+
+  /** The smallest and largest code of values other than 0. */
+  get extent(): { lo: number; hi: number } {
+    if (this.#extent?.version === this.version) return this.#extent;
+    let [lo, hi] = [65535, 0];
+    const shift = this.poster ? 8 : 0;
+    for (const name of this.poster ? (["shown"] as const) : (["lo", "hi"] as const))
+      for (const each of this.#arrays[name] ?? []) {
+        if (each <= 1) continue;
+        const code = each << shift;
+        if (code < lo) lo = code;
+        if (code > hi) hi = code;
+      }
+    this.#extent = { version: this.version, lo, hi };
+    return this.#extent;
   }
 
   /** Whether the bins of another block of the level overlap or adjoin, and all its tensors have a row. */
@@ -262,7 +282,6 @@ export class Survey {
   version = 0;
   /** of growth: the decimal logarithm of the factor at the end of the colour scale */
   limit = GROWTH;
-  #extent: { version: number; value: [number, number] | undefined } | undefined;
   constructor(
     readonly stat: MapStat,
     public edition: number,
@@ -315,23 +334,13 @@ export class Survey {
 
   /** The smallest and largest code of values other than 0; undefined if there is none. */
   extent(): [number, number] | undefined {
-    if (this.#extent?.version === this.version) return this.#extent.value;
     let lo = 65535;
     let hi = 0;
-    for (const block of this.blocks)
-      for (const name of block.poster ? (["shown"] as const) : (["lo", "hi"] as const)) {
-        const codes = block.array(name) ?? [];
-        const shift = block.poster ? 8 : 0;
-        for (let i = 0; i < codes.length; i++) {
-          const code = defined(codes[i]);
-          if (code <= 1) continue;
-          lo = Math.min(lo, code << shift);
-          hi = Math.max(hi, code << shift);
-        }
-      }
-    const value: [number, number] | undefined = lo <= hi ? [lo, hi] : undefined;
-    this.#extent = { version: this.version, value };
-    return value;
+    for (const block of this.blocks) {
+      lo = Math.min(lo, block.extent.lo);
+      hi = Math.max(hi, block.extent.hi);
+    }
+    return lo <= hi ? [lo, hi] : undefined;
   }
 
   /** Whether a tensor has all bins of a level or finer between two steps, with extremes. */

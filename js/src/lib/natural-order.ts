@@ -14,12 +14,17 @@ export function compareNatural(a: string, b: string): number {
   let i = 0;
   let j = 0;
   while (i < a.length && j < b.length) {
-    const [x, y] = [a.charCodeAt(i), b.charCodeAt(j)];
+    const x = a.charCodeAt(i);
+    const y = b.charCodeAt(j);
     if (isDigit(x) && isDigit(y)) {
-      const [endA, endB] = [digitsEnd(a, i), digitsEnd(b, j)];
-      const left = a.slice(i, endA).replace(/^0+/, "");
-      const right = b.slice(j, endB).replace(/^0+/, "");
-      if (left !== right) return left.length - right.length || (left < right ? -1 : 1);
+      const endA = digitsEnd(a, i);
+      const endB = digitsEnd(b, j);
+      // Leading zeros do not count.
+      while (i < endA && a.charCodeAt(i) === 48) i++;
+      while (j < endB && b.charCodeAt(j) === 48) j++;
+      let order = endA - i - (endB - j);
+      for (; !order && i < endA; i++, j++) order = a.charCodeAt(i) - b.charCodeAt(j);
+      if (order) return order;
       i = endA;
       j = endB;
     } else if (x !== y) return x - y;

@@ -15,16 +15,18 @@ type Collections = ReadonlyMap<string, readonly number[]>;
 /** The name without the word that marks a gradient. */
 export const stem = (name: string) => name.replace(GRADIENT, "");
 
-export function kindLetters(names: readonly string[], collections: Collections): KindLetter[] {
-  const letters = names.map((name): KindLetter => (GRADIENT.test(name) ? "G" : "A"));
+/** Adds the letters of the names that `letters` lacks. */
+export function addKindLetters(letters: KindLetter[], names: readonly string[], collections: Collections): void {
+  const known = letters.length;
+  for (let i = known; i < names.length; i++) letters.push(GRADIENT.test(names[i] as string) ? "G" : "A");
   const mark = (collection: string, letter: KindLetter) => {
-    for (const index of collections.get(collection) ?? []) letters[index] = letter;
+    for (const index of collections.get(collection) ?? [])
+      if (index >= known && index < names.length) letters[index] = letter;
   };
   for (const collection of SCALARS) mark(collection, "S");
   mark("weights", "W");
   mark("biases", "W");
   mark("gradients", "G");
-  return letters;
 }
 
 /** The tensor to display first: the first weight by name, else the first gradient, loss, or any tensor. */

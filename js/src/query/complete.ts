@@ -30,6 +30,7 @@ export interface Subject {
 }
 
 const MOST = 50;
+const MOST_NAMES = 5000;
 const NOTES: Record<string, string> = {
   top: "keep the first rows",
   sort: "order the rows",
@@ -124,23 +125,33 @@ function ofSelect(text: string, start: number, caret: number, subject: Subject):
   const from = Math.max(...[".", "/", "*"].map((each) => typed.lastIndexOf(each))) + 1;
   const stem = typed.slice(from);
   const glob = makeGlob(typed.split("*"));
-  const parts = new Map<string, number>();
+  const parts = new Map<string, { n: number; last: string }>();
   const wanted = folded(stem);
   const head = folded(typed.slice(0, from).split("*").at(-1) as string);
-  for (const name of names) {
-    if (!glob.matches(name)) continue;
+  const matching = typed ? names.filter((name) => glob.matches(name)) : names;
+  // Some of very many names stand for all.
+  const step = Math.ceil(matching.length / MOST_NAMES);
+  for (let i = 0; i < matching.length; i += step) {
+    const name = matching[i] as string;
     const lower = folded(name);
-    const seen = new Set<string>();
     let at = 0;
     for (const each of lower.split(/[./]/)) {
       const fits = each.startsWith(wanted) && (head === "" || lower.slice(0, at).endsWith(head));
-      if (fits && each) seen.add(name.slice(at, at + each.length));
+      if (fits && each) {
+        const part = name.slice(at, at + each.length);
+        const count = parts.get(part);
+        if (!count) parts.set(part, { n: 1, last: name });
+        else if (count.last !== name) Object.assign(count, { n: count.n + 1, last: name });
+      }
       at += each.length + 1;
     }
-    for (const each of seen) parts.set(each, (parts.get(each) ?? 0) + 1);
   }
-  const found = [...parts].sort((a, b) => b[1] - a[1]).slice(0, MOST);
-  const options = found.map(([each, n]) => ({ insert: escaped(each), label: each, note: String(n) }));
+  const found = [...parts].sort((a, b) => b[1].n - a[1].n).slice(0, MOST);
+  const options = found.map(([each, { n }]) => ({
+    insert: escaped(each),
+    label: each,
+    note: step > 1 ? `\u2248 ${n * step}` : String(n),
+  }));
   if (words.statistics.length) return limited(stem, start + from, end, [...options, ...(typed ? [] : collections)]);
   // A table without statistics is asked for its columns more often than for names.
   const keys = keyOptions(subject, words.keys);

@@ -16,8 +16,10 @@ import type { Session } from "./session";
 /** A column needs statistics that the page does not hold. */
 class MissingValues extends Error {}
 
+const NO_NAMES: readonly string[] = [];
+
 export class QueryResults {
-  model = new MapModel([], new Map());
+  model = new MapModel(NO_NAMES, new Map());
   /** indices of the tensors in the order of the query; undefined: no query */
   rows: readonly number[] | undefined;
   matching: ReadonlySet<number> | undefined;
@@ -29,21 +31,21 @@ export class QueryResults {
   failure = "";
   /** increases when the result changes */
   version = 0;
-  readonly #models = new Memo<MapModel>();
   readonly #inputs = new Memo();
 
   constructor(private readonly session: Session) {}
 
   update(scene: Scene): void {
     const { traits, run, query } = scene;
-    const { store, queryAnswer: answer } = this.session;
-    this.model = this.#models.of(
-      [traits.run, run?.namesVersion, store.restarts],
-      () => new MapModel(run?.names ?? [], run?.collections ?? new Map()),
-    );
+    const { queryAnswer: answer } = this.session;
+    const { names = NO_NAMES, collections = new Map() } = run ?? {};
+    // A run that is replaced has another list; to that of a growing one, names are appended.
+    if (names !== this.model.names) this.model = new MapModel(names, collections);
+    else this.model.extend();
     const surveys = usesValues(query.query) ? STATISTICS.map((each) => this.#survey(scene, each)?.version) : [];
     const inputs = [
       this.model,
+      this.model.size,
       query.query,
       traits.worker,
       traits.mode,
@@ -113,7 +115,6 @@ export class TensorTable implements Table {
   readonly names: readonly string[];
   /** a column that was read merges values of several steps */
   pooled = false;
-  readonly #rank: ReadonlyMap<number, number>;
 
   constructor(
     private readonly model: MapModel,
@@ -124,7 +125,6 @@ export class TensorTable implements Table {
     ({ keys: this.keys, statistics: this.statistics, views: this.views, hasSteps: this.hasSteps } = words);
     ({ collections: this.collections, isText: this.isText } = words);
     this.names = model.order.map((tensor) => model.names[tensor] as string);
-    this.#rank = new Map(model.order.map((tensor, rank) => [tensor, rank]));
   }
 
   /** Indices of tensors. */
@@ -133,8 +133,8 @@ export class TensorTable implements Table {
   }
 
   members(collection: string): number[] {
-    const tensors = this.run?.collections.get(collection) ?? [];
-    return tensors.map((tensor) => this.#rank.get(tensor)).filter((row) => row !== undefined);
+    const members = new Set(this.run?.collections.get(collection));
+    return [...this.model.order.keys()].filter((row) => members.has(defined(this.model.order[row])));
   }
 
   isDescending(): boolean {

@@ -2,7 +2,7 @@
 
 import { legendOf, STAT_NAMES } from "../../draw/map";
 import { h, Select, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
-import { modulesOf } from "../../lib/map-rows";
+import { Memo } from "../../lib/memo";
 import { MINIMAP } from "../../lib/step-axis";
 import type { MapOrder, MapStat, Traits } from "../../protocol/types";
 import { tensorNote, tensorWords, type ViewName } from "../../query/tensors";
@@ -55,8 +55,8 @@ export class Toolbar {
   /** shown while there is something to read */
   readonly #unread = [h("span", { class: "smdw-key-unread" }), h("span", {}, "not read yet")];
   readonly #bar = h("span", { class: "smdw-legend-bar" });
-  #bars = "";
-  #scene: Scene | undefined;
+  #results: QueryResults | undefined;
+  readonly #legend = new Memo();
 
   constructor(private readonly context: Context) {
     const { session, signal } = context;
@@ -100,7 +100,7 @@ export class Toolbar {
   }
 
   update(scene: Scene, results: QueryResults): void {
-    this.#scene = scene;
+    this.#results = results;
     const { traits, run, query } = scene;
     const found = results.failure || results.status;
     setText(this.#found, found);
@@ -139,10 +139,17 @@ export class Toolbar {
     this.#place(inRow(scene.stepAxis.right + MINIMAP));
     const { store } = this.context.session;
     const survey = store.surveys.find(traits.run, traits.worker, traits.mode, traits.map_stat);
-    const { table, low, high } = legendOf(traits.map_stat, this.context.theme(), survey?.domain ?? [1, 65535]);
     const waiting = store.readings.get(traits.run)?.state;
     for (const el of this.#unread)
       setVisible(el, waiting === "reading" || waiting === "sampled" || waiting === "stopped");
+    this.#drawLegend(traits.map_stat, survey?.domain ?? [1, 65535]);
+    setVisible(this.el, (scene.run?.steps.length ?? 0) > 0);
+  }
+
+  #drawLegend(stat: MapStat, domain: readonly [number, number]) {
+    const theme = this.context.theme();
+    if (!this.#legend.changed([stat, theme, domain])) return;
+    const { table, low, high } = legendOf(stat, theme, domain);
     setText(this.#low, low);
     setText(this.#high, high);
     const stops: string[] = [];
@@ -150,9 +157,7 @@ export class Toolbar {
       const at = 3 * Math.round((i / 16) * 255);
       stops.push(`rgb(${table[at]},${table[at + 1]},${table[at + 2]})`);
     }
-    const bars = `linear-gradient(to right, ${stops.join()})`;
-    if (bars !== this.#bars) this.#bar.style.background = this.#bars = bars;
-    setVisible(this.el, (scene.run?.steps.length ?? 0) > 0);
+    this.#bar.style.background = `linear-gradient(to right, ${stops.join()})`;
   }
 
   /** Puts the cursor into the query. */
@@ -176,12 +181,11 @@ export class Toolbar {
   }
 
   #setFold(fold: Fold) {
-    const run = this.#scene?.run;
     const patch = {
       fit: { map_fit: true },
       finding: { map_fit: false, unfolded: null },
       module: { map_fit: false, unfolded: [] as string[] },
-      none: { map_fit: false, unfolded: run ? modulesOf(run.names, run.collections) : [] },
+      none: { map_fit: false, unfolded: this.#results?.model.foldable ?? [] },
       some: {},
     }[fold];
     this.context.session.state.set(patch);

@@ -23,6 +23,8 @@ export class MapCursor {
   readonly #cell: HTMLElement;
   /** the key of a row, and a step */
   #active: { key: string; step: number } | undefined;
+  /** the index of that row when it was last looked for */
+  #at = 0;
   #scene: Scene | undefined;
 
   constructor(
@@ -62,7 +64,7 @@ export class MapCursor {
     this.#scene = scene;
     const { rows, rowHeight } = this.list;
     if (!rows.length) return;
-    let i = rows.findIndex(({ key }) => key === this.#active?.key);
+    let i = this.#find();
     if (i < 0) {
       i = Math.max(
         0,
@@ -92,16 +94,21 @@ export class MapCursor {
     this.frame.style.height = `${Math.max(3, rowHeight - 1)}px`;
   }
 
+  /** The index of its row; -1: there is none. */
+  #find(): number {
+    const { rows } = this.list;
+    const key = this.#active?.key;
+    if (rows[this.#at]?.key !== key) this.#at = rows.findIndex((row) => row.key === key);
+    return this.#at;
+  }
+
   /** `choose`: called with the row and step for Enter. */
   key(event: KeyboardEvent, choose: (row: MapRow, step: number) => void): boolean {
     const scene = this.#scene;
     const { rows, rowHeight } = this.list;
     const active = this.#active;
     if (!scene || !active || !rows.length) return false;
-    const i = Math.max(
-      0,
-      rows.findIndex(({ key }) => key === active.key),
-    );
+    const i = Math.max(0, this.#find());
     const row = rows[i] as MapRow;
     const page = Math.max(1, Math.floor(this.scroll.height / rowHeight) - 1);
     const vertical: Record<string, number> = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page };

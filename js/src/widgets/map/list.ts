@@ -38,11 +38,10 @@ export class MapList {
   /** changes with the rows; and with what is known of them */
   version = 0;
   readonly #found = new Set<string>();
-  readonly #modelMemo = new Memo();
   readonly #rowsMemo = new Memo();
   readonly #troubleMemo = new Memo();
-  readonly #summaryMemo = new Memo<Summary>();
-  #troubles: Trouble[] = [];
+  /** by tensor, the trouble that findings and rules name exactly */
+  #exact = new Map<number, Trouble>();
   #fired = new Map<number, number>();
   /** the first step at which a tensor is not finite */
   #firstNotFinite = Number.POSITIVE_INFINITY;
@@ -66,19 +65,26 @@ export class MapList {
   }
 
   update(scene: Scene, survey: Survey | undefined, height: number, rowHeight: number): void {
-    const { traits, run } = scene;
+    const { traits } = scene;
+    const before = this.model;
     this.results.update(scene);
-    const model = [traits.run, run?.namesVersion, this.store.restarts];
-    if (this.#modelMemo.changed(model)) this.#found.clear();
-    const inputs = [...model, survey, survey?.version];
-    const { summary } = this;
-    this.summary = this.#summaryMemo.of(inputs, () => this.#summaries.of(survey, this.model.names.length));
+    const { model, summary } = this;
+    if (model !== before) this.#found.clear();
+    this.summary = this.#summaries.of(survey, model.names.length);
     if (this.summary !== summary) this.version++;
-    this.#judge(scene, inputs);
+    this.#judge(scene);
     const ordered = !this.results.sorted && traits.map_order !== "model" && traits.map_order !== "name";
     const { map_order, map_fit } = traits;
     const fitted = map_fit && Math.round(height);
-    const rows = [model, map_order, fitted, this.results.version, this.unfolded(traits), ordered && this.version];
+    const rows = [
+      model,
+      model.order,
+      map_order,
+      fitted,
+      this.results.version,
+      this.unfolded(traits),
+      ordered && this.version,
+    ];
     if (this.#rowsMemo.changed(rows)) {
       this.version++;
       this.#make(traits, height);
@@ -101,7 +107,7 @@ export class MapList {
   /** The tensor of the first finding. */
   first(run: number): number | undefined {
     const finding = this.store.diagnoses.get(run)?.findings.find(({ tensor }) => tensor);
-    const index = finding ? this.model.names.indexOf(finding.tensor) : -1;
+    const index = finding ? this.model.indexOf(finding.tensor) : -1;
     if (index >= 0) return index;
     return this.store.findings.get(run)?.findings.find(({ tensors }) => tensors.length)?.tensors[0];
   }
@@ -118,7 +124,7 @@ export class MapList {
   }
 
   trouble(tensor: number): Trouble {
-    return this.#troubles[tensor] ?? { severity: 0, onset: Number.POSITIVE_INFINITY, amount: 0 };
+    return this.#exact.get(tensor) ?? this.#seen(tensor);
   }
 
   #make(traits: Traits, height: number) {
@@ -129,15 +135,9 @@ export class MapList {
       const order = this.#order(traits).filter(shown);
       const rows = Math.max(1, Math.floor(height / LEAST_HEIGHT));
       const each = Math.max(1, Math.ceil(order.length / rows));
-      const flat = model.flatRows(order);
       // The height is divided among the rows, by fractions of a pixel.
       this.rowHeight = Math.max(LEAST_HEIGHT, Math.min(MOST_HEIGHT, height / Math.ceil(order.length / each || 1)));
-      this.rows =
-        each === 1
-          ? flat
-          : flat
-              .filter((_, i) => i % each === 0)
-              .map((row, i) => ({ ...row, tensors: order.slice(i * each, (i + 1) * each) }));
+      this.rows = model.flatRows(order, each);
     } else if (traits.map_order === "model" && !sorted)
       this.rows = model.rows(new Set(this.unfolded(traits)), matching);
     else this.rows = model.flatRows(this.#order(traits).filter(shown));
@@ -148,54 +148,56 @@ export class MapList {
     if (this.results.sorted) return this.results.rows ?? [];
     if (order === "model") return model.order;
     if (order === "name") return naturalOrder(model.names);
+    const troubles = order === "suspicious" ? model.names.map((_, tensor) => this.trouble(tensor)) : [];
     const by =
       order === "suspicious"
-        ? (a: number, b: number) => compareTrouble(this.trouble(a), this.trouble(b))
+        ? (a: number, b: number) => compareTrouble(defined(troubles[a]), defined(troubles[b]))
         : (a: number, b: number) => defined(this.summary.score[b]) - defined(this.summary.score[a]);
     // Model order decides among equals.
     return [...model.order].sort(by);
   }
 
-  /** What is known of each tensor's trouble: from findings, firings of rules, and the survey itself. */
-  #judge({ traits }: Scene, inputs: readonly unknown[]) {
+  /** The trouble of a tensor that the survey shows. */
+  #seen(tensor: number): Trouble {
+    const { summary } = this;
+    const notFinite = hasNotFinite(summary.flag[tensor] ?? 0);
+    const onset = (notFinite ? summary.notFinite : summary.sudden)[tensor] ?? Number.POSITIVE_INFINITY;
+    const severity = notFinite ? SEVERITY.not_finite : Number.isFinite(onset) ? SEVERITY.stands_out : 0;
+    return { severity, onset, amount: summary.score[tensor] ?? 0 };
+  }
+
+  /** What is known exactly of tensors' trouble, from findings and firings of rules. */
+  #judge({ traits }: Scene) {
     const findings = this.store.findings.get(traits.run)?.findings;
     const rules = this.store.rulesOf(traits.run);
-    if (!this.#troubleMemo.changed([...inputs, findings, rules.map(({ version }) => version)])) return;
-    this.version++;
     const { summary, model } = this;
+    const inputs = [summary, model, model.size, findings, rules.map(({ version }) => version)];
+    if (!this.#troubleMemo.changed(inputs)) return;
+    this.version++;
     this.#firstNotFinite = summary.notFinite.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-    const troubles = model.names.map((_, i): Trouble => {
-      const notFinite = hasNotFinite(defined(summary.flag[i]));
-      const onset = (notFinite ? summary.notFinite : summary.sudden)[i] as number;
-      const severity = notFinite ? SEVERITY.not_finite : Number.isFinite(onset) ? SEVERITY.stands_out : 0;
-      return { severity, onset, amount: defined(summary.score[i]) };
-    });
-    const exact = new Set<number>();
+    this.#exact = new Map();
     const worse = (tensor: number, severity: number, onset: number) => {
-      const trouble = troubles[tensor];
-      if (!trouble || severity < trouble.severity) return;
+      const trouble = this.trouble(tensor);
+      if (tensor < 0 || severity < trouble.severity) return;
       // Steps of the survey are those of its bins; findings and rules have the exact ones.
-      const known = exact.has(tensor) && severity === trouble.severity;
-      trouble.onset = known ? Math.min(trouble.onset, onset) : onset;
-      trouble.severity = severity;
-      exact.add(tensor);
+      const known = this.#exact.has(tensor) && severity === trouble.severity;
+      this.#exact.set(tensor, { ...trouble, severity, onset: known ? Math.min(trouble.onset, onset) : onset });
     };
-    const index = new Map(model.names.map((name, i) => [name, i]));
+    const index = (name: string) => model.indexOf(name);
     this.#fired = firedSteps(index, rules);
     for (const { findings: steps } of rules)
-      for (const [step, list] of steps) for (const finding of list) worse(index.get(finding.tensor) ?? -1, FIRED, step);
+      for (const [step, list] of steps) for (const finding of list) worse(index(finding.tensor), FIRED, step);
     for (const finding of findings ?? [])
       for (const tensor of finding.tensors) {
         worse(tensor, SEVERITY[finding.kind] ?? 0, finding.first);
         if (finding.kind === "rule") this.#fired.set(tensor, Math.max(this.#fired.get(tensor) ?? 0, finding.count));
       }
-    this.#troubles = troubles;
   }
 }
 
 /** By tensor, the number of steps at which a rule fired on it. */
 function firedSteps(
-  index: ReadonlyMap<string, number>,
+  index: (name: string) => number,
   rules: readonly { findings: Map<number, { tensor: string }[]> }[],
 ): Map<number, number> {
   const steps = new Map<string, Set<number>>();
@@ -207,8 +209,8 @@ function firedSteps(
       }
   const out = new Map<number, number>();
   for (const [name, set] of steps) {
-    const tensor = index.get(name);
-    if (tensor !== undefined) out.set(tensor, set.size);
+    const tensor = index(name);
+    if (tensor >= 0) out.set(tensor, set.size);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 import { hasNotFinite, type Summary } from "../../data/survey-summary";
 import { nanColour, paletteOf, shade } from "../../draw/map";
 import type { Theme } from "../../draw/theme";
+import { defined } from "../../lib/defined";
 import { capturePointer, h } from "../../lib/dom";
 import type { MapRow } from "../../lib/map-rows";
 import { Memo } from "../../lib/memo";
@@ -72,40 +73,43 @@ export class Minimap {
     c.fillRect(0, 0, canvas.width, canvas.height);
     c.globalAlpha = 1;
     const { table } = paletteOf(stat, theme);
-    const each = canvas.height / Math.max(1, rows.length);
+    const { height: pixels } = canvas;
+    const each = pixels / Math.max(1, rows.length);
     const least = Math.round(2 * ratio);
-    const mark = (i: number, fill: string) => {
-      c.fillStyle = fill;
-      const top = Math.floor(i * each);
-      c.fillRect(
-        0,
-        Math.min(top, canvas.height - least),
-        canvas.width,
-        Math.max(least, Math.ceil((i + 1) * each) - top),
-      );
-    };
-    const notFinite: number[] = [];
-    // The worst are drawn last, over their neighbours.
-    const marks = rows.flatMap((row, i) => {
+    // The worst of the rows that share a pixel is drawn.
+    const [row, score, notFinite] = [new Int32Array(pixels), new Float32Array(pixels).fill(-1), new Uint8Array(pixels)];
+    const [code, n] = [new Float32Array(rows.length), new Float32Array(rows.length)];
+    for (const [i, { tensors }] of rows.entries()) {
       let worst = -1;
       let flag = 0;
-      let n = 0;
-      for (const tensor of row.tensors) {
+      for (const tensor of tensors) {
         flag |= summary.flag[tensor] ?? 0;
-        n += summary.n[tensor] ?? 0;
-        if (worst < 0 || (summary.score[tensor] ?? 0) > (summary.score[worst] ?? 0)) worst = tensor;
+        n[i] = defined(n[i]) + (summary.n[tensor] ?? 0);
+        const own = summary.score[tensor] ?? -1;
+        if (own <= worst) continue;
+        worst = own;
+        code[i] = summary.code[tensor] ?? 0;
       }
-      if (hasNotFinite(flag)) notFinite.push(i);
-      const code = summary.code[worst] ?? 0;
-      if (!code) return [];
-      const [index, alpha] = shade(stat, code, n, domain);
-      return alpha ? [{ i, index, alpha, score: summary.score[worst] ?? 0 }] : [];
-    });
-    for (const { i, index, alpha } of marks.sort((a, b) => a.score - b.score)) {
-      c.globalAlpha = alpha;
-      mark(i, `rgb(${table[3 * index]},${table[3 * index + 1]},${table[3 * index + 2]})`);
+      const top = Math.floor(i * each);
+      const start = Math.min(top, pixels - least);
+      const end = start + Math.max(least, Math.ceil((i + 1) * each) - top);
+      for (let y = Math.max(0, start); y < Math.min(pixels, end); y++) {
+        if (hasNotFinite(flag)) notFinite[y] = 1;
+        if (worst <= defined(score[y])) continue;
+        score[y] = worst;
+        row[y] = i;
+      }
+    }
+    for (let y = 0; y < pixels; y++) {
+      const i = defined(row[y]);
+      const [index, alpha] = shade(stat, defined(code[i]), defined(n[i]), domain);
+      if (!notFinite[y] && (defined(score[y]) < 0 || !defined(code[i]))) continue;
+      c.globalAlpha = notFinite[y] ? 1 : alpha;
+      c.fillStyle = notFinite[y]
+        ? nanColour(theme)
+        : `rgb(${table[3 * index]},${table[3 * index + 1]},${table[3 * index + 2]})`;
+      c.fillRect(0, y, canvas.width, 1);
     }
     c.globalAlpha = 1;
-    for (const i of notFinite) mark(i, nanColour(theme));
   }
 }

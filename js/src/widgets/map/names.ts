@@ -66,7 +66,7 @@ export class MapNames {
     const { model } = this.list;
     const name = fit ? model.short(model.moduleOf(defined(row.tensors[0]))?.id ?? row.id) : row.label;
     // A folded module stands for its tensors.
-    const chosen = model.names.indexOf(tensor);
+    const chosen = model.indexOf(tensor);
     const selected = !fit && (row.letter ? row.id === tensor : !row.open && row.tensors.includes(chosen));
     const absent = row.letter !== "" && session.exported && !session.store.hasPictures(run, row.id);
     const badges = fit ? { notFinite: "", fired: 0 } : this.list.badges(row);

@@ -99,12 +99,14 @@ export class MapScroll {
   #keepInPlace(before: readonly MapRow[]) {
     const height = this.list.rowHeight;
     const first = Math.floor(this.#top / height);
-    for (let i = first; i < Math.min(before.length, first + 40); i++) {
-      const at = this.list.rows.findIndex(({ key }) => key === before[i]?.key);
-      if (at < 0) continue;
-      this.#top += (at - i) * height;
-      return;
+    const keys = new Map(before.slice(first, first + 40).map(({ key }, i) => [key, first + i]));
+    let [from, to] = [before.length, 0];
+    for (const [i, { key }] of this.list.rows.entries()) {
+      const at = keys.get(key) ?? before.length;
+      if (at < from) [from, to] = [at, i];
+      if (at === first) break;
     }
+    if (from < before.length) this.#top += (to - from) * height;
   }
 
   /**
@@ -113,7 +115,7 @@ export class MapScroll {
    */
   #keepInSight({ traits, run }: Scene) {
     if (!this.height || !run) return;
-    const index = this.list.model.names.indexOf(traits.tensor);
+    const index = this.list.model.indexOf(traits.tensor);
     const before = this.#anchor;
     if (this.#revealed !== traits.run) {
       const first = traits.inspect && index >= 0 ? index : this.list.first(traits.run);

@@ -4,6 +4,7 @@ import { defined } from "../../lib/defined";
 import { h, onResize, setText, setVisible } from "../../lib/dom";
 import { truncate } from "../../lib/format";
 import type { MapRow } from "../../lib/map-rows";
+import { Memo } from "../../lib/memo";
 import { QueryResults } from "../../session/query-results";
 import { viewOf, withView } from "../../session/query-view";
 import type { Scene } from "../../session/scene";
@@ -45,6 +46,8 @@ export class RunMap implements Part {
   readonly #coarse = matchMedia("(pointer: coarse)");
   #scene: Scene | undefined;
   #survey: Survey | undefined;
+  /** the tensors whose bins are asked for */
+  readonly #asked = new Memo<readonly number[]>();
   #tableShown = false;
   #rowsHeight = "";
 
@@ -235,7 +238,9 @@ export class RunMap implements Part {
 
   /** Tells the session which part of the survey is in view. */
   #ask(from: number, to: number) {
-    const tensors = this.#list.rows.slice(...this.#scroll.range(0.5)).flatMap((row) => row.tensors);
+    const { rows } = this.#list;
+    const [first, end] = this.#scroll.range(0.5);
+    const tensors = this.#asked.of([rows, first, end], () => rows.slice(first, end).flatMap((row) => row.tensors));
     this.context.session.lookAt({ tensors, from, to, level: this.#positions.level });
   }
 
