@@ -1,5 +1,6 @@
 /** The survey as rows of pixels: of all values and tensors that share a pixel, the one farthest from what is usual. */
 import { defined } from "../lib/defined";
+import { Memo } from "../lib/memo";
 import { lowerIndex } from "../lib/sorted";
 import { FLAG, type Survey, type SurveyBlock, type Surveys } from "./survey";
 
@@ -48,8 +49,7 @@ export class StepBins {
     const last: number[] = [];
     const n = steps.length;
     // One step outside of the view on each side, because its bin can reach into it.
-    let start = 0;
-    while (start + 1 < n && defined(steps[start + 1]) < from) start++;
+    let start = Math.max(0, lowerIndex(steps, from) - 1);
     while (start > 0 && Math.floor(defined(steps[start - 1]) / width) === Math.floor(defined(steps[start]) / width))
       start--;
     let after = 0;
@@ -121,6 +121,9 @@ export interface Line {
   n: Float32Array;
   flag: Uint8Array;
   state: Uint8Array;
+  /** all flags of its pixels, and of states `1 << state` */
+  flags: number;
+  states: number;
 }
 
 export const newLine = (pixels: number): Line => ({
@@ -128,46 +131,83 @@ export const newLine = (pixels: number): Line => ({
   n: new Float32Array(pixels),
   flag: new Uint8Array(pixels),
   state: new Uint8Array(pixels),
+  flags: 0,
+  states: 0,
 });
 
 /** The gaps of one tensor longer than this share of the view are marked as not saved; shorter ones stay empty. */
 const LONG_GAP = 0.03;
 
+/** Bins of a level, merged from those of several tensors; the value with the highest score is kept. */
+type Level = Line & { score: Float32Array };
+type Levels = ReadonlyMap<number, Level>;
+
+/** A row of more tensors is merged once for the whole run, so that a zoom costs what its pixels cost. */
+const MANY = 64;
+
+/** The merged bins of rows of many tensors, which all parts of the axis share. */
+export class WholeRows {
+  readonly #inputs = new Memo();
+  #levels = new WeakMap<readonly number[], Levels>();
+  #merger: BinMerger | undefined;
+
+  update(surveys: Surveys, survey: Survey | undefined, steps: ArrayLike<number>, none: number): void {
+    if (!this.#inputs.changed([survey, survey?.version, steps, none])) return;
+    this.#levels = new WeakMap();
+    const bins = new StepBins(steps, steps[0] ?? 0, steps[steps.length - 1] ?? 0, 1);
+    this.#merger = new BinMerger(surveys, survey, bins, none);
+  }
+
+  of(tensors: readonly number[]): Levels {
+    const levels = this.#levels.get(tensors) ?? (this.#merger as BinMerger).merge(tensors);
+    this.#levels.set(tensors, levels);
+    return levels;
+  }
+
+  /** The index of a bin in those of a level. */
+  place(level: number, bin: number): number {
+    return lowerIndex((this.#merger as BinMerger).bins.at(level).bin, bin);
+  }
+}
+
 /** Draws lines of rows, with buffers that all rows share. */
 export class LineMaker {
-  readonly #levels = new Map<number, Line & { score: Float32Array }>();
   readonly #score: Float32Array;
+  readonly #merger: BinMerger;
 
   constructor(
-    private readonly surveys: Surveys,
-    private readonly survey: Survey | undefined,
+    surveys: Surveys,
+    survey: Survey | undefined,
     private readonly bins: StepBins,
     /** pixels that a step in a sparse row has at least */
     private readonly least = 1,
     /** what a tensor without bins is: text, for example, is never read */
-    private readonly none: number = STATE.unread,
+    none: number = STATE.unread,
+    private readonly whole?: WholeRows,
   ) {
     this.#score = new Float32Array(bins.pixels);
+    this.#merger = new BinMerger(surveys, survey, bins, none);
   }
 
   /** The line of a row: of its tensors together. */
   make(tensors: readonly number[], line = newLine(this.bins.pixels)): Line {
-    const { survey, bins } = this;
+    const { bins } = this;
     for (const list of [line.value, line.n, line.flag, line.state, this.#score]) list.fill(0);
-    this.#levels.clear();
-    for (const tensor of tensors) if (!survey || !this.#add(survey, tensor)) this.#addNone();
-    for (const [level, level_] of this.#levels) {
-      const { x0, x1 } = bins.at(level);
-      for (let i = 0; i < x0.length; i++) {
-        const state = defined(level_.state[i]);
-        for (let p = defined(x0[i]); p < defined(x1[i]); p++) {
-          line.flag[p] = defined(line.flag[p]) | defined(level_.flag[i]);
+    const whole = tensors.length > MANY ? this.whole : undefined;
+    for (const [level, from] of whole?.of(tensors) ?? this.#merger.merge(tensors)) {
+      const { x0, x1, bin } = bins.at(level);
+      const first = whole?.place(level, bin[0] ?? 0) ?? 0;
+      for (let k = 0; k < x0.length; k++) {
+        const i = first + k;
+        const state = defined(from.state[i]);
+        for (let p = defined(x0[k]); p < defined(x1[k]); p++) {
+          line.flag[p] = defined(line.flag[p]) | defined(from.flag[i]);
           if (state > defined(line.state[p])) line.state[p] = state;
           if (state !== STATE.value) continue;
-          line.n[p] = defined(line.n[p]) + defined(level_.n[i]);
-          if (defined(level_.score[i]) < defined(this.#score[p])) continue;
-          this.#score[p] = defined(level_.score[i]);
-          line.value[p] = defined(level_.value[i]);
+          line.n[p] = defined(line.n[p]) + defined(from.n[i]);
+          if (defined(from.score[i]) < defined(this.#score[p])) continue;
+          this.#score[p] = defined(from.score[i]);
+          line.value[p] = defined(from.value[i]);
         }
       }
     }
@@ -179,16 +219,37 @@ export class LineMaker {
   #widen(line: Line) {
     const { state } = line;
     let wide = 0;
+    line.flags = line.states = 0;
     for (let p = 0; p < state.length; p++) {
       const before = state[p - 1];
       if (state[p] === STATE.notSaved && before === STATE.value && wide < this.least) {
         for (const list of [line.value, line.n, line.flag, state]) list[p] = defined(list[p - 1]);
       }
       wide = state[p] === STATE.value ? wide + 1 : 0;
+      line.flags |= defined(line.flag[p]);
+      line.states |= 1 << defined(state[p]);
     }
   }
+}
 
-  #level(level: number): Line & { score: Float32Array } {
+/** Merges the bins of tensors. */
+class BinMerger {
+  #levels = new Map<number, Level>();
+
+  constructor(
+    private readonly surveys: Surveys,
+    private readonly survey: Survey | undefined,
+    readonly bins: StepBins,
+    private readonly none: number,
+  ) {}
+
+  merge(tensors: readonly number[]): Levels {
+    this.#levels = new Map();
+    for (const tensor of tensors) if (!this.survey || !this.#add(this.survey, tensor)) this.#addNone();
+    return this.#levels;
+  }
+
+  #level(level: number): Level {
     let found = this.#levels.get(level);
     if (!found) {
       const size = this.bins.at(level).bin.length;
@@ -242,7 +303,7 @@ export class LineMaker {
     if (missing) this.#fill(block, row, survey, list, out, centre, from, to);
   }
 
-  #put(out: Line & { score: Float32Array }, i: number, code: number, centre: number, n: number, flag: number) {
+  #put(out: Level, i: number, code: number, centre: number, n: number, flag: number) {
     out.flag[i] = defined(out.flag[i]) | flag;
     if (code === 0) {
       const state = flag & FLAG.unread ? STATE.unread : STATE.blank;
@@ -266,7 +327,7 @@ export class LineMaker {
     row: number,
     survey: Survey,
     list: BinList,
-    out: Line & { score: Float32Array },
+    out: Level,
     centre: number,
     from: number,
     to: number,

@@ -6,6 +6,7 @@ import { NOT_FINITE } from "../lib/colour";
 import { defined } from "../lib/defined";
 import { factorText, num } from "../lib/format";
 import { type MapPalette, type MapScale, mapPalette, type Rgb, STRONGEST, surpriseStrength } from "../lib/map-colour";
+import { Memo } from "../lib/memo";
 import type { MapStat } from "../protocol/types";
 import type { Theme } from "./theme";
 
@@ -115,6 +116,8 @@ export function shade(stat: MapStat, code: number, n: number, domain: readonly [
 
 export class MapPainter {
   readonly #scratch = document.createElement("canvas");
+  #image: ImageData | undefined;
+  readonly #tiles = new Memo<[CanvasPattern | null, CanvasPattern | null]>();
 
   paint(canvas: HTMLCanvasElement, picture: MapPicture, theme: Theme): void {
     const { ratio, lines, rowHeight } = picture;
@@ -162,29 +165,39 @@ export class MapPainter {
     const { table, steps } = paletteOf(stat, theme);
     // Without hues, what is smaller than usual has cells of half the height.
     const parts = steps && SCALES[stat] === "diverging" ? 2 : 1;
-    const image = new ImageData(width, lines.length * parts);
-    const { data } = image;
+    const high = lines.length * parts;
+    if (this.#image?.width !== width || this.#image.height !== high) this.#image = new ImageData(width, high);
+    const image = this.#image;
+    const data = new Uint32Array(image.data.buffer).fill(0);
+    // Red is the lowest byte, and opacity the highest.
+    const colours = Uint32Array.from(
+      { length: 256 },
+      (_, i) => (defined(table[3 * i + 2]) << 16) | (defined(table[3 * i + 1]) << 8) | defined(table[3 * i]),
+    );
+    const [from, span] = [domain[0], Math.max(1, domain[1] - domain[0])];
     lines.forEach((line, row) => {
+      const { state, value, n } = line;
+      if (!(line.states & (1 << STATE.value))) return;
       for (let p = 0; p < width; p++) {
-        if (line.state[p] !== STATE.value) continue;
-        const [index, alpha] = shade(stat, defined(line.value[p]), defined(line.n[p]), domain);
+        if (state[p] !== STATE.value) continue;
+        let index = Math.round((255 * (defined(value[p]) - from)) / span);
+        let alpha = 1;
+        if (stat === "surprise") [index, alpha] = shade(stat, defined(value[p]), defined(n[p]), domain);
+        else if (index < 0) index = 0;
+        else if (index > 255) index = 255;
         if (alpha === 0) continue;
-        for (let part = parts === 2 && index < 128 ? 1 : 0; part < parts; part++) {
-          const at = 4 * ((row * parts + part) * width + p);
-          data[at] = defined(table[3 * index]);
-          data[at + 1] = defined(table[3 * index + 1]);
-          data[at + 2] = defined(table[3 * index + 2]);
-          data[at + 3] = 255 * alpha;
-        }
+        const colour = defined(colours[index]) | (Math.round(255 * alpha) << 24);
+        for (let part = parts === 2 && index < 128 ? 1 : 0; part < parts; part++)
+          data[(row * parts + part) * width + p] = colour;
       }
     });
     const scratch = this.#scratch;
-    scratch.width = width;
-    scratch.height = image.height;
+    if (scratch.width !== width) scratch.width = width;
+    if (scratch.height !== high) scratch.height = high;
     scratch.getContext("2d")?.putImageData(image, 0, 0);
     c.imageSmoothingEnabled = false;
     const top = defined(edges[0]);
-    c.drawImage(scratch, 0, 0, width, image.height, 0, top, width, defined(edges[lines.length]) - top);
+    c.drawImage(scratch, 0, 0, width, high, 0, top, width, defined(edges[lines.length]) - top);
   }
 
   /** Diagonal lines where nothing was saved, dots where nothing was read, a small mark where reading failed. */
@@ -196,7 +209,33 @@ export class MapPainter {
     edges: readonly number[],
     between: number,
   ) {
-    const hatch = this.#pattern(c, ratio, (p, size) => {
+    const [hatch, dots] = this.#tiles.of([c, ratio, theme], () => [
+      this.#hatch(c, ratio, theme),
+      this.#dots(c, ratio, theme),
+    ]);
+    const least = Math.round(LEAST * ratio);
+    lines.forEach((line, i) => {
+      for (const [state, pattern] of [
+        [STATE.notSaved, hatch],
+        [STATE.unread, dots],
+      ] as const) {
+        if (!pattern || !(line.states & (1 << state))) continue;
+        c.fillStyle = pattern;
+        for (const [from, to] of spans(width, (p) => line.state[p] === state))
+          this.#rect(c, from, to, edges, i, between);
+      }
+      if (!(line.flags & FLAG.error)) return;
+      c.fillStyle = theme.warn;
+      for (const [from, to] of spans(width, (p) => (defined(line.flag[p]) & FLAG.error) > 0)) {
+        const [top, bottom] = [defined(edges[i]), defined(edges[i + 1]) - between];
+        const tall = Math.min(bottom - top, Math.round(LEAST_LINE * ratio));
+        c.fillRect(from, bottom - tall, Math.max(least, to - from), tall);
+      }
+    });
+  }
+
+  #hatch(c: CanvasRenderingContext2D, ratio: number, theme: Theme) {
+    return this.#pattern(c, ratio, (p, size) => {
       p.strokeStyle = theme.rule;
       p.globalAlpha = theme.forced || theme.contrast ? 1 : 0.55;
       p.lineWidth = ratio;
@@ -207,27 +246,12 @@ export class MapPainter {
       }
       p.stroke();
     });
-    const dots = this.#pattern(c, ratio, (p, size) => {
+  }
+
+  #dots(c: CanvasRenderingContext2D, ratio: number, theme: Theme) {
+    return this.#pattern(c, ratio, (p, size) => {
       p.fillStyle = theme.rule;
       p.fillRect(size / 2, size / 2, ratio, ratio);
-    });
-    const least = Math.round(LEAST * ratio);
-    lines.forEach((line, i) => {
-      for (const [state, pattern] of [
-        [STATE.notSaved, hatch],
-        [STATE.unread, dots],
-      ] as const) {
-        if (!pattern) continue;
-        c.fillStyle = pattern;
-        for (const [from, to] of spans(width, (p) => line.state[p] === state))
-          this.#rect(c, from, to, edges, i, between);
-      }
-      c.fillStyle = theme.warn;
-      for (const [from, to] of spans(width, (p) => (defined(line.flag[p]) & FLAG.error) > 0)) {
-        const [top, bottom] = [defined(edges[i]), defined(edges[i + 1]) - between];
-        const tall = Math.min(bottom - top, Math.round(LEAST_LINE * ratio));
-        c.fillRect(from, bottom - tall, Math.max(least, to - from), tall);
-      }
     });
   }
 
@@ -250,7 +274,9 @@ export class MapPainter {
     between: number,
   ) {
     const bar = Math.round(SUDDEN * ratio);
-    for (const [from] of spans(width, (p) => (defined(line.flag[p]) & FLAG.sudden) > 0, LEAST * bar))
+    for (const [from] of line.flags & FLAG.sudden
+      ? spans(width, (p) => (defined(line.flag[p]) & FLAG.sudden) > 0, LEAST * bar)
+      : [])
       this.#rect(c, from, Math.min(width, from + bar), edges, i, between);
     const mark = lasting[i];
     if (!mark) return;
@@ -271,9 +297,9 @@ export class MapPainter {
     i: number,
     between: number,
   ) {
+    if (!(line.flags & NOT_FINITE_FLAGS)) return;
     const onset = Math.round(ONSET * ratio);
     const joined = spans(width, (p) => (defined(line.flag[p]) & NOT_FINITE_FLAGS) > 0, onset);
-    if (!joined.length) return;
     const top = defined(edges[i]);
     const height = Math.max(1, defined(edges[i + 1]) - top - between);
     // A row of one pixel has a mark of three.

@@ -22,6 +22,8 @@ const CELLS = 4096;
 /** Bytes of a bin in a packet, and of a survey that is requested at once. */
 const CELL = 9;
 const SMALL_SURVEY = 4 << 20;
+/** Bytes of the bins in view that are requested, half of what is held. */
+const LARGE_SURVEY = 32 << 20;
 const MOST_BINS = 3072;
 /** Frames that are requested of a tensor; of a longer run, some of its steps. */
 const MOST_FRAMES = 1024;
@@ -91,13 +93,20 @@ export function neededSurvey(
   const [first, end] = [defined(run.steps[0]), defined(run.steps[run.steps.length - 1]) + 1];
   const clip = (step: number) => Math.max(first, Math.min(end, step));
   const [from, to] = [Math.floor(clip(view.from)), Math.ceil(clip(view.to))];
-  const missing = view.tensors.filter((tensor) => !survey?.covers(tensor, view.level, from, to));
-  if (!missing.length) return undefined;
   const span = to - from;
   const [start, stop] = [Math.floor(clip(from - span)), Math.ceil(clip(to + span))];
   const bins = Math.min(MOST_BINS, Math.ceil((stop - start) / 2 ** view.level) + 1);
   const everything = run.names.length * bins * CELL <= SMALL_SURVEY;
-  const tensors = everything ? [] : missing.slice(0, Math.max(1, Math.floor(SMALL_SURVEY / (bins * CELL))));
+  // Where not all bins in view can be held, those of the poster are shown.
+  if (!everything && view.tensors.length * bins * CELL > LARGE_SURVEY) return undefined;
+  const most = everything ? 1 : Math.max(1, Math.floor(SMALL_SURVEY / (bins * CELL)));
+  const missing: number[] = [];
+  for (const tensor of view.tensors) {
+    if (missing.length === most) break;
+    if (!survey?.covers(tensor, view.level, from, to)) missing.push(tensor);
+  }
+  if (!missing.length) return undefined;
+  const tensors = everything ? [] : missing;
   const request = { what: "survey" as const, run: index, worker, mode, stat, tensors, from: start, to: stop, bins };
   // While a run grows, the kernel pushes the new bins of the last request.
   return { request, key: [{ ...request, to: stop === end ? "end" : stop }, survey?.edition] };

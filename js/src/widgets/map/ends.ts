@@ -23,12 +23,19 @@ export class MapEnds {
   readonly el = h("div", { class: "smdw-map-ends", "aria-hidden": "true" });
   readonly #pool: HTMLElement[] = [];
 
-  update(rows: readonly RowEnd[], rowHeight: number, stat: MapStat, domain: readonly [number, number]): void {
+  /** `end`: the pixel of the lines behind the last one in view. */
+  update(
+    rows: readonly RowEnd[],
+    end: number,
+    rowHeight: number,
+    stat: MapStat,
+    domain: readonly [number, number],
+  ): void {
     const shown = rowHeight < LEAST_ROW ? [] : rows;
     const used = shown.map(({ y, line, mark }, i) => {
       const el = this.#pool[i] ?? h("span", {});
       this.#pool[i] = el;
-      const [word, kind] = endOf(line, mark, stat, domain);
+      const [word, kind] = endOf(line, end, mark, stat, domain);
       setText(el, word);
       el.className = kind;
       el.style.transform = `translateY(${y}px)`;
@@ -41,11 +48,12 @@ export class MapEnds {
 
 function endOf(
   line: Line,
+  end: number,
   mark: LastingMark | undefined,
   stat: MapStat,
   domain: readonly [number, number],
 ): [string, string] {
-  const last = lastPixel(line, NOT_FINITE_FLAGS);
+  const last = lastPixel(line, end, NOT_FINITE_FLAGS);
   if (last < 0) return ["", ""];
   const flag = defined(line.flag[last]);
   if (flag & NOT_FINITE_FLAGS) return [flag & FLAG.nan ? "NaN" : "Inf", "smdw-end-nan"];

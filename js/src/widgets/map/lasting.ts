@@ -4,7 +4,7 @@ import type { Store } from "../../data/store";
 import { type Line, STATE } from "../../data/survey-lines";
 import type { LastingMark } from "../../draw/map";
 import { defined } from "../../lib/defined";
-import type { MapRow } from "../../lib/map-rows";
+import type { MapModel, MapRow } from "../../lib/map-rows";
 import type { DiagnosisHead } from "../../protocol/types";
 
 interface Lasting {
@@ -16,23 +16,22 @@ interface Lasting {
 
 export class LastingStates {
   #of: DiagnosisHead | undefined;
-  #names: readonly string[] | undefined;
+  #size = 0;
   #states = new Map<number, Lasting>();
 
   /** Returns whether the states have changed. */
-  update(store: Store, run: number, names: readonly string[]): boolean {
+  update(store: Store, run: number, model: MapModel): boolean {
     const diagnosis = store.diagnoses.get(run);
-    if (diagnosis === this.#of && names === this.#names) return false;
+    if (diagnosis === this.#of && model.size === this.#size) return false;
     this.#of = diagnosis;
-    this.#names = names;
+    this.#size = model.size;
     const before = this.#states.size;
     this.#states = new Map();
-    const index = new Map(names.map((name, i) => [name, i]));
     for (const { lasting, first } of [...(diagnosis?.findings ?? []), ...(diagnosis?.notes ?? [])])
       for (const name of lasting?.tensors ?? []) {
-        const tensor = index.get(name);
+        const tensor = model.indexOf(name);
         // The most important finding comes first.
-        if (lasting && tensor !== undefined && first !== null && !this.#states.has(tensor))
+        if (lasting && tensor >= 0 && first !== null && !this.#states.has(tensor))
           this.#states.set(tensor, { word: lasting.word, first, last: lasting.last });
       }
     return before > 0 || this.#states.size > 0;
@@ -55,9 +54,9 @@ export class LastingStates {
   }
 }
 
-/** The pixel of the last value of a line, or of the last one that is not finite; -1: there is none. */
-export function lastPixel({ state, flag }: Line, notFinite: number): number {
-  let p = state.length - 1;
+/** The pixel before `end` of the last value of a line, or of the last one that is not finite; -1: there is none. */
+export function lastPixel({ state, flag }: Line, end: number, notFinite: number): number {
+  let p = Math.min(end, state.length) - 1;
   while (p >= 0 && state[p] !== STATE.value && !(defined(flag[p]) & notFinite)) p--;
   return p;
 }

@@ -1,7 +1,7 @@
 /** What happened over the steps: a curve, modes and the firings of rules as lanes, and the axis with its handle. */
 
 import { nearestIndex } from "../../data/frames";
-import type { RuleState } from "../../data/store";
+import type { RuleState, Run } from "../../data/store";
 import {
   drawCurve,
   drawFirings,
@@ -56,6 +56,7 @@ export class Timeline implements Part {
   readonly #strip: AxisStrip;
   readonly #source: CurveSource;
   readonly #second: CurveSource;
+  readonly #modes = new Memo<number[]>();
   readonly #joined = new Memo<LaneCurve | undefined>();
   readonly #rules = new Map<string, RuleLane>();
   readonly #segments = new Map<string, Memo<Segment[]>>();
@@ -145,7 +146,7 @@ export class Timeline implements Part {
   }
 
   #layout({ run, traits }: Scene, curve: boolean, rules: readonly RuleState[], spare: number) {
-    const modes = new Set(run?.modes ?? []).size > 1;
+    const modes = this.#modesOf(run).length > 1;
     const others = TOP + (modes ? MODE : 0) + rules.length * RULE + OVERVIEW;
     const more = Math.max(0, Math.min(MORE_CURVE, Math.floor(spare) - others - CURVE));
     const lanes: Lane[] = [];
@@ -161,6 +162,11 @@ export class Timeline implements Part {
     const zoomed = traits.range.length === 2;
     const height = `${top + (zoomed ? OVERVIEW + 2 : 0)}px`;
     if (this.#figure.el.style.height !== height) this.#figure.el.style.height = height;
+  }
+
+  /** The numbers of a run's modes. */
+  #modesOf(run: Run | undefined): number[] {
+    return this.#modes.of([run], () => [...new Set(run?.modes ?? [])].sort());
   }
 
   /** With the curve of the run that is compared. */
@@ -209,7 +215,7 @@ export class Timeline implements Part {
     }
     if (mode) {
       this.#modeLabel.style.top = `${mode.top}px`;
-      const names = [...new Set(run?.modes ?? [])].sort().map((each) => MODES[each] ?? "");
+      const names = this.#modesOf(run).map((each) => MODES[each] ?? "");
       setText(this.#modeNames, names.join(" \u00b7 "));
     }
     const shown = new Set<string>();
