@@ -1,11 +1,13 @@
 // @vitest-environment node
-/** Work that a map of very many tensors does, counted: it follows what has changed and what is seen. */
+/** Work that an explorer of very many tensors or steps does, counted: it follows what has changed and what is seen. */
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { Store } from "../src/data/store";
 import { SurveyBlock, Surveys } from "../src/data/survey";
 import { LineMaker, StepBins, WholeRows } from "../src/data/survey-lines";
 import { Summaries } from "../src/data/survey-summary";
+import { envelope } from "../src/draw/lanes";
 import { MapModel, type MapRow } from "../src/lib/map-rows";
+import { StepAxis } from "../src/lib/step-axis";
 import { DEFAULTS } from "../src/protocol/types";
 import { complete } from "../src/query/complete";
 import { tensorWords } from "../src/query/tensors";
@@ -155,4 +157,11 @@ test("suggestions look at some of very many names", () => {
   const { options } = complete("", 0, subject);
   expect(options.find(({ label }) => label === "weight")?.note).toBe("\u2248 100000");
   expect(reads()).toBeLessThan(10_000);
+});
+
+test("a curve of very many steps is read where it is in view", () => {
+  const { list: x, reads } = counted(Array.from({ length: 100_000 }, (_, i) => i));
+  const axis = new StepAxis(500.5, 520.5, 0, 200);
+  expect(envelope({ x, y: x }, axis).mid).toEqual(Array.from({ length: 22 }, (_, i) => 500 + i));
+  expect(reads()).toBeLessThan(200);
 });

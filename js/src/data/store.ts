@@ -39,6 +39,8 @@ export interface Run {
   steps: Float64Array;
   modes: Uint8Array;
   modeSteps: Float64Array;
+  /** the modes that steps have, ascending */
+  modeNumbers: readonly number[];
   /** by step */
   incidents: readonly IncidentInfo[];
   hparams: NonNullable<CatalogHead["hparams"]>;
@@ -349,10 +351,12 @@ export class Store {
     }
     const list = before?.list ?? new StepList();
     const added = arrays.step?.data as Float64Array | undefined;
+    const modes = (arrays.mode?.data as Uint8Array | undefined) ?? new Uint8Array(added?.length ?? 0).fill(4);
+    const modeNumbers = [...new Set([...(before?.modeNumbers ?? []), ...new Set(modes)])].sort();
     if (added?.length)
       list.add({
         steps: added,
-        modes: (arrays.mode?.data as Uint8Array | undefined) ?? new Uint8Array(added.length).fill(4),
+        modes,
         modeSteps: (arrays.mode_step?.data as Float64Array | undefined) ?? added,
       });
     this.runs.set(head.run, {
@@ -361,6 +365,7 @@ export class Store {
       collections,
       list,
       ...list.all,
+      modeNumbers,
       incidents: head.incidents ?? before?.incidents ?? [],
       hparams: head.hparams ?? before?.hparams ?? {},
       launches: head.launches ?? before?.launches ?? [],

@@ -245,7 +245,9 @@ class BinMerger {
 
   merge(tensors: readonly number[]): Levels {
     this.#levels = new Map();
-    for (const tensor of tensors) if (!this.survey || !this.#add(this.survey, tensor)) this.#addNone();
+    let none = false;
+    for (const tensor of tensors) none = !(this.survey && this.#add(this.survey, tensor)) || none;
+    if (none) this.#addNone();
     return this.#levels;
   }
 

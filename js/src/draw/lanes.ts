@@ -5,6 +5,7 @@ import { defined } from "../lib/defined";
 import { count, rangeEnds } from "../lib/format";
 import { log } from "../lib/log-scale";
 import { linear, linearTicks, type Scale, type Tick } from "../lib/scale";
+import { lowerIndex } from "../lib/sorted";
 import type { StepAxis } from "../lib/step-axis";
 import type { Box } from "./axes";
 import { drawNotFinite, type NotFiniteRange } from "./not-finite";
@@ -42,7 +43,8 @@ export function envelope({ x, y }: Points, axis: StepAxis): Envelope {
   let column = Number.NaN;
   let sum = 0;
   let n = 0;
-  for (let i = 0; i < x.length; i++) {
+  const [start, end] = inView(x, axis);
+  for (let i = start; i < end; i++) {
     const at = axis.x(defined(x[i]));
     const value = defined(y[i]);
     const last = out.px.length - 1;
@@ -65,6 +67,12 @@ export function envelope({ x, y }: Points, axis: StepAxis): Envelope {
   return out;
 }
 
+/** Indices of the points in view and one beyond each end; the end is exclusive. */
+const inView = (x: ArrayLike<number>, { from, to }: StepAxis): [number, number] => [
+  Math.max(0, lowerIndex(x, from) - 1),
+  Math.min(x.length, lowerIndex(x, to) + 1),
+];
+
 function push(out: Envelope, px: number, value: number) {
   out.px.push(px);
   out.lo.push(value);
@@ -80,7 +88,7 @@ export function laneScale(
 ): { y: Scale; labels: { at: number; text: string }[] } {
   let [lo, hi] = curve.ends ?? [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (const { x, y } of curve.ends ? [] : [curve, ...curve.dots, ...(curve.compared ? [curve.compared] : [])])
-    for (let i = 0; i < x.length; i++) {
+    for (let [i, end] = inView(x, axis); i < end; i++) {
       const [step, value] = [defined(x[i]), defined(y[i])];
       if (step < axis.from || step > axis.to || !Number.isFinite(value) || (curve.logY && value <= 0)) continue;
       lo = Math.min(lo, value);

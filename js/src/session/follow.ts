@@ -1,5 +1,6 @@
 /** Follows the latest step of a run. */
 import { defined } from "../lib/defined";
+import { lowerIndex } from "../lib/sorted";
 import type { Scene } from "./scene";
 import type { Session } from "./session";
 
@@ -13,13 +14,10 @@ export function follow({ state }: Session, { traits, axis, step, main }: Scene):
 
 /** The largest number in both ascending lists. */
 function lastCommonStep(a: ArrayLike<number>, b: ArrayLike<number>): number | undefined {
-  let i = a.length - 1;
-  let j = b.length - 1;
-  while (i >= 0 && j >= 0) {
-    const [x, y] = [defined(a[i]), defined(b[j])];
-    if (x === y) return x;
-    if (x > y) i--;
-    else j--;
+  const [few, many] = a.length < b.length ? [a, b] : [b, a];
+  for (let i = few.length - 1; i >= 0; i--) {
+    const step = defined(few[i]);
+    if (many[lowerIndex(many, step)] === step) return step;
   }
   return undefined;
 }

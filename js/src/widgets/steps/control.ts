@@ -104,7 +104,7 @@ export class StepControl {
     if (traits.follow || Number.isNaN(this.#lastSeenStep)) this.#lastSeenStep = last;
     const i = this.index();
     const label = this.label;
-    const modes = [...new Set(scene.run?.modes ?? [])].sort();
+    const modes = scene.run?.modeNumbers ?? [];
     const mode = i < 0 ? 0 : defined(axis.modes[i]);
     const where = this.context.session.store.modeOf(traits.run, scene.step);
     // A number that is typed while the mode changes counts steps of the earlier mode.

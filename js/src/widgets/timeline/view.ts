@@ -1,7 +1,7 @@
 /** What happened over the steps: a curve, modes and the firings of rules as lanes, and the axis with its handle. */
 
 import { nearestIndex } from "../../data/frames";
-import type { RuleState, Run } from "../../data/store";
+import type { RuleState } from "../../data/store";
 import {
   drawCurve,
   drawFirings,
@@ -56,7 +56,7 @@ export class Timeline implements Part {
   readonly #strip: AxisStrip;
   readonly #source: CurveSource;
   readonly #second: CurveSource;
-  readonly #modes = new Memo<number[]>();
+  readonly #least = new Memo<ReturnType<typeof best>>();
   readonly #joined = new Memo<LaneCurve | undefined>();
   readonly #rules = new Map<string, RuleLane>();
   readonly #segments = new Map<string, Memo<Segment[]>>();
@@ -146,7 +146,7 @@ export class Timeline implements Part {
   }
 
   #layout({ run, traits }: Scene, curve: boolean, rules: readonly RuleState[], spare: number) {
-    const modes = this.#modesOf(run).length > 1;
+    const modes = (run?.modeNumbers.length ?? 0) > 1;
     const others = TOP + (modes ? MODE : 0) + rules.length * RULE + OVERVIEW;
     const more = Math.max(0, Math.min(MORE_CURVE, Math.floor(spare) - others - CURVE));
     const lanes: Lane[] = [];
@@ -162,11 +162,6 @@ export class Timeline implements Part {
     const zoomed = traits.range.length === 2;
     const height = `${top + (zoomed ? OVERVIEW + 2 : 0)}px`;
     if (this.#figure.el.style.height !== height) this.#figure.el.style.height = height;
-  }
-
-  /** The numbers of a run's modes. */
-  #modesOf(run: Run | undefined): number[] {
-    return this.#modes.of([run], () => [...new Set(run?.modes ?? [])].sort());
   }
 
   /** With the curve of the run that is compared. */
@@ -205,7 +200,7 @@ export class Timeline implements Part {
         curve,
       );
       setAttributes(this.#curveSelect.el, { title: truncate(curve, 2000) });
-      const least = this.#curve && best(this.#curve);
+      const least = this.#least.of([this.#curve], () => this.#curve && best(this.#curve));
       const other = this.#curve?.compared && this.context.session.store.runs.get(scene.compared?.run ?? -1);
       const named = other && `A ${truncate(run?.head.name ?? "", 30)}, B (dashed) ${truncate(other.head.name, 30)}`;
       setText(
@@ -215,7 +210,7 @@ export class Timeline implements Part {
     }
     if (mode) {
       this.#modeLabel.style.top = `${mode.top}px`;
-      const names = this.#modesOf(run).map((each) => MODES[each] ?? "");
+      const names = (run?.modeNumbers ?? []).map((each) => MODES[each] ?? "");
       setText(this.#modeNames, names.join(" \u00b7 "));
     }
     const shown = new Set<string>();
@@ -272,7 +267,8 @@ export class Timeline implements Part {
     if (this.#drawn.changed(inputs)) {
       const curve = this.#curve;
       const [first, last] = fullRange(run?.steps ?? []);
-      const bands = modeBands(run?.steps ?? [], run?.modes ?? [], axis);
+      const hasModes = lanes.some(({ name }) => name === "mode");
+      const bands = hasModes ? modeBands(run?.steps ?? [], run?.modes ?? [], axis) : [];
       const zoomed = traits.range.length === 2;
       this.#figure.paint((pen, size, paint) => {
         const box = (top: number, high: number) => ({
