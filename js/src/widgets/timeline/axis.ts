@@ -71,7 +71,13 @@ export class AxisStrip implements Part {
 
   /** Marks the current step, or removes its mark. */
   bookmark(): void {
-    this.#bookmarks.run((part) => part.toggle(this.context.session.scene()));
+    const { session } = this.context;
+    const { step, traits } = session.scene();
+    if (Number.isNaN(step)) return;
+    const others = traits.bookmarks.filter((each) => each.step !== step);
+    const added = others.length === traits.bookmarks.length;
+    const bookmarks = added ? [...others, { step, tensor: traits.tensor, note: "" }] : others;
+    session.state.set({ bookmarks: bookmarks.sort((a, b) => a.step - b.step) });
   }
 
   #draw({ stepAxis: axis, axis: shown, step, traits }: Scene) {

@@ -73,15 +73,6 @@ export class Bookmarks implements Part {
       this.#editor.style.transform = `translateX(${Math.max(8, Math.min(axis.x(edited.step), axis.right - 240))}px)`;
   }
 
-  /** Adds a bookmark at the current step, or removes the one that is there. */
-  toggle({ step, traits }: Scene): void {
-    if (Number.isNaN(step)) return;
-    const others = traits.bookmarks.filter((each) => each.step !== step);
-    const added = others.length === traits.bookmarks.length;
-    const bookmarks = added ? [...others, { step, tensor: traits.tensor, note: "" }] : others;
-    this.context.session.state.set({ bookmarks: bookmarks.sort((a, b) => a.step - b.step) });
-  }
-
   #add(i: number) {
     const flag = h("button", { type: "button", class: "smdw-flag" });
     setText(flag, "\u25b6");
