@@ -186,7 +186,7 @@ export class LineMaker {
     private readonly whole?: WholeRows,
   ) {
     this.#score = new Float32Array(bins.pixels);
-    this.#merger = new BinMerger(surveys, survey, bins, none);
+    this.#merger = new BinMerger(surveys, survey, bins, none, new Map());
   }
 
   /** The line of a row: of its tensors together. */
@@ -241,6 +241,8 @@ class BinMerger {
     private readonly survey: Survey | undefined,
     readonly bins: StepBins,
     private readonly none: number,
+    /** levels to use again for each row; undefined: rows keep theirs */
+    private readonly used?: Map<number, Level>,
   ) {}
 
   merge(tensors: readonly number[]): Levels {
@@ -255,7 +257,10 @@ class BinMerger {
     let found = this.#levels.get(level);
     if (!found) {
       const size = this.bins.at(level).bin.length;
-      found = { ...newLine(size), score: new Float32Array(size) };
+      const used = this.used?.get(level);
+      found = used ?? { ...newLine(size), score: new Float32Array(size) };
+      if (used) for (const list of [used.value, used.n, used.flag, used.state, used.score]) list.fill(0);
+      this.used?.set(level, found);
       this.#levels.set(level, found);
     }
     return found;

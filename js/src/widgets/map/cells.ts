@@ -17,7 +17,7 @@ import type { MapList } from "./list";
 import type { MapScroll } from "./scroll";
 
 /** Cells that take longer to make and draw than this many milliseconds are not made again in each frame of a zoom. */
-const FAST = 8;
+const FAST = 4;
 /**
  * Milliseconds of a frame in which lines are made, and in which those are made that the picture lacks. The others are made in the
  * next frames.
