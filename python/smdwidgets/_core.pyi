@@ -24,7 +24,7 @@ def decode(data: _Buffer, offset: int = 0) -> NDArray[Any]:
     """Decode the tensor in the record at `offset`.
 
     The array is a writable copy. Verifies the checksum of the header, and that of the payload if the record has one.
-    Strings are returned as an array of str. bfloat16 requires ml_dtypes.
+    Strings are returned as an array of str. bfloat16, float8 and float4 require ml_dtypes.
 
     >>> with StepWriter("run", step=5) as step:
     ...     step.tensor("w", np.float32([0.5, 0.25]))
@@ -913,9 +913,9 @@ def reduce(
 
     The keys of the result are (name, of |x|).
 
-    Values are numpy scalars with numpy's result dtypes; bfloat16 requires ml_dtypes, else it becomes float32. Norms are
-    over all elements; std and variance divide by n. The minimum and maximum of an empty array are None. `dtype` is
-    required for bytes (little-endian).
+    Values are numpy scalars with numpy's result dtypes; bfloat16 requires ml_dtypes, else it becomes float32. Those of
+    types of 8 and 4 bits are float32. Norms are over all elements; std and variance divide by n. The minimum and the
+    maximum of an empty array are None. `dtype` is required for bytes (little-endian).
 
     >>> reduce(np.array([3.0, -4.0], dtype=np.float32), names=[("l2", False), ("min", True)])
     {('l2', False): np.float32(5.0), ('min', True): np.float32(3.0)}
@@ -937,6 +937,16 @@ def norm(buffer: _Buffer, dtype: str | None = None) -> float:
 
     >>> norm(np.array([3.0, -4.0], dtype=np.float32))
     5.0
+    """
+
+def widen(buffer: _Buffer, dtype: str) -> NDArray[np.float32]:
+    """Convert elements of a type that NumPy lacks to float32.
+
+    The values are exact. The types are bfloat16 and those of 8 and 4 bits. The shape is that of an array whose elements
+    have the size of the type.
+
+    >>> widen(np.array([0x38, 0x7E], dtype=np.uint8), "float8_e4m3fn")
+    array([  1., 448.], dtype=float32)
     """
 
 def stats(buffer: _Buffer, dtype: str | None = None) -> dict[str, int | float]:
@@ -993,6 +1003,8 @@ def tensor_statistics(
     (over n), `l1`, `l2` and `abs_max` of the finite elements; and `update`, the L2 norm of the change since `previous`,
     an array of the same shape and dtype. Numbers are float64, not rounded to the array's dtype. Complex elements count
     by magnitude. Without finite elements, norms are 0 and the other numbers NaN; without `previous`, `update` is NaN.
+    For a type of 8 or 4 bits, `saturated` counts elements whose magnitude is the largest finite one, and `subnormal`
+    those between zero and the least normal number; they are 0 for other types.
 
     >>> found = tensor_statistics(np.array([3.0, np.nan, -4.0]), np.array([0.0, 1.0, 0.0]))
     >>> found["count"], found["nan"], found["min"], found["l2"], found["update"]
@@ -1022,7 +1034,7 @@ def combine_statistics(
 
     `wholes` gives the number of the tensor to which each row belongs; by default, all rows are parts of one tensor. The
     result has one row per tensor, by ascending number. Counts and extremes are exact. `update` is NaN unless all parts
-    have one. `l2` and `abs_max` are derived where their columns are missing.
+    have one. `l2` and `abs_max` are derived where their columns are missing; `saturated` and `subnormal` are then 0.
 
     >>> parts = statistics_of([np.array([1.0, 2.0]), np.array([9.0])])
     >>> whole = combine_statistics(parts)

@@ -369,7 +369,7 @@ def test_functional_losses_and_values_of_ones_own(run):
 def test_what_a_run_can_not_hold_never_breaks_the_training(run, caplog):
     class Odd(nn.Module):
         def forward(self, x):
-            return x.to(torch.complex32), torch.empty(0), x.to_sparse(), x.to("meta")
+            return x.half().view(torch.bits16), torch.empty(0), x.to_sparse(), x.to("meta")
 
     hook = smd.Hook(run, save_all=True, save_config=EVERY)
     net = Odd()
@@ -378,7 +378,7 @@ def test_what_a_run_can_not_hold_never_breaks_the_training(run, caplog):
         for _ in range(3):
             net(torch.eye(2))
     hook.close()
-    assert caplog.text.count("complex32") == 1
+    assert caplog.text.count("bits16") == 1
     assert caplog.text.count("Odd_output_3") == 1  # which has no bytes
     assert names_at(run, 2) == ["Odd_input_0", "Odd_output_1", "Odd_output_2"]
     assert (value(run, "Odd_output_2", 2) == np.eye(2)).all()
@@ -401,11 +401,40 @@ def test_floats_of_eight_bits_keep_every_value(run, name):
     net = Eight()
     with smd.Hook(run) as hook:
         hook.register_module(net)
-        net(torch.ones(3).to(net.every.dtype) if name != "float8_e8m0fnu" else torch.ones(3))
-    saved = torch.from_numpy(value(run, "Eight_every", 0))
-    torch.testing.assert_close(saved.float(), net.every.float(), rtol=0, atol=0, equal_nan=True)
-    if name != "float8_e8m0fnu":
-        assert value(run, "Eight_input_0", 0).tolist() == [1.0, 1.0, 1.0]
+        net(torch.ones(3).to(net.every.dtype))
+    saved = value(run, "Eight_every", 0)
+    assert saved.dtype.name == name
+    assert saved.tobytes() == bytes(range(256))
+    torch.testing.assert_close(torch.from_numpy(saved.astype("f4")), net.every.float(), rtol=0, atol=0, equal_nan=True)
+    assert value(run, "Eight_input_0", 0).dtype.name == name
+    assert value(run, "Eight_input_0", 0).astype("f4").tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="a newer PyTorch has it")
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5)])
+def test_floats_of_four_bits_are_unpacked(run, shape):
+    codes = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    with smd.Hook(run, save_config=EVERY) as hook:
+        hook.save_tensor("packed", codes.view(torch.float4_e2m1fn_x2))
+        hook.step()
+    pairs = codes.numpy().reshape(-1)
+    expected = np.stack([pairs & 15, pairs >> 4], -1).reshape(*shape[:-1], -1)
+    saved = value(run, "packed", 0)
+    assert (saved.dtype.name, saved.shape) == ("float4_e2m1fn", expected.shape)
+    assert (saved.view(np.uint8) == expected).all()
+
+
+def test_other_small_types_keep_every_value(run):
+    codes = torch.arange(16, dtype=torch.uint8)
+    wave = torch.view_as_complex(torch.randn(4, 2).half().float()).to(torch.complex32)
+    with smd.Hook(run, save_config=EVERY) as hook:
+        hook.save_tensor("unsigned", codes.view(torch.uint4))
+        hook.save_tensor("signed", (codes.view(torch.int8) - 8).view(torch.int4))
+        hook.save_tensor("wave", wave)
+        hook.step()
+    assert value(run, "unsigned", 0).tolist() == list(range(16))
+    assert value(run, "signed", 0).tolist() == list(range(-8, 8))
+    assert value(run, "wave", 0).tobytes() == wave.to(torch.complex64).numpy().tobytes()
 
 
 def test_wrong_arguments(run, caplog):
@@ -591,6 +620,9 @@ def test_every_kind_of_memory_is_copied_bit_for_bit(tmp_path):
         "bfloat16": large.bfloat16(),
         "bfloat16_transposed": large.bfloat16().T,
         "half": large.half(),
+        "float8": large.to(torch.float8_e4m3fn),
+        "float8_transposed": large.to(torch.float8_e5m2).T,
+        "float8_strided": large.to(torch.float8_e8m0fnu)[:, ::3],
         "mask": large > 0,
         "conjugate": wave.conj(),
         "negative": wave.conj().imag,
@@ -607,4 +639,6 @@ def test_every_kind_of_memory_is_copied_bit_for_bit(tmp_path):
         stored = run.tensor(name).value(0)
         if tensor.dtype is torch.bfloat16:
             stored, expected = stored.astype("f4"), expected.float()
+        if tensor.dtype.is_floating_point and tensor.dtype.itemsize == 1:
+            expected = expected.view(torch.uint8)
         assert np.ascontiguousarray(stored).tobytes() == expected.numpy().tobytes(), name

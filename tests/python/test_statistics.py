@@ -5,15 +5,20 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from smdwidgets import _core
 
-COUNTS = ["count", "nan", "neg_inf", "pos_inf", "zeros"]
+COUNTS = ["count", "nan", "neg_inf", "pos_inf", "zeros", "saturated", "subnormal"]
 NUMBERS = ["min", "max", "mean", "std", "l1", "l2", "abs_max", "update"]
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", "c8", "c16"]
+#: Types of 8 and 4 bits.
+SMALL = [
+    "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"
+]  # fmt: skip
 
 
 def oracle(array: NDArray[Any], previous: NDArray[Any] | None = None) -> dict[str, float]:
@@ -27,7 +32,13 @@ def oracle(array: NDArray[Any], previous: NDArray[Any] | None = None) -> dict[st
         "nan": int(np.isnan(wide).sum()),
         "neg_inf": 0 if flat.dtype.kind == "c" else int(np.isneginf(wide).sum()),
         "zeros": int((wide == 0).sum()),
+        "saturated": 0,
+        "subnormal": 0,
     }
+    if flat.dtype.name in SMALL:
+        limits = ml_dtypes.finfo(flat.dtype)
+        found["saturated"] = int((np.abs(wide) == float(limits.max)).sum())
+        found["subnormal"] = int(((wide != 0) & (np.abs(wide) < float(limits.smallest_normal))).sum())
     found["pos_inf"] = int((~kept).sum()) - found["nan"] - found["neg_inf"]
     some = sizes.size > 0
     found |= {
@@ -61,6 +72,11 @@ def arrays() -> list[NDArray[Any]]:
             if array.size > 30 and array.dtype.kind in "fc":
                 array.flat[[0, 17, 20, -1]] = [np.nan, np.inf, 0, -np.inf]
             made.append(array)
+    for dtype in SMALL:
+        codes = np.arange(16 if dtype == "float4_e2m1fn" else 256, dtype=np.uint8)
+        finite = codes[np.isfinite(codes.view(getattr(ml_dtypes, dtype)).astype("f4"))]
+        many = rng.permutation(np.resize(codes, 9000)).reshape(90, 100)
+        made.extend(some.view(getattr(ml_dtypes, dtype)) for some in (codes, finite, many))
     return made
 
 

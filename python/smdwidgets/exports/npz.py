@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.exports.names import file_name
 from smdwidgets.exports.records import Record
+from smdwidgets.trials.widening import widened
 
 
 class NpzWriter:
@@ -73,6 +74,4 @@ def _plain(value: NDArray[Any]) -> NDArray[Any]:
         if kind is np.str_:
             cells = [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
         return np.array(cells, dtype=kind).reshape(value.shape)
-    if value.dtype.kind == "V":
-        return value.astype(np.float32)  # bfloat16 and similar
-    return value
+    return widened(value)

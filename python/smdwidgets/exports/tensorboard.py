@@ -14,6 +14,7 @@ from smdwidgets.exports.names import file_name
 from smdwidgets.exports.records import Record
 from smdwidgets.hooks.writing.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys
+from smdwidgets.trials.widening import widened
 
 
 class TensorBoardWriter:
@@ -68,7 +69,7 @@ def _numbers(value: NDArray[Any]) -> NDArray[Any] | None:
         return magnitudes
     if value.dtype.kind == "b":
         return value.astype(np.uint8)
-    return value.astype(np.float32) if value.dtype.kind == "V" else value  # bfloat16 and similar
+    return widened(value)
 
 
 def _bytes(cell: object) -> bytes:

@@ -16,6 +16,7 @@ from smdwidgets.pictures.overview import shown_name
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.plane import ImageWanted, as_plane, plane_of, row_and_column
 from smdwidgets.pictures.view import TensorView
+from smdwidgets.trials.run import dtype_named
 
 MOST_VALUES = 4096
 MOST_PIXELS = 1 << 20
@@ -36,7 +37,7 @@ def plan(view: TensorView, about: dict[str, Any]) -> bytes:
         if name not in {"all", "default"} and view.name in collection.tensor_names
     ]
     aliases = [alias for alias, name in view.trial.aliases().items() if name == view.name]
-    size = np.dtype(dtype).itemsize if dtype not in {"", "str", "bfloat16"} else 2
+    size = dtype_named(dtype).itemsize if dtype not in {"", "str"} else 2
     return pack(
         {
             "kind": "plan",

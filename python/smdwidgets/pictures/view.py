@@ -17,6 +17,7 @@ from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.run import Course
 from smdwidgets.trials.trial import Tensor, Trial
+from smdwidgets.trials.widening import widened
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class TensorView:
             return self.tensor.value(step, ModeKeys.GLOBAL, self.worker or None)
 
     def numbers(self, step: int) -> NDArray[Any]:
-        """Return the value as real numbers; complex numbers become magnitudes."""
-        value = self.value(step)
+        """Return the value as real numbers of NumPy; complex numbers become magnitudes."""
+        value = widened(self.value(step))
         return np.abs(value) if value.dtype.kind == "c" else value
 
     def stored_reductions(self, step: int) -> dict[tuple[str, bool], Any]:

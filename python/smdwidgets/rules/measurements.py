@@ -26,6 +26,7 @@ from smdwidgets.rules.scalar_columns import ScalarColumns, columns_of_log, colum
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.sweep import Cancelled, read_column, read_values, sweep_trial
 from smdwidgets.rules.tables import SCALAR, Need, StepTable
+from smdwidgets.trials.widening import widened
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -287,8 +288,8 @@ class Measurements:
     # ------------------------------------------------------------------------------------ values and derived results
 
     def value(self, name: str, step: int, worker: str | None = None) -> NDArray[Any]:
-        """Return the value of a tensor."""
-        return self.trial.tensor(name).value(step, worker=worker)
+        """Return the value of a tensor; of a type that NumPy lacks, as float32."""
+        return widened(self.trial.tensor(name).value(step, worker=worker))
 
     def values(self, table: StepTable, rows: NDArray[np.intp], step: int) -> NDArray[Any] | list[NDArray[Any] | None]:
         """Return the values of these rows at a step.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.exceptions import SMDebugError, TensorUnavailable, TensorUnavailableForStep, UnsupportedDataError
+from smdwidgets.trials.widening import widened
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -161,6 +162,7 @@ def read_values(
     """Read the values of tensors at a step in bulk.
 
     Returns one array (rows, ...) if all values have the same shape and dtype, else a list with None for missing values.
+    Those of types that NumPy lacks are float32.
     """
     if len(rows) > FEW and hasattr(trial, "values"):
         wanted = dict.fromkeys((name for name, _ in rows), (step,))
@@ -171,12 +173,12 @@ def read_values(
         column = found["value"]
         if column.dtype != object and None not in numbers:
             in_order = numbers == list(range(len(column)))
-            return column if in_order else column[np.array(numbers, dtype=np.intp)]
-        return [None if number is None else np.asarray(column[number]) for number in numbers]
+            return widened(column if in_order else column[np.array(numbers, dtype=np.intp)])
+        return [None if number is None else widened(np.asarray(column[number])) for number in numbers]
     found_one_by_one: list[NDArray[Any] | None] = []
     for name, worker in rows:
         try:
-            found_one_by_one.append(np.asarray(trial.tensor(name).value(step, worker=worker)))
+            found_one_by_one.append(widened(np.asarray(trial.tensor(name).value(step, worker=worker))))
         except SMDebugError:
             found_one_by_one.append(None)
     return found_one_by_one
@@ -191,7 +193,7 @@ def read_column(trial: Trial, name: str, step: int, worker: str | None, column: 
     """Return one number of one tensor, or None if it is not available."""
     try:
         if column in COUNTS:
-            return _count(np.asarray(trial.tensor(name).value(step, worker=worker)), column)
+            return _count(widened(np.asarray(trial.tensor(name).value(step, worker=worker))), column)
         absolute = column.startswith("abs_")
         found = trial.tensor(name).reduction_value(step, column.removeprefix("abs_"), worker=worker, abs=absolute)
         number = np.asarray(found).reshape(-1)

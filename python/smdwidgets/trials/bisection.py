@@ -24,6 +24,7 @@ from smdwidgets.naming.tensors import Kind, Kinds
 from smdwidgets.trials.divergence import Divergence, FirstDifference
 from smdwidgets.trials.reader import RunReader
 from smdwidgets.trials.run import Row
+from smdwidgets.trials.widening import widened
 
 __all__ = ["Tolerance", "bisect"]
 
@@ -397,6 +398,7 @@ def _difference(a: Array, b: Array, summands: float) -> _Found | None:
         return _Found("shape", math.inf, tuple(a.shape), tuple(b.shape))
     if a.dtype != b.dtype and not (a.dtype.kind == b.dtype.kind and a.dtype.kind in "US"):
         return _Found("dtype", math.inf, str(a.dtype), str(b.dtype))
+    a, b = widened(a), widened(b)
     if a.dtype.kind not in "fiubc":
         unequal = np.asarray(a != b)
         if not unequal.any():
@@ -429,8 +431,8 @@ def _position(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _spacing(a: Array, b: Array) -> float:
     """Return the relative spacing of the numbers in two arrays.
 
-    It is that of the precision in which they were computed. Hooks save bfloat16 as float32, and single numbers as
-    float64. The unused bits are zero.
+    It is that of the precision in which they were computed. Trainers convert numbers of lower precision to float32, and
+    single numbers to float64. The unused bits are zero.
     """
     if a.dtype.kind not in "fc":
         return 0.0
@@ -441,7 +443,7 @@ def _spacing(a: Array, b: Array) -> float:
         return own
     used = np.bitwise_or.reduce(a.view(np.uint32), axis=None) | np.bitwise_or.reduce(b.view(np.uint32), axis=None)
     has_fractions = bool(np.any(a != np.rint(a)))
-    for bits, spacing in ((16, 2.0**-7), (13, 2.0**-10)):
+    for bits, spacing in ((21, 2.0**-2), (20, 2.0**-3), (16, 2.0**-7), (13, 2.0**-10)):
         if has_fractions and not int(used) & ((1 << bits) - 1):
             return spacing
     return own

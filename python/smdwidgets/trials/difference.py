@@ -14,6 +14,7 @@ from smdwidgets._text import shown, visible
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.tables import LIMITS
 
 if TYPE_CHECKING:
     import pandas
@@ -87,7 +88,8 @@ class Difference:
         """
         found = _core.tensor_statistics(self._found["value"])
         count = found.pop("count")
-        del found["update"]
+        for about_types in ("update", *LIMITS):
+            del found[about_types]
         return {"count": count, "changed": self._found["changed"], **found}
 
     def changed(self, k: int = 12) -> Columns:

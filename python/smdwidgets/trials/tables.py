@@ -11,6 +11,8 @@ from smdwidgets.modes import ModeKeys
 
 #: Counts of all elements.
 COUNTS = ("count", "nan", "neg_inf", "pos_inf", "zeros")
+#: Counts of elements at the ends of the range of a type of 8 or 4 bits; 0 for other types.
+LIMITS = ("saturated", "subnormal")
 #: Numbers of the finite elements.
 NUMBERS = ("min", "max", "mean", "std", "l1", "l2", "abs_max", "update")
 #: The columns that identify a row.

@@ -783,7 +783,8 @@ class Trial:
         ``count``, ``nan``, ``neg_inf``, ``pos_inf``, ``zeros``; ``min``, ``max``, ``mean``, ``std``, ``l1``, ``l2`` and
         ``abs_max`` of the finite elements; and ``update``, the L2 norm of the change since the step before (for
         computed statistics, the saved step before). ``update_ratio`` is ``update`` divided by ``l2``, and ``rms`` is
-        the root mean square.
+        the root mean square. For a type of 8 or 4 bits, ``saturated`` counts elements whose magnitude is the largest
+        finite one, and ``subnormal`` those between zero and the least normal number; they are 0 for other types.
 
         Numbers have 24 significant bits. ``flags`` is not 0 where a row is special: 1 no value, 2 skipped step, 4
         sample of the elements, 8 failed, 16 approximate (from a histogram), 32 saved reductions only, without counts
@@ -792,7 +793,8 @@ class Trial:
         Args:
             names: names of tensors; None: all with written statistics, or all tensors if the training wrote none.
             steps: steps of ``mode``; None: all.
-            columns: names of statistics; None: all but ``update_ratio`` and ``rms``, with ``coverage`` and ``flags``.
+            columns: names of statistics; None: all but ``update_ratio``, ``rms``, ``saturated`` and ``subnormal``, with
+                ``coverage`` and ``flags``.
             mode: mode of ``steps``.
             worker: name of a worker, or ``"*"`` for all; None: shards are combined, else the first worker's.
             cache: whether computed statistics are cached. Runs on S3 and TensorBoard logs have no cache.

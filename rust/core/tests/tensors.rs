@@ -87,6 +87,8 @@ fn typed_fields_of_every_dtype() {
         (DType::BF16, varints(13, &[0x3f80, 0xc000]), [0x3f80u16, 0xc000].map(u16::to_le_bytes).concat()),
         (DType::U32, varints(16, &[4_000_000_000, 5]), [4_000_000_000u32, 5].map(u32::to_le_bytes).concat()),
         (DType::U64, varints(17, &integers), [u64::MAX, 5].map(u64::to_le_bytes).concat()),
+        (DType::F8E4M3FN, bytes(18, &[0x38, 0xfe]), vec![0x38, 0xfe]),
+        (DType::F8E5M2, bytes(18, &[0x3c, 0x80]), vec![0x3c, 0x80]),
     ];
     for (dtype, field, expected) in cases {
         let number = int(1, i64::from(dtype.number()));
@@ -168,7 +170,7 @@ fn wrong_shapes_are_cheap_errors() {
 
 #[test]
 fn unsupported_dtypes_are_named() {
-    unsupported(&[int(1, 24), shape(&[1]), bytes(4, &[0])], "number 24 (float8_e5m2)");
+    unsupported(&[int(1, 29), shape(&[1]), bytes(4, &[0])], "number 29 (int4)");
     unsupported(&[int(1, 11)], "qint8");
     unsupported(&[int(1, -1)], "number 4294967295 (unknown)");
 }

@@ -161,6 +161,8 @@ struct Tensor {
     uint32_val: Vec<u32>,
     #[prost(uint64, repeated, tag = "17")]
     uint64_val: Vec<u64>,
+    #[prost(bytes, tag = "18")]
+    float8_val: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -178,7 +180,7 @@ struct Dim {
 }
 
 /// Fields that are parsed lazily, and what the parser rejects by design.
-const LAZY: [&str; 12] = [
+const LAZY: [&str; 13] = [
     "float_val",
     "double_val",
     "int_val",
@@ -190,6 +192,7 @@ const LAZY: [&str; 12] = [
     "half_val",
     "uint32_val",
     "uint64_val",
+    "float8_val",
     "recursion limit",
 ];
 
@@ -339,6 +342,7 @@ fn typed(dtype: DType, theirs: &Tensor) -> Vec<u8> {
         DType::U32 => theirs.uint32_val.iter().flat_map(|v| v.to_le_bytes()).collect(),
         DType::U64 => theirs.uint64_val.iter().flat_map(|v| v.to_le_bytes()).collect(),
         DType::Str => unreachable!("text is not owned"),
+        _ => theirs.float8_val.clone(),
     }
 }
 

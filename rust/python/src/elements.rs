@@ -92,7 +92,7 @@ fn of_array(dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
     }
 }
 
-/// The array, or a copy in little-endian C order; as bytes, because some dtypes (bfloat16) export no buffer.
+/// The array, or a copy in little-endian C order; as bytes, because some dtypes (bfloat16, float8) export no buffer.
 fn in_order<'py>(array: &Bound<'py, PyAny>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
     let contiguous: bool =

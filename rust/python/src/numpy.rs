@@ -33,7 +33,7 @@ fn numpy(py: Python<'_>) -> PyResult<&Numpy> {
         let dtype = module.getattr("dtype")?;
         let known = |of: DType| -> PyResult<Option<Py<PyAny>>> {
             match of {
-                DType::BF16 => Ok(None),
+                of if is_extended(of) => Ok(None),
                 // Little-endian on every machine.
                 of => {
                     let named = dtype.call1((of.name(),))?;
@@ -54,19 +54,24 @@ fn numpy(py: Python<'_>) -> PyResult<&Numpy> {
     })
 }
 
-/// The numpy dtype. bfloat16 needs ml_dtypes.
+/// Whether numpy has the dtype only with ml_dtypes.
+pub fn is_extended(of: DType) -> bool {
+    of == DType::BF16 || of.small().is_some()
+}
+
+/// The numpy dtype. bfloat16 and floats of 8 and 4 bits need ml_dtypes.
 pub fn dtype(py: Python<'_>, of: DType) -> PyResult<Bound<'_, PyAny>> {
     if let Some(dtype) = &numpy(py)?.dtypes[usize::from(of.number())] {
         return Ok(dtype.bind(py).clone());
     }
-    static BFLOAT16: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let found = BFLOAT16.get_or_try_init(py, || {
-        let class = py.import("ml_dtypes")?.getattr("bfloat16")?;
+    static EXTENDED: [PyOnceLock<Py<PyAny>>; 256] = [const { PyOnceLock::new() }; 256];
+    let found = EXTENDED[usize::from(of.number())].get_or_try_init(py, || {
+        let class = py.import("ml_dtypes")?.getattr(of.name())?;
         Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.call1((class,))?.unbind())
     });
     found.map(|dtype| dtype.bind(py).clone()).map_err(|_| {
-        let what = "bfloat16 tensors require ml_dtypes (pip install ml_dtypes)";
-        unsupported(py, what.to_owned())
+        let version = if of == DType::BF16 { "" } else { ">=0.5" };
+        unsupported(py, format!("{} tensors require ml_dtypes{version} (pip install ml_dtypes)", of.name()))
     })
 }
 

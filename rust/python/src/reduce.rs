@@ -11,6 +11,7 @@ use smdwidgets_core::tensor::DType;
 use crate::elements::Elements;
 use crate::errors::to_python;
 use crate::gil::detached;
+use crate::numpy;
 
 /// Converts a scalar to a numpy scalar. Without ml_dtypes, bfloat16 becomes float32, which is lossless.
 pub fn scalar<'py>(py: Python<'py>, number: &Scalar) -> PyResult<Bound<'py, PyAny>> {
@@ -27,6 +28,8 @@ pub fn scalar<'py>(py: Python<'py>, number: &Scalar) -> PyResult<Bound<'py, PyAn
                         let guest = py.import("ml_dtypes").and_then(|module| module.getattr("bfloat16"));
                         return guest.or_else(|_| numpy.getattr("float32")).map(Bound::unbind);
                     }
+                    // Scalars of smaller floats are float32.
+                    other if other.small().is_some() => "float32",
                     other => other.name(),
                 };
                 Ok(numpy.getattr(name)?.unbind())
@@ -136,4 +139,15 @@ pub fn norm(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: Option<&str>) -> P
     let elements = Elements::of(buffer, dtype, None)?;
     let data = elements.as_slice();
     detached(py, data.len(), || core::norm(elements.dtype, data)).map_err(|error| to_python(py, &error))
+}
+
+/// Elements of a type that numpy lacks, as an array of float32.
+#[pyfunction]
+pub fn widen<'py>(py: Python<'py>, buffer: &Bound<'py, PyAny>, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
+    let elements = Elements::of(buffer, Some(dtype), None)?;
+    let data = elements.as_slice();
+    let Some(wide) = detached(py, data.len(), || elements.dtype.widen(data)) else {
+        return Err(PyValueError::new_err(format!("numpy has the dtype {dtype}")));
+    };
+    numpy::own(py, DType::F32, &elements.shape, wide.into_iter().flat_map(f32::to_le_bytes).collect(), 0)
 }

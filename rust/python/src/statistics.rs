@@ -15,21 +15,37 @@ use crate::gil::detached;
 use crate::numpy;
 
 /// The names of the columns: counts, then numbers.
-pub const COUNTS: [&str; 5] = ["count", "nan", "neg_inf", "pos_inf", "zeros"];
+pub const COUNTS: [&str; 7] = ["count", "nan", "neg_inf", "pos_inf", "zeros", "saturated", "subnormal"];
 pub const NUMBERS: [&str; 8] = ["min", "max", "mean", "std", "l1", "l2", "abs_max", "update"];
 
-pub fn counts(of: &Statistics) -> [u64; 5] {
-    [of.count, of.nan, of.neg_inf, of.pos_inf, of.zeros]
+pub fn counts(of: &Statistics) -> [u64; 7] {
+    [of.count, of.nan, of.neg_inf, of.pos_inf, of.zeros, of.saturated, of.subnormal]
 }
 
 pub fn numbers(of: &Statistics) -> [f64; 8] {
     [of.min, of.max, of.mean, of.std, of.l1, of.l2, of.abs_max, of.update]
 }
 
-fn from_columns(counts: [u64; 5], numbers: [f64; 8]) -> Statistics {
-    let [count, nan, neg_inf, pos_inf, zeros] = counts;
+fn from_columns(counts: [u64; 7], numbers: [f64; 8]) -> Statistics {
+    let [count, nan, neg_inf, pos_inf, zeros, saturated, subnormal] = counts;
     let [min, max, mean, std, l1, l2, abs_max, update] = numbers;
-    Statistics { count, nan, neg_inf, pos_inf, zeros, min, max, mean, std, l1, l2, abs_max, update }
+    Statistics {
+        count,
+        nan,
+        neg_inf,
+        pos_inf,
+        zeros,
+        saturated,
+        subnormal,
+        min,
+        max,
+        mean,
+        std,
+        l1,
+        l2,
+        abs_max,
+        update,
+    }
 }
 
 /// The statistics of one array, as Python numbers.
@@ -132,7 +148,7 @@ pub fn columns<'a, 'py>(
     Ok(out)
 }
 
-/// Statistics from columns. `l2` and `abs_max` may be missing.
+/// Statistics from columns. Those that follow from others, and counts of types of 8 bits, may be missing.
 pub fn rows(columns: &Bound<'_, PyDict>) -> PyResult<Vec<Statistics>> {
     let py = columns.py();
     let numpy = py.import(intern!(py, "numpy"))?;
@@ -145,7 +161,11 @@ pub fn rows(columns: &Bound<'_, PyDict>) -> PyResult<Vec<Statistics>> {
     let missing = |name: &str| PyKeyError::new_err(format!("no column {name:?}"));
     let mut whole = Vec::with_capacity(COUNTS.len());
     for name in COUNTS {
-        whole.push(column(name, "int64")?.ok_or_else(|| missing(name))?);
+        let cells = column(name, "int64")?;
+        if cells.is_none() && !matches!(name, "saturated" | "subnormal") {
+            return Err(missing(name));
+        }
+        whole.push(cells);
     }
     let mut real = Vec::with_capacity(NUMBERS.len());
     for name in NUMBERS {
@@ -155,13 +175,15 @@ pub fn rows(columns: &Bound<'_, PyDict>) -> PyResult<Vec<Statistics>> {
         }
         real.push(found);
     }
-    let n = whole[0].as_slice().len();
-    if whole.iter().chain(real.iter().flatten()).any(|column| column.as_slice().len() != n) {
+    let n = whole[0].as_ref().map_or(0, |column| column.as_slice().len());
+    if whole.iter().chain(&real).flatten().any(|column| column.as_slice().len() != n) {
         return Err(PyValueError::new_err("the columns have different lengths"));
     }
     let raw = |column: &Elements, row: usize| -> [u8; 8] { std::array::from_fn(|i| column.as_slice()[row * 8 + i]) };
     let row = |row: usize| {
-        let counts = std::array::from_fn(|at| i64::from_le_bytes(raw(&whole[at], row)).max(0) as u64);
+        let count =
+            |at: usize| whole[at].as_ref().map_or(0, |column| i64::from_le_bytes(raw(column, row)).max(0) as u64);
+        let counts = std::array::from_fn(count);
         let number = |at: usize| real[at].as_ref().map_or(f64::NAN, |column| f64::from_le_bytes(raw(column, row)));
         let found = from_columns(counts, std::array::from_fn(number));
         let (l2, abs_max) = (found.derived_l2(), found.derived_abs_max());

@@ -27,8 +27,24 @@ from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
 
-__all__ = ["DTYPES", "SLAB", "Slab", "Staging", "TensorCopy", "as_array", "copy_tensor"]
+__all__ = ["DTYPES", "EXTENDED", "SLAB", "Slab", "Staging", "TensorCopy", "as_array", "copy_tensor", "numbers_of"]
 
+#: Element types that NumPy lacks, and those in which copies hold their bytes.
+EXTENDED: dict[str, np.dtype[Any]] = {
+    "bfloat16": np.dtype(np.uint16),
+    **dict.fromkeys(
+        (
+            "float8_e5m2",
+            "float8_e4m3fn",
+            "float8_e4m3fnuz",
+            "float8_e4m3b11fnuz",
+            "float8_e5m2fnuz",
+            "float8_e8m0fnu",
+            "float4_e2m1fn",
+        ),
+        np.dtype(np.uint8),
+    ),
+}
 #: Names of the element types that the format supports.
 DTYPES = frozenset(
     [
@@ -42,15 +58,15 @@ DTYPES = frozenset(
         "int64",
         "uint64",
         "float16",
-        "bfloat16",
         "float32",
         "float64",
         "complex64",
         "complex128",
         "str",
+        *EXTENDED,
     ]
 )
-_ITEM_SIZES = {name: 2 if name == "bfloat16" else np.dtype(name).itemsize for name in DTYPES - {"str"}}
+_ITEM_SIZES = {name: (EXTENDED.get(name) or np.dtype(name)).itemsize for name in DTYPES - {"str"}}
 #: Slab size in bytes: large enough for the operating system to use huge pages, which copy faster.
 SLAB = 8 << 20
 #: Tensors larger than half a slab get a separate slab, whose size is a multiple of this.
@@ -65,8 +81,8 @@ _ALIGN = 64
 class TensorCopy:
     """A copy of a tensor that the hook owns.
 
-    ``dtype`` is the element type's name in the format. It equals the array's dtype, except for bfloat16, which NumPy
-    stores as uint16. ``shard`` is the position in the whole tensor, as JSON, if the tensor is one worker's shard.
+    ``dtype`` is the element type's name in the format. It equals the array's dtype, except for those that NumPy lacks
+    (:data:`EXTENDED`). ``shard`` is the position in the whole tensor, as JSON, if the tensor is one worker's shard.
     ``pending`` fills the array: its values are there when :meth:`complete` has returned. ``reductions`` are names, and
     whether each is of the magnitudes: the array has these numbers in place of the elements.
 
@@ -269,9 +285,18 @@ def copy_tensor(name: str, value: object, staging: Staging | None = None) -> Ten
     if array.dtype.kind == "U":
         return TensorCopy(array.copy(), "str", array.shape)
     name_of_type = array.dtype.name
-    if name_of_type == "bfloat16":
-        array = array.view(np.uint16)
+    if name_of_type in EXTENDED:
+        array = array.view(EXTENDED[name_of_type])
     if staging is None:
         return TensorCopy(np.array(array, order="C", copy=True, subok=False), name_of_type, array.shape)
     room, slab = staging.copy(array)
     return TensorCopy(room, name_of_type, array.shape, slab)
+
+
+def numbers_of(copy: TensorCopy) -> NDArray[Any]:
+    """Return the elements of a copy; those of types that NumPy lacks as float32.
+
+    >>> numbers_of(TensorCopy(np.array([0x38, 0x7E], np.uint8), "float8_e4m3fn", (2,)))
+    array([  1., 448.], dtype=float32)
+    """
+    return _core.widen(copy.array, copy.dtype) if copy.dtype in EXTENDED else copy.array

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
+from smdwidgets.hooks.capture.arrays import EXTENDED, Staging, TensorCopy
 
 __all__ = ["norm_of", "norm_of_array"]
 
-_FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
+_FLOATS = frozenset(["float16", "float32", "float64", *EXTENDED])
 
 
 def norm_of(copies: Sequence[TensorCopy | None], staging: Staging) -> TensorCopy | None:

@@ -66,7 +66,8 @@ class Threshold:
     Args:
         column: the statistic: ``count``, ``nan``, ``neg_inf``, ``pos_inf``, ``not_finite``, ``zeros``, ``min``,
             ``max``, ``abs_max``, ``mean``, ``std``, ``l1``, ``l2``, ``update`` (norm of the change since the last
-            saved step) or ``update_ratio`` (relative to the norm of the tensor).
+            saved step), ``update_ratio`` (relative to the norm of the tensor), ``saturated`` or ``subnormal``
+            (elements of a type of 8 or 4 bits at the ends of its range).
         above: the rule fires if the statistic is greater.
         below: the rule fires if the statistic is less.
         tensors: pattern of names, matched with ``re.search``; default: all tensors.

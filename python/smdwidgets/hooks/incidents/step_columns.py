@@ -16,7 +16,7 @@ __all__ = ["COLUMNS", "NOT_FINITE", "StepColumns"]
 NOT_FINITE: Final = {"nan": "NaN", "pos_inf": "infinity", "neg_inf": "infinity"}
 COLUMNS: Final = (
     "count", "nan", "neg_inf", "pos_inf", "not_finite", "zeros", "min", "max", "abs_max", "mean", "std", "l1", "l2",
-    "update", "update_ratio",
+    "update", "update_ratio", "saturated", "subnormal",
 )  # fmt: skip
 """Names of the columns."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
-from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
+from smdwidgets.hooks.capture.arrays import EXTENDED, Staging, TensorCopy
 from smdwidgets.hooks.torch.device import DeviceCopies
 
 __all__ = ["copy_from_torch", "is_in_memory", "name_of_dtype"]
@@ -35,20 +35,20 @@ _NAMES = [
 ]
 #: Older versions of PyTorch lack some of the unsigned types.
 _DTYPES = {getattr(torch, name): (name, np.dtype(name)) for name in _NAMES if hasattr(torch, name)}
-#: The format has no floats of 8 bits. The wider type has all of their values.
-_WIDER = {
-    getattr(torch, name): wider
-    for name, wider in {
-        "float8_e4m3fn": torch.float16,
-        "float8_e4m3fnuz": torch.float16,
-        "float8_e5m2": torch.float16,
-        "float8_e5m2fnuz": torch.float16,
-        "float8_e8m0fnu": torch.float32,
-    }.items()
-    if hasattr(torch, name)
+_DTYPES |= {getattr(torch, name): (name, held) for name, held in EXTENDED.items() if hasattr(torch, name)}
+#: PyTorch has two of these in a byte, the first one in its lower half.
+_PACKED = getattr(torch, "float4_e2m1fn_x2", None)
+if _PACKED is not None:
+    _DTYPES[_PACKED] = ("float4_e2m1fn", EXTENDED["float4_e2m1fn"])
+#: Integers of fewer bits, one in each byte, are saved as these bytes.
+_BYTES = {
+    getattr(torch, f"{sign}int{bits}"): getattr(torch, f"{sign}int8")
+    for sign in ("", "u")
+    for bits in range(1, 8)
+    if hasattr(torch, f"{sign}int{bits}")
 }
-#: NumPy has no bfloat16, so its bytes are stored as uint16.
-_DTYPES[torch.bfloat16] = ("bfloat16", np.dtype("uint16"))
+#: The format has no complex numbers of 32 bits. The wider type has all of their values.
+_WIDER = {torch.complex32: torch.complex64}
 
 
 def copy_from_torch(
@@ -66,8 +66,13 @@ def copy_from_torch(
         tensor = tensor.to_dense()
     if tensor.dtype in _WIDER:
         tensor = tensor.to(_WIDER[tensor.dtype])
-    shape = tuple(tensor.shape)
+    elif tensor.dtype in _BYTES:
+        tensor = tensor.view(_BYTES[tensor.dtype])
     known = _DTYPES.get(tensor.dtype)
+    if known is not None and known[1] == np.uint8 and tensor.dtype is not torch.uint8:
+        # PyTorch copies bytes everywhere, but lacks the operators of smaller floats on some devices.
+        tensor = _unpacked(tensor) if tensor.dtype is _PACKED else tensor.view(torch.uint8)
+    shape = tuple(tensor.shape)
     if known is None:
         raise SMDebugTypeError(
             f"unsupported dtype {tensor.dtype} of tensor {shown(name)}; convert it to one of "
@@ -92,6 +97,16 @@ def copy_from_torch(
 def name_of_dtype(tensor: torch.Tensor) -> str:
     """Return the name that the format has for the type of a tensor's elements."""
     return _DTYPES[tensor.dtype][0]
+
+
+def _unpacked(tensor: torch.Tensor) -> torch.Tensor:
+    """Return one code in each byte of a tensor that has two in each.
+
+    The last axis is twice as long.
+    """
+    pairs = tensor.view(torch.uint8)
+    codes = torch.stack((pairs & 0xF, pairs >> 4), -1)
+    return codes.reshape(*pairs.shape[:-1], -1) if pairs.ndim else codes
 
 
 def _wait(copy: TensorCopy, wait: Callable[[], float]) -> None:

@@ -144,6 +144,8 @@ def _combined(numbers: NDArray[np.float64], rows: int, count: int, scale: float 
         "neg_inf": sums[1],
         "pos_inf": sums[2],
         "zeros": sums[3],
+        "saturated": 0,  # only types of 8 and 4 bits have these
+        "subnormal": 0,
         "min": low,
         "max": high,
         "mean": mean,

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -20,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from smdwidgets._text import shown
 from smdwidgets.config import Collection, CollectionKeys
 from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.hooks.capture.arrays import TensorCopy
+from smdwidgets.hooks.capture.arrays import TensorCopy, numbers_of
 from smdwidgets.hooks.capture.lazy_norm import norm_of
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.core.for_smdebug import script_imports_smdebug
@@ -52,7 +51,6 @@ AS_SMDEBUG = "smdebug"
 EVALUATIONS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
 #: Losses that may wait for the step that they belong to.
 _MOST_PENDING = 64
-_BFLOAT16_BITS = 16
 
 
 def is_passive() -> bool:
@@ -392,9 +390,7 @@ class TrainingLoop:
             for collection in collections:
                 collection.add_tensor_name(full)
             copy.complete()
-            array = copy.array
-            if copy.dtype == "bfloat16":
-                array = (array.astype(np.uint32) << _BFLOAT16_BITS).view(np.float32)
+            array = numbers_of(copy)
             self._queue.attend(float(array.reshape(())))
             if averages:
                 self._now.losses.add(name, array, divisor)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets.hooks.capture.arrays import TensorCopy
+from smdwidgets.hooks.capture.arrays import TensorCopy, numbers_of
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.modes import ModeKeys
 
@@ -138,7 +138,5 @@ def _numbers(copy: TensorCopy) -> NDArray[Any] | None:
     """
     if copy.dtype in ("bool", "str"):
         return copy.array if copy.dtype == "bool" and copy.array.size == 1 else None
-    if copy.dtype == "bfloat16":
-        wide: NDArray[np.uint32] = copy.array.view(np.uint16).astype(np.uint32) << np.uint32(16)
-        return wide.view(np.float32)
-    return np.abs(copy.array) if copy.array.dtype.kind == "c" else copy.array
+    numbers = numbers_of(copy)
+    return np.abs(numbers) if numbers.dtype.kind == "c" else numbers

@@ -13,6 +13,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule
 from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Flag, Real
+from smdwidgets.trials.widening import widened
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -99,7 +100,7 @@ class SimilarAcrossRuns(SelectingRule):
         try:
             mine = self.measurements.value(name, step, worker)
             its_workers = other.tensor(name).workers(other_step)
-            its = other.tensor(name).value(other_step, worker=worker if worker in its_workers else None)
+            its = widened(other.tensor(name).value(other_step, worker=worker if worker in its_workers else None))
         except SMDebugError:
             return None
         if mine.shape != its.shape:

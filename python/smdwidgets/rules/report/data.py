@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.exceptions import SMDebugError
+from smdwidgets.trials.widening import widened
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -87,7 +88,7 @@ def _importance(trial: Trial, name: str, rest: str, step: int, found: Contents) 
 
 def _value(trial: Trial, name: str, step: int, found: Contents) -> NDArray[Any] | None:
     try:
-        return np.asarray(trial.tensor(name).value(step))
+        return widened(np.asarray(trial.tensor(name).value(step)))
     except SMDebugError as error:
         if len(found.problems) < 20:
             found.problems.append(str(error))

@@ -20,7 +20,7 @@ from smdwidgets._files import user_cache
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.statistics.file import StatisticsFile
-from smdwidgets.trials.tables import COUNTS, NUMBERS, REDUCTIONS_ONLY, Table, selected
+from smdwidgets.trials.tables import COUNTS, LIMITS, NUMBERS, REDUCTIONS_ONLY, Table, selected
 
 #: Bytes of all entries; the least recently used ones are removed.
 LIMIT = 2 << 30
@@ -105,7 +105,7 @@ class StatisticsCache:
         rows = np.insert(order, ends, order[starts])
         is_stamp = np.zeros(len(rows), bool)
         is_stamp[ends + np.arange(len(ends))] = True
-        columns = {name: np.where(is_stamp, 0, table[name][rows]) for name in (*COUNTS, *NUMBERS)}
+        columns = {name: np.where(is_stamp, 0, table[name][rows]) for name in (*COUNTS, *LIMITS, *NUMBERS)}
         columns["count"][is_stamp] = [stamp or 0 for stamp in stamps]
         names = np.where(is_stamp, _STAMP, table["name"][rows])
         has_file = np.repeat([stamp is not None for stamp in stamps], ends - starts + 1)

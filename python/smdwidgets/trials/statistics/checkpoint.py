@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets.exceptions import DataError, RunIOError
 from smdwidgets.trials.run import Row
-from smdwidgets.trials.tables import COUNTS, NUMBERS, Table, key_columns
+from smdwidgets.trials.tables import COUNTS, LIMITS, NUMBERS, Table, key_columns
 
 
 def stored_statistics(
@@ -47,7 +47,7 @@ def stored_statistics(
         kept.append(row)
         last = name, value
     table = key_columns(kept, mode_of) | {"flags": np.zeros(len(kept), np.uint16), "error": errors}
-    for column in COUNTS:
+    for column in (*COUNTS, *LIMITS):
         table[column] = np.array([one[column] for one in found], np.int64)
     for column in NUMBERS:
         table[column] = np.array([one[column] for one in found], np.float64)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from smdwidgets.exceptions import UnsupportedDataError
-from smdwidgets.trials.tables import COUNTS, KEYS, NUMBERS, REDUCTIONS_ONLY, Table, selected
+from smdwidgets.trials.tables import COUNTS, KEYS, LIMITS, NUMBERS, REDUCTIONS_ONLY, Table, selected
 
 #: The reductions that are statistics.
 SAVED: Final = ("min", "max", "mean", "std", "l1", "l2")
@@ -25,7 +25,7 @@ def from_saved_reductions(reduced: dict[str, Any]) -> Table:
     """
     rows = len(reduced["step"])
     table: Table = {name: reduced[name] for name in KEYS}
-    table |= {name: np.full(rows, -1, np.int64) for name in COUNTS}
+    table |= {name: np.full(rows, -1, np.int64) for name in (*COUNTS, *LIMITS)}
     for name in NUMBERS:
         column = np.asarray(reduced[name]) if name in reduced else np.full(rows, np.nan)
         table[name] = np.real(column).astype(float)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.sources import Scalars, TensorStatistics
-from smdwidgets.trials.tables import COUNTS, NUMBERS, REDUCTIONS_ONLY, Table, joined, key_columns, selected
+from smdwidgets.trials.tables import COUNTS, LIMITS, NUMBERS, REDUCTIONS_ONLY, Table, joined, key_columns, selected
 
 #: Numbers of values that are not finite.
 _LOST = ("nan", "neg_inf", "pos_inf")
@@ -98,7 +98,7 @@ class SourceStatistics:
         every = [one.steps for one in columns.values()]
         steps = np.unique(np.concatenate(every)) if every else np.empty(0, np.int64)
         table = key_columns([(name, step, worker) for step in steps.tolist()], self._mode_of)
-        table |= {column: np.full(len(steps), -1, np.int64) for column in COUNTS}
+        table |= {column: np.full(len(steps), -1, np.int64) for column in (*COUNTS, *LIMITS)}
         table |= {column: np.full(len(steps), np.nan) for column in NUMBERS}
         for column, one in columns.items():
             at = np.searchsorted(steps, one.steps)

@@ -23,9 +23,9 @@ from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.reader import RunReader
 from smdwidgets.trials.run import Index, Run, SweepOptions, is_text
 from smdwidgets.trials.shards import ASSEMBLED, Sharded
-from smdwidgets.trials.tables import COUNTS, KEYS, NUMBERS, Table, joined, selected
+from smdwidgets.trials.tables import COUNTS, KEYS, LIMITS, NUMBERS, Table, joined, selected
 
-#: Columns of every result.
+#: Columns of a result without a selection.
 STATISTICS: Final = (*COUNTS, *NUMBERS)
 #: Columns that follow from others.
 _DERIVED: Final = ("update_ratio", "rms")
@@ -34,7 +34,7 @@ _ABOUT: Final = ("coverage", "flags")
 #: Types of the columns of a result.
 COLUMN_TYPES: Final[dict[str, type[Any]]] = {
     **dict.fromkeys(("name", "mode", "worker"), str),
-    **dict.fromkeys(("step", "mode_step", *COUNTS), np.int64),
+    **dict.fromkeys(("step", "mode_step", *COUNTS, *LIMITS), np.int64),
     **dict.fromkeys((*NUMBERS, *_DERIVED, "coverage"), np.float64),
     "flags": np.uint16,
 }
@@ -99,7 +99,7 @@ def _checked(columns: Iterable[str] | str | None) -> list[str]:
     if columns is None:
         return [*STATISTICS, *_ABOUT]
     chosen = [columns] if isinstance(columns, str) else list(columns)
-    known = (*STATISTICS, *_DERIVED, *_ABOUT)
+    known = (*STATISTICS, *LIMITS, *_DERIVED, *_ABOUT)
     for column in chosen:
         if column not in known:
             hint = did_you_mean(column, known)
@@ -234,7 +234,7 @@ def _before(every: Sequence[int], steps: Sequence[int]) -> set[int]:
 def _empty() -> Table:
     table: Table = {name: np.empty(0, object if name in ("name", "worker") else np.int64) for name in KEYS}
     table |= {"flags": np.empty(0, np.uint16), "coverage": np.empty(0)}
-    table |= {name: np.empty(0, np.int64) for name in COUNTS} | {name: np.empty(0) for name in NUMBERS}
+    table |= {name: np.empty(0, np.int64) for name in (*COUNTS, *LIMITS)} | {name: np.empty(0) for name in NUMBERS}
     return table | {"error": []}
 
 
@@ -324,7 +324,7 @@ def _combined(table: Table, shards: dict[tuple[str, int], list[int]], sharded: d
     np.bitwise_or.at(flags, wholes, table["flags"][parts])
     combined["flags"] = flags
     if firsts:
-        combined |= _core.combine_statistics({name: table[name][parts] for name in STATISTICS}, wholes)
+        combined |= _core.combine_statistics({name: table[name][parts] for name in (*STATISTICS, *LIMITS)}, wholes)
     return combined
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets.trials.tables import APPROXIMATE, COUNTS, NUMBERS, Table
+from smdwidgets.trials.tables import APPROXIMATE, COUNTS, LIMITS, NUMBERS, Table
 
 if TYPE_CHECKING:
     from smdwidgets.trials.run import Run, SweepOptions
@@ -19,6 +19,7 @@ def with_statistics(reduced: dict[str, Any]) -> Table:
     table: Table = {name: reduced[name] for name in ("name", "step", "mode", "mode_step", "worker")}
     for name, column in zip(COUNTS, ("size", "nan", "neg_inf", "pos_inf", "zero"), strict=True):
         table[name] = reduced[column]
+    table |= {name: np.zeros(len(table["step"]), np.int64) for name in LIMITS}
     for name in NUMBERS:
         table[name] = np.asarray(reduced[name], float) if name in reduced else np.full(len(table["step"]), np.nan)
     # As of finite elements: a number that is not finite has none.

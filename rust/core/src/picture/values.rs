@@ -55,6 +55,11 @@ pub fn strided(dtype: DType, bytes: &[u8], stride: usize, out: &mut [f64]) {
         DType::C64 => fill::<8>(bytes, stride, out, |raw| magnitude(single(&raw, 0), single(&raw, 4))),
         DType::C128 => fill::<16>(bytes, stride, out, |raw| magnitude(double(&raw, 0), double(&raw, 8))),
         DType::Str => {}
+        dtype => {
+            if let Some(small) = dtype.small() {
+                fill(bytes, stride, out, |[code]| small.values[usize::from(code)].into());
+            }
+        }
     }
 }
 

@@ -59,7 +59,7 @@ impl<'a> TensorProto<'a> {
                     tensor.content_size = field.claimed;
                     tensor.content_at = field.at;
                 }
-                number @ 5..=17 => tensor.typed |= 1 << number,
+                number @ 5..=18 => tensor.typed |= 1 << number,
                 _ => {}
             }
         }
@@ -71,7 +71,7 @@ impl<'a> TensorProto<'a> {
         self.fields.is_beginning()
     }
 
-    /// Whether there is a typed field of this number (5 to 17).
+    /// Whether there is a typed field of this number (5 to 18).
     pub fn has_typed(&self, number: u32) -> bool {
         self.typed.checked_shr(number).unwrap_or(0) & 1 == 1
     }

@@ -1,4 +1,4 @@
-//! Reductions of float16, bfloat16, float32 and float64.
+//! Reductions of floats of 4 to 64 bits.
 
 use std::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use super::dd::ldexp;
 use super::real::{BLOCK, BlockSums, Blocks, InPlace, Summary, summarise};
 use super::{Counts, Op, OpSet, Reductions, Scalar};
 use crate::simd::InstructionSet;
-use crate::tensor::DType;
+use crate::tensor::{DType, SmallFloat};
 
 /// 16-bit floats, converted to f32 block by block.
 struct Widened<'a, H>(&'a [u8], PhantomData<H>);
@@ -51,8 +51,26 @@ impl<H: Half> Blocks<f32> for Widened<'_, H> {
     }
 }
 
+/// Floats of 8 or 4 bits, converted to f32 block by block.
+struct Decoded<'a>(&'a [u8], &'static SmallFloat);
+
+impl Blocks<f32> for Decoded<'_> {
+    fn each(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
+        let mut bytes = [0; BLOCK * 4];
+        for block in self.0.chunks(BLOCK) {
+            for (to, code) in bytes.chunks_exact_mut(4).zip(block) {
+                to.copy_from_slice(&self.1.values[usize::from(*code)].to_le_bytes());
+            }
+            each(&bytes[..block.len() * 4], &[]);
+        }
+    }
+}
+
 /// Reductions of floats of `dtype`.
 pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], requested: OpSet) -> Reductions {
+    if let Some(small) = dtype.small() {
+        return real(isa, dtype, &Decoded(data, small), requested, 24);
+    }
     match dtype {
         DType::F16 => real(isa, dtype, &Widened::<half::f16>(data, PhantomData), requested, 11),
         DType::BF16 => real(isa, dtype, &Widened::<half::bf16>(data, PhantomData), requested, 8),
@@ -92,13 +110,16 @@ fn real<T: BlockSums>(
     out
 }
 
-/// Summarizes the finite elements of real floats of `dtype`. `observe` sees each block once, 16-bit floats as f32.
+/// Summarizes the finite elements of real floats of `dtype`. `observe` sees each block once, smaller floats as f32.
 pub fn summarise_finite(
     isa: InstructionSet,
     dtype: DType,
     data: &[u8],
     observe: &mut dyn FnMut(&[u8]),
 ) -> (Counts, Summary) {
+    if let Some(small) = dtype.small() {
+        return super::real::summarise_finite(isa, &Decoded(data, small), 24, observe);
+    }
     match dtype {
         DType::F16 => super::real::summarise_finite(isa, &Widened::<half::f16>(data, PhantomData), 24, observe),
         DType::BF16 => super::real::summarise_finite(isa, &Widened::<half::bf16>(data, PhantomData), 24, observe),
@@ -113,6 +134,11 @@ pub fn block<'b>(dtype: DType, bytes: &'b [u8], buffer: &'b mut Vec<u8>) -> &'b 
         buffer.clear();
         Widened::<H>(bytes, PhantomData).each(&mut |block, _| buffer.extend_from_slice(block));
         buffer
+    }
+    if let Some(small) = dtype.small() {
+        buffer.clear();
+        Decoded(bytes, small).each(&mut |block, _| buffer.extend_from_slice(block));
+        return buffer;
     }
     match dtype {
         DType::F16 => widen::<half::f16>(bytes, buffer),

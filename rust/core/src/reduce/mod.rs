@@ -212,7 +212,7 @@ pub fn reduce_some(dtype: DType, data: &[u8], requested: OpSet) -> Result<Reduct
 pub fn reduce_by(isa: InstructionSet, dtype: DType, data: &[u8], requested: OpSet) -> Result<Reductions> {
     elements(dtype, data, "reduced")?;
     Ok(match dtype {
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => float::reduce(isa, dtype, data, requested),
+        dtype if dtype.is_float() => float::reduce(isa, dtype, data, requested),
         DType::C64 | DType::C128 => complex::reduce(isa, dtype, data, requested),
         _ => int::reduce(isa, dtype, data, requested),
     })
@@ -240,7 +240,7 @@ pub(crate) fn finite_moments(
 ) -> Result<FiniteMoments> {
     elements(dtype, data, "reduced")?;
     let (counts, summary) = match dtype {
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => float::summarise_finite(isa, dtype, data, observe),
+        dtype if dtype.is_float() => float::summarise_finite(isa, dtype, data, observe),
         DType::C64 | DType::C128 => complex::summarise_finite(isa, dtype, data),
         _ => {
             let all = int::reduce(isa, dtype, data, OpSet::CHEAP);

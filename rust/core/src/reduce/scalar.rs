@@ -32,7 +32,7 @@ impl Scalar {
         Scalar { dtype, raw }
     }
 
-    /// Converts a float, rounded to nearest; integers saturate.
+    /// Converts a float, rounded to nearest; integers saturate. With a dtype of 8 or 4 bits the scalar is a float32.
     pub fn from_f64(dtype: DType, value: f64) -> Scalar {
         match dtype {
             DType::F16 => Scalar::from_raw(dtype, &half::f16::from_f64(value).to_le_bytes()),
@@ -43,6 +43,8 @@ impl Scalar {
             DType::I8 | DType::I16 | DType::I32 | DType::I64 => Scalar::from_i64(dtype, value as i64),
             DType::U8 | DType::U16 | DType::U32 | DType::U64 => Scalar::from_u64(dtype, value as u64),
             DType::F64 | DType::Str => Scalar::from_raw(DType::F64, &value.to_le_bytes()),
+            // float32: a sum or a mean would be of no use with 8 bits.
+            _ => Scalar::from_f64(DType::F32, value),
         }
     }
 
@@ -104,6 +106,7 @@ impl Scalar {
                 Value::Complex(f32::from_le_bytes(head(raw, 0)).into(), f32::from_le_bytes(head(raw, 4)).into())
             }
             DType::C128 => Value::Complex(f64::from_le_bytes(head(raw, 0)), f64::from_le_bytes(head(raw, 8))),
+            dtype => Value::Float(dtype.small().map_or(f64::NAN, |small| small.values[usize::from(raw[0])].into())),
         }
     }
 

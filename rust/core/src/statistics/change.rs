@@ -53,7 +53,6 @@ impl<'p> Change<'p> {
         let Some(previous) = self.previous else { return f64::NAN };
         let norm = |sum: Sum| sum.squares.sqrt().to_f64();
         match self.dtype {
-            DType::F16 | DType::BF16 | DType::F32 => norm(self.sum),
             DType::F64 => {
                 let far = exponent(self.sum.largest);
                 if far.abs() <= 400 || self.sum.largest == 0.0 {
@@ -68,6 +67,7 @@ impl<'p> Change<'p> {
                 });
                 ldexp(norm(sum), -power)
             }
+            dtype if dtype.is_float() => norm(self.sum),
             DType::C64 => parts::<f32>(data, previous),
             DType::C128 => parts::<f64>(data, previous),
             dtype => integers(dtype, data, previous),

@@ -28,6 +28,8 @@ pub fn combine(parts: &[Statistics]) -> Option<Statistics> {
         neg_inf: count(|part| part.neg_inf),
         pos_inf: count(|part| part.pos_inf),
         zeros: count(|part| part.zeros),
+        saturated: count(|part| part.saturated),
+        subnormal: count(|part| part.subnormal),
         min: extreme(|part| part.min, f64::min)?,
         max: extreme(|part| part.max, f64::max)?,
         mean: of_some(mean),

@@ -5,6 +5,7 @@
 
 mod change;
 mod combine;
+mod limits;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,10 @@ pub struct Statistics {
     pub pos_inf: u64,
     /// Elements equal to 0 or -0.
     pub zeros: u64,
+    /// Elements whose magnitude is the largest finite one of a type of 8 or 4 bits; 0 for other types.
+    pub saturated: u64,
+    /// Elements between zero and the least normal number of a type of 8 or 4 bits; 0 for other types.
+    pub subnormal: u64,
     /// The minimum of the finite elements.
     pub min: f64,
     /// Their maximum.
@@ -106,12 +111,15 @@ pub fn statistics_by(isa: InstructionSet, dtype: DType, data: &[u8], previous: O
     let mut change = change::Change::new(isa, dtype, previous);
     let moments = finite_moments(isa, dtype, data, &mut |block| change.add(block))?;
     let counts = moments.counts;
+    let (saturated, subnormal) = limits::limits(dtype, data);
     Ok(Statistics {
         count: counts.n,
         nan: counts.nan,
         neg_inf: counts.neg_inf,
         pos_inf: counts.pos_inf,
         zeros: counts.zeros,
+        saturated,
+        subnormal,
         min: moments.min,
         max: moments.max,
         mean: moments.mean,

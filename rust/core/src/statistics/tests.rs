@@ -199,3 +199,39 @@ fn combination_does_not_overflow_or_lose_small_parts() {
     assert_eq!(combine(&[]), None);
     assert!(all.update.is_nan());
 }
+
+#[test]
+fn ends_of_the_range_are_counted_for_small_floats() {
+    let codes: Vec<u8> = (0..=255).chain([0x7e, 0xfe, 1]).collect();
+    let of = |dtype| statistics(dtype, &codes, None).unwrap();
+    let s = of(DType::F8E4M3FN);
+    assert_eq!((s.count, s.nan, s.pos_inf, s.zeros, s.saturated, s.subnormal), (259, 2, 0, 2, 4, 15));
+    assert_eq!((s.min, s.max), (-448.0, 448.0));
+    let s = of(DType::F8E5M2);
+    assert_eq!((s.nan, s.pos_inf, s.neg_inf, s.saturated, s.subnormal), (8, 1, 1, 2, 7));
+    assert_eq!((s.min, s.max), (-57344.0, 57344.0));
+    let s = of(DType::U8);
+    assert_eq!((s.saturated, s.subnormal), (0, 0));
+    let parts = [of(DType::F8E4M3FN), of(DType::F8E5M2)];
+    let whole = combine(&parts).unwrap();
+    assert_eq!((whole.saturated, whole.subnormal), (6, 22));
+}
+
+#[test]
+fn small_floats_agree_with_float32() {
+    let codes: Vec<u8> = random(3000, 4).iter().map(|x| (x * 40.0) as i64 as u8).collect();
+    let before: Vec<u8> = codes.iter().map(|code| code.wrapping_mul(7)).collect();
+    for dtype in DType::ALL.into_iter().filter(|dtype| dtype.small().is_some()) {
+        let wide = |codes: &[u8]| dtype.widen(codes).unwrap().iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let ours = statistics(dtype, &codes, Some(&before)).unwrap();
+        let theirs = statistics(DType::F32, &wide(&codes), Some(&wide(&before))).unwrap();
+        let as_float32 = Statistics { saturated: 0, subnormal: 0, ..ours };
+        assert_eq!(format!("{as_float32:?}"), format!("{theirs:?}"), "{dtype:?}");
+        let (ours, theirs) = (reduce(dtype, &codes).unwrap(), reduce(DType::F32, &wide(&codes)).unwrap());
+        for op in Op::ALL {
+            for abs in [false, true] {
+                assert_eq!(ours.get(op, abs).as_bytes(), theirs.get(op, abs).as_bytes(), "{dtype:?} {op:?}");
+            }
+        }
+    }
+}

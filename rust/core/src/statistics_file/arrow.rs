@@ -12,7 +12,7 @@ use crate::step::Mode;
 /// A column: its name, and its width in bytes, negative for signed integers and 0 for f64.
 type Column = (&'static str, i8);
 
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 18] = [
     ("step", -8),
     ("mode", 1),
     ("mode_step", -8),
@@ -29,7 +29,11 @@ const COLUMNS: [Column; 16] = [
     ("std", 0),
     ("l1", 0),
     ("update", 0),
+    ("saturated", 8),
+    ("subnormal", 8),
 ];
+/// Columns that every version has; those after them were added later.
+const FIRST_COLUMNS: usize = 16;
 
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Numbers of the Arrow format.
@@ -60,11 +64,15 @@ fn message(kind: u8, body: usize, header: impl FnOnce(&mut Builder) -> usize) ->
 
 /// The schema message, with which every stream starts.
 pub fn schema() -> Vec<u8> {
+    schema_of(&COLUMNS)
+}
+
+fn schema_of(columns: &[Column]) -> Vec<u8> {
     message(SCHEMA, 0, |builder| {
         let (schema, places) = builder.table([Slot::I16(0), Slot::Offset, Slot::Offset]);
-        let (fields, first) = builder.offsets(COLUMNS.len());
+        let (fields, first) = builder.offsets(columns.len());
         builder.point(places[1], fields);
-        for (at, column) in COLUMNS.iter().enumerate() {
+        for (at, column) in columns.iter().enumerate() {
             let kind = if column.1 == 0 { FLOATING_POINT } else { INT };
             let slots = [Slot::Offset, Slot::U8(0), Slot::U8(kind), Slot::Offset, Slot::Default, Slot::Offset];
             let (field, places) = builder.table(slots);
@@ -92,7 +100,7 @@ pub fn schema() -> Vec<u8> {
     })
 }
 
-/// Whether a message is a schema with these columns. More columns may follow them.
+/// Whether a message is a schema with these columns, at least the first. More columns may follow them.
 pub fn is_schema(bytes: &[u8]) -> bool {
     fn of(bytes: &[u8]) -> Option<bool> {
         let (metadata, _) = split(bytes)?;
@@ -112,7 +120,7 @@ pub fn is_schema(bytes: &[u8]) -> bool {
             Some(of_type && field.string(0)? == column.0)
         };
         let all = COLUMNS.iter().zip(&fields).all(|(column, field)| same(column, field) == Some(true));
-        Some(all && fields.len() >= COLUMNS.len())
+        Some(all && fields.len() >= FIRST_COLUMNS)
     }
     of(bytes) == Some(true)
 }
@@ -153,15 +161,21 @@ fn cells(rows: &[Row], column: usize, into: &mut Vec<u8>) {
         12 => each!(|row: &Row| to_24_bits(row.statistics.mean)),
         13 => each!(|row: &Row| to_24_bits(row.statistics.std)),
         14 => each!(|row: &Row| to_24_bits(row.statistics.l1)),
-        _ => each!(|row: &Row| to_24_bits(row.statistics.update)),
+        15 => each!(|row: &Row| to_24_bits(row.statistics.update)),
+        16 => each!(|row: &Row| row.statistics.saturated),
+        _ => each!(|row: &Row| row.statistics.subnormal),
     }
 }
 
 /// A record batch message with these rows, and its body.
 pub fn encode_batch(rows: &[Row], compressor: &mut Compressor<'_>) -> Result<Vec<u8>> {
-    let (mut body, mut buffers) = (Vec::new(), Vec::with_capacity(2 * COLUMNS.len()));
+    encode_columns(rows, COLUMNS.len(), compressor)
+}
+
+fn encode_columns(rows: &[Row], columns: usize, compressor: &mut Compressor<'_>) -> Result<Vec<u8>> {
+    let (mut body, mut buffers) = (Vec::new(), Vec::with_capacity(2 * columns));
     let (mut raw, mut packed) = (Vec::new(), Vec::new());
-    for column in 0..COLUMNS.len() {
+    for column in 0..columns {
         cells(rows, column, &mut raw);
         packed.resize(zstd::zstd_safe::compress_bound(raw.len()), 0);
         let size = compressor
@@ -182,7 +196,7 @@ pub fn encode_batch(rows: &[Row], compressor: &mut Compressor<'_>) -> Result<Vec
     }
     let mut bytes = message(RECORD_BATCH, body.len(), |builder| {
         let (batch, places) = builder.table([Slot::I64(rows.len() as i64), Slot::Offset, Slot::Offset, Slot::Offset]);
-        let nodes = builder.pairs(COLUMNS.iter().map(|_| [rows.len() as i64, 0]));
+        let nodes = builder.pairs((0..columns).map(|_| [rows.len() as i64, 0]));
         builder.point(places[1], nodes);
         let buffers = builder.pairs(buffers.into_iter());
         builder.point(places[2], buffers);
@@ -233,6 +247,11 @@ impl<'b> Batch<'b> {
         Ok(Batch { rows, body, buffers, is_compressed: compression.is_some() })
     }
 
+    /// The number of columns.
+    fn columns(&self) -> usize {
+        self.buffers.len() / 32
+    }
+
     /// The cells of a column, of the size that follows from the number of rows.
     fn column<'r>(&self, at: usize, raw: &'r mut Vec<u8>, decompressor: &mut Decompressor<'_>) -> Result<&'r [u8]>
     where
@@ -263,7 +282,7 @@ pub fn decode_batch(bytes: &[u8], decompressor: &mut Decompressor<'_>) -> Result
     let batch = Batch::of(bytes)?;
     let mut found = vec![EMPTY; batch.rows];
     let mut raw = Vec::new();
-    for at in 0..COLUMNS.len() {
+    for at in 0..COLUMNS.len().min(batch.columns().max(FIRST_COLUMNS)) {
         let content = batch.column(at, &mut raw, decompressor)?;
         fill(&mut found, at, content).ok_or_else(|| corrupt("a mode or step is invalid"))?;
     }
@@ -369,6 +388,8 @@ const EMPTY: Row = Row {
         neg_inf: 0,
         pos_inf: 0,
         zeros: 0,
+        saturated: 0,
+        subnormal: 0,
         min: f64::NAN,
         max: f64::NAN,
         mean: f64::NAN,
@@ -454,7 +475,32 @@ fn fill(rows: &mut [Row], column: usize, content: &[u8]) -> Option<()> {
         12 => statistic!(f64, mean),
         13 => statistic!(f64, std),
         14 => statistic!(f64, l1),
-        _ => statistic!(f64, update),
+        15 => statistic!(f64, update),
+        16 => statistic!(u64, saturated),
+        _ => statistic!(u64, subnormal),
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_later_columns_are_read() {
+        let mut row = EMPTY;
+        (row.tensor, row.step, row.statistics.count, row.statistics.saturated) = (3, 5, 7, 2);
+        row.statistics.update = 0.5;
+        let (first, less) = (&COLUMNS[..FIRST_COLUMNS], &COLUMNS[..FIRST_COLUMNS - 1]);
+        assert!(is_schema(&schema()) && is_schema(&schema_of(first)) && !is_schema(&schema_of(less)));
+        let mut compressor = Compressor::new(3).unwrap();
+        let mut read = |columns| {
+            let batch = encode_columns(&[row], columns, &mut compressor).unwrap();
+            decode_batch(&batch, &mut Decompressor::new().unwrap()).map(|rows| rows[0].statistics)
+        };
+        let old = read(FIRST_COLUMNS).unwrap();
+        assert_eq!((old.count, old.update, old.saturated, old.subnormal), (7, 0.5, 0, 0));
+        assert_eq!(read(COLUMNS.len()).unwrap().saturated, 2);
+        assert!(read(FIRST_COLUMNS - 1).is_err());
+    }
 }

@@ -14,7 +14,8 @@ fn row(step: Step, tensor: u32) -> Row {
     let values = [step as f64, f64::from(tensor), -0.1 * step as f64, f64::NAN];
     let bytes = values.map(f64::to_le_bytes).concat();
     let previous = [0.0, 1.0, 2.0, 3.0].map(f64::to_le_bytes).concat();
-    let statistics = crate::statistics::statistics(DType::F64, &bytes, Some(&previous)).unwrap();
+    let mut statistics = crate::statistics::statistics(DType::F64, &bytes, Some(&previous)).unwrap();
+    (statistics.saturated, statistics.subnormal) = (step as u64 % 5, u64::from(tensor) + 7);
     Row { step, mode: Mode::Train, mode_step: step / 2, tensor, flags: 0, statistics }
 }
 
@@ -24,6 +25,7 @@ fn same(ours: &Row, stored: &Row) -> bool {
     (ours.step, ours.mode, ours.mode_step, ours.tensor, ours.flags)
         == (stored.step, stored.mode, stored.mode_step, stored.tensor, stored.flags)
         && (s.count, s.nan, s.neg_inf, s.pos_inf, s.zeros) == (t.count, t.nan, t.neg_inf, t.pos_inf, t.zeros)
+        && (s.saturated, s.subnormal) == (t.saturated, t.subnormal)
         && (s.min.to_bits(), s.max.to_bits()) == (t.min.to_bits(), t.max.to_bits())
         && [(s.mean, t.mean), (s.std, t.std), (s.l1, t.l1), (s.l2, t.l2), (s.abs_max, t.abs_max), (s.update, t.update)]
             .into_iter()

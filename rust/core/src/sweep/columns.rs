@@ -112,10 +112,6 @@ fn is_complex(dtype: DType) -> bool {
     matches!(dtype, DType::C64 | DType::C128)
 }
 
-fn is_float(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
-}
-
 fn is_signed(dtype: DType) -> bool {
     matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
 }
@@ -123,11 +119,11 @@ fn is_signed(dtype: DType) -> bool {
 fn common(mut dtypes: impl Iterator<Item = DType>, has_gaps: bool) -> DType {
     let Some(first) = dtypes.next() else { return DType::F64 };
     let all: Vec<DType> = std::iter::once(first).chain(dtypes).collect();
-    let has_nan = |dtype| is_complex(dtype) || is_float(dtype);
+    let has_nan = |dtype: DType| is_complex(dtype) || dtype.is_float();
     match all.as_slice() {
         [one] if !has_gaps || has_nan(*one) => *one,
         _ if all.iter().any(|dtype| is_complex(*dtype)) => DType::C128,
-        _ if has_gaps || all.iter().any(|dtype| is_float(*dtype)) => DType::F64,
+        _ if has_gaps || all.iter().any(|dtype| dtype.is_float()) => DType::F64,
         _ if all.iter().all(|dtype| is_signed(*dtype)) => DType::I64,
         _ if all.iter().all(|dtype| !is_signed(*dtype)) => DType::U64,
         _ => DType::F64,

@@ -178,7 +178,7 @@ mod tests {
         fn fast_path_agrees_with_general_parser(
             step in 0i64..300,
             tag in ".{0,8}",
-            dtype in 1usize..16,
+            dtype in 1usize..DType::ALL.len(),
             shape in prop::collection::vec(0u64..5, 0..5),
             damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
             cut in any::<prop::sample::Index>(),

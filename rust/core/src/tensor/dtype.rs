@@ -36,11 +36,25 @@ pub enum DType {
     U32 = 22,
     /// 64-bit unsigned integer.
     U64 = 23,
+    /// float8_e5m2: 5 bits of exponent, 2 of mantissa.
+    F8E5M2 = 24,
+    /// float8_e4m3fn: 4 bits of exponent, 3 of mantissa; no infinities.
+    F8E4M3FN = 25,
+    /// float8_e4m3fnuz: as float8_e4m3fn with another bias; no negative zero.
+    F8E4M3FNUZ = 26,
+    /// float8_e4m3b11fnuz: as float8_e4m3fnuz with the bias 11.
+    F8E4M3B11FNUZ = 27,
+    /// float8_e5m2fnuz: as float8_e5m2 with another bias; no infinities, no negative zero.
+    F8E5M2FNUZ = 28,
+    /// float4_e2m1fn: 2 bits of exponent, 1 of mantissa; one byte per value.
+    F4E2M1FN = 33,
+    /// float8_e8m0fnu: a power of two. TensorFlow has no number for it.
+    F8E8M0FNU = 200,
 }
 
 impl DType {
     /// All dtypes, by ascending number.
-    pub const ALL: [DType; 16] = [
+    pub const ALL: [DType; 23] = [
         DType::Str,
         DType::F32,
         DType::F64,
@@ -57,6 +71,13 @@ impl DType {
         DType::F16,
         DType::U32,
         DType::U64,
+        DType::F8E5M2,
+        DType::F8E4M3FN,
+        DType::F8E4M3FNUZ,
+        DType::F8E4M3B11FNUZ,
+        DType::F8E5M2FNUZ,
+        DType::F4E2M1FN,
+        DType::F8E8M0FNU,
     ];
 
     /// The dtype of a number. Strings have two: 0 from smdebug and 7 from TensorFlow.
@@ -78,6 +99,13 @@ impl DType {
             19 => DType::F16,
             22 => DType::U32,
             23 => DType::U64,
+            24 => DType::F8E5M2,
+            25 => DType::F8E4M3FN,
+            26 => DType::F8E4M3FNUZ,
+            27 => DType::F8E4M3B11FNUZ,
+            28 => DType::F8E5M2FNUZ,
+            33 => DType::F4E2M1FN,
+            200 => DType::F8E8M0FNU,
             _ => return None,
         })
     }
@@ -92,11 +120,18 @@ impl DType {
         self as u8
     }
 
+    /// Whether the elements are real floats.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64) || self.small().is_some()
+    }
+
     /// Size of one element in bytes; 0 for strings.
     pub fn item_size(self) -> usize {
         match self {
             DType::Str => 0,
             DType::U8 | DType::I8 | DType::Bool => 1,
+            DType::F8E5M2 | DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E4M3B11FNUZ | DType::F8E5M2FNUZ => 1,
+            DType::F4E2M1FN | DType::F8E8M0FNU => 1,
             DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F64 | DType::I64 | DType::U64 | DType::C64 => 8,
@@ -104,7 +139,7 @@ impl DType {
         }
     }
 
-    /// The numpy name ("str" for strings; "bfloat16" needs ml_dtypes).
+    /// The numpy name ("str" for strings; "bfloat16" and floats of 8 and 4 bits need ml_dtypes).
     pub fn name(self) -> &'static str {
         match self {
             DType::Str => "str",
@@ -123,6 +158,13 @@ impl DType {
             DType::F16 => "float16",
             DType::U32 => "uint32",
             DType::U64 => "uint64",
+            DType::F8E5M2 => "float8_e5m2",
+            DType::F8E4M3FN => "float8_e4m3fn",
+            DType::F8E4M3FNUZ => "float8_e4m3fnuz",
+            DType::F8E4M3B11FNUZ => "float8_e4m3b11fnuz",
+            DType::F8E5M2FNUZ => "float8_e5m2fnuz",
+            DType::F4E2M1FN => "float4_e2m1fn",
+            DType::F8E8M0FNU => "float8_e8m0fnu",
         }
     }
 }
@@ -137,10 +179,10 @@ pub(super) fn foreign_name(number: u64) -> &'static str {
         16 => "quint16",
         20 => "resource",
         21 => "variant",
-        24 => "float8_e5m2",
-        25 => "float8_e4m3fn",
         29 => "int4",
         30 => "uint4",
+        31 => "int2",
+        32 => "uint2",
         _ => "unknown",
     }
 }
@@ -156,7 +198,7 @@ mod tests {
             assert_eq!(DType::from_name(dtype.name()), Some(dtype));
         }
         assert_eq!(DType::from_number(7), Some(DType::Str));
-        for unknown in [11, 13, 16, 20, 24, 101, u64::MAX] {
+        for unknown in [11, 13, 16, 20, 29, 101, u64::MAX] {
             assert_eq!(DType::from_number(unknown), None);
         }
     }

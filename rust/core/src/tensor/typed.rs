@@ -14,6 +14,8 @@ enum Form {
     Fixed64,
     /// A varint, of which this many low bytes count.
     Varint(usize),
+    /// One string of bytes, one per value.
+    Bytes,
 }
 
 /// The number and wire format of a dtype's typed field. A complex number is two values.
@@ -32,6 +34,10 @@ fn field_of(dtype: DType) -> (u32, Form) {
         DType::F16 | DType::BF16 => (13, Form::Varint(2)),
         DType::U32 => (16, Form::Varint(4)),
         DType::U64 => (17, Form::Varint(8)),
+        DType::F8E5M2 | DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E4M3B11FNUZ | DType::F8E5M2FNUZ => {
+            (18, Form::Bytes)
+        }
+        DType::F4E2M1FN | DType::F8E8M0FNU => (18, Form::Bytes),
     }
 }
 
@@ -115,6 +121,7 @@ fn size_of_values(proto: &TensorProto<'_>, number: u32, form: Form) -> Result<us
                 (_, Wire::Len(packed)) => packed.len(),
                 (Form::Fixed32, _) => 4,
                 (Form::Fixed64, _) => 8,
+                (Form::Bytes, _) => 0,
             })
     })
 }
@@ -131,6 +138,11 @@ fn append(field: &Field<'_>, dtype: DType, form: Form, into: &mut Vec<u8>) -> Re
         }
         (Form::Fixed32, Wire::Fixed32(value)) => into.extend_from_slice(&value.to_le_bytes()),
         (Form::Fixed64, Wire::Fixed64(value)) => into.extend_from_slice(&value.to_le_bytes()),
+        (Form::Bytes, Wire::Len(packed)) => {
+            // The field is not repeated, so the last one counts.
+            into.clear();
+            into.extend_from_slice(packed);
+        }
         (Form::Fixed32, Wire::Len(packed)) if packed.len().is_multiple_of(4) => into.extend_from_slice(packed),
         (Form::Fixed64, Wire::Len(packed)) if packed.len().is_multiple_of(8) => into.extend_from_slice(packed),
         (_, wire) => return Err(field.wrong(format_args!("{wire:.0?} instead of {} values", dtype.name()))),

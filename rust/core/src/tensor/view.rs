@@ -66,6 +66,7 @@ impl TensorView<'_> {
             DType::U32 => f64::from(u32::from_le_bytes(bytes.try_into().ok()?)),
             DType::U64 => u64::from_le_bytes(bytes.try_into().ok()?) as f64,
             DType::Str | DType::C64 | DType::C128 => return None,
+            dtype => f64::from(dtype.small()?.values[usize::from(*bytes.first()?)]),
         })
     }
 

@@ -21,6 +21,8 @@ fn row(step: i64, tensor: u32) -> Row {
         neg_inf: 0,
         pos_inf: 0,
         zeros: 5,
+        saturated: 0,
+        subnormal: 0,
         min: -3.0,
         max: 3.0,
         mean: 0.25,
