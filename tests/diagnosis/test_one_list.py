@@ -72,6 +72,18 @@ def saturated(step, rng):
     return {"fc1.tanh_output": (np.sign(rng.normal(size=(32, 8))) * 0.9999, "activations")}
 
 
+def beyond_range(directory):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    rng = np.random.default_rng(0)
+    with Hook(directory) as hook:
+        for step in range(80):
+            values = rng.normal(size=(32, 32)) * (100 if step < 40 else 600)
+            cast = np.clip(values, -448, 448).astype(ml_dtypes.float8_e4m3fn)
+            hook.save_tensor("fc1_output_0", cast, "outputs")
+            hook.save_scalar("loss", 0.3 + 2 * np.exp(-step / 60))
+            hook.step()
+
+
 def constant(step, rng):
     return {"net_output": (np.ones((32, 1)), "outputs"), "fc.weight": (np.eye(8) + step / 1e4, "weights")}
 
@@ -155,6 +167,7 @@ RUNS = {
     "input_not_finite": tensors(bad_input),
     "spike": scalars({"loss": LASTING}),
     "saturated": tensors(saturated),
+    "beyond_range": beyond_range,
     "diverged": scalars({"loss": curves.rising_after(0.6, height=3)}),
     "collapsed": scalars({"episode_reward": np.where(np.arange(400) < 200, curves.reward(), 20.0)}),
     "not_learning": scalars({"loss": np.log(10) * (1 + 1e-3 * np.random.default_rng(0).normal(size=400))}),

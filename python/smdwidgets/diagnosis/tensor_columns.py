@@ -31,6 +31,8 @@ _COUNTS = ("count", "nan", "neg_inf", "pos_inf")
 _NUMBERS = ("l2", "mean", "std", "min", "max", "update")
 #: Numbers that detectors read of the roles that most tensors of a large run have; they may read all of the others.
 _READ = {"weight": ("l2", "std", "update"), "gradient": ("l2", "update")}
+#: Counts that only types of 8 and 4 bits have, and their names here, where values have other saturated units.
+_OF_SMALL_TYPES = {"saturated": "at_limit", "subnormal": "subnormal"}
 #: Flags of rows without numbers: no value, a skipped step, a failure.
 _WITHOUT_NUMBERS = 1 | 2 | 8
 #: Rows that are read at once.
@@ -187,7 +189,7 @@ class TensorReader:
         progress: Progress | None,
     ) -> None:
         """Read the statistics of some tensors, and note how many rows each has."""
-        columns = (*_COUNTS, *_NUMBERS, "flags")
+        columns = (*_COUNTS, *_NUMBERS, *_OF_SMALL_TYPES, "flags")
         found = self._trial.statistics(names, steps, columns, worker="*", cache=is_first, progress=progress)
         for failure in found.errors:
             self.missing[failure.name] = f"unreadable at step {failure.step}: {failure.error}"
@@ -198,6 +200,11 @@ class TensorReader:
             key: {name: numbers[name][some] for name in (*_COUNTS, *_READ.get(self._roles[key[0]].role, _NUMBERS))}
             for key, some in rows.items()
         }
+        has_small = np.any([found[name] > 0 for name in _OF_SMALL_TYPES], axis=0)
+        for key, some in rows.items():
+            if has_small[some].any() or (key in self._tables and "at_limit" in self._tables[key].columns(0)):
+                statistics[key] |= {name: numbers[name][some] for name in ("min", "max")}
+                statistics[key] |= {to: found[name][some].astype(float) for name, to in _OF_SMALL_TYPES.items()}
         at_step = {key: found["step"][some].astype(np.int64) for key, some in rows.items()}
         if self._sample is not None:
             for key, one in statistics.items():

@@ -28,6 +28,7 @@ from smdwidgets.diagnosis.tensor_layers import (
     training,
     training_loss,
 )
+from smdwidgets.diagnosis.tensor_precision import beyond_range
 from smdwidgets.finding import Evidence, Finding
 from smdwidgets.incident import Incident
 
@@ -571,6 +572,7 @@ DETECTORS: tuple[Callable[[RunData], Iterable[Finding]], ...] = (
     tensor_gradients.loss_sign,
     tensor_gradients.adding_up,
     bad_batch,
+    beyond_range,
     tensor_gradients.exploding,
     tensor_updates.strong_decay,
     tensor_updates.rate_too_high,

@@ -228,6 +228,25 @@ _KINDS = (
         needs_symptom=True,
         test="skip this batch: if the loss stays calm, the batch was the cause",
     ),
+    Kind(
+        "beyond_range",
+        "Beyond range",
+        "values beyond the range of their type",
+        "15 % or more of the values of a float8 tensor are at the largest number of the type, to the end and at three saves or "
+        "more; 35 % of a float4 tensor, whose small blocks have a scale each. Or half of the values of a tensor are between zero and the "
+        "least normal number. Values of one magnitude do not count, because a scale maps them to the largest number. Values near a "
+        "bound, such as those of a gate, look the same and lose nothing, so this is a note unless the training suffers.",
+        "fewer than 5 % of float8 values at the largest number, and few subnormal ones",
+        "scale values before the cast, by the largest magnitude of this step rather than of earlier ones; use a scale for each "
+        "block; keep this tensor in bfloat16.",
+        "{share:.0%} of the values of `{tensor}`{others} are {what}, since step {first:,}",
+        "",
+        "Probably the scale of the cast does not fit: what is beyond the range is lost.",
+        explains=_UNSTABLE | {"vanishing"},
+        needs_symptom=True,
+        level="warning",
+        test="keep this tensor in bfloat16 for 100 steps: if the loss falls further, its range was the cause",
+    ),
     *large_model_kinds(_UNSTABLE),
     Kind(
         "exploding",
