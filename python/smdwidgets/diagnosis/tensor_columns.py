@@ -228,7 +228,7 @@ class TensorReader:
         if table is not None:
             last, update = table.columns(1), columns["update"]
             steps = np.append(table.steps[-1], steps)
-            others = [np.append(last[name], column) for name, column in columns.items() if name != "update"]
+            others = [np.append(last[name], one) for name, one in columns.items() if name != "update" and name in last]
         follows = np.diff(np.searchsorted(self._every, steps)) == np.diff(np.searchsorted(self._chosen, steps))
         same = np.all([column[1:] == column[:-1] for column in others], axis=0)
         update[~follows] = np.where(same[~follows], 0.0, np.nan)
