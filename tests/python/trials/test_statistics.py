@@ -46,7 +46,8 @@ def expected(name: str, steps: list[int], every: int = 10) -> dict[str, NDArray[
     """Return the statistics of a tensor, with the change since the saved step before."""
     now = [values(step)[name] for step in steps]
     before = [values(step - every)[name] if step else None for step in steps]
-    return _core.statistics_of(now, before)
+    columns = _core.statistics_of(now, before)
+    return {name: columns[name] for name in STATISTICS}
 
 
 def check(table: smdwidgets.Columns, name: str, steps: list[int]) -> None:
