@@ -235,7 +235,7 @@ class TestDamage:
             ([field(1, 1), shape(-1), field(4, b"1234")], CorruptDataError),
             ([field(1, 1), shape(2**62), field(4, b"1234")], CorruptDataError),
             ([field(1, 1), shape(*[1] * 65), field(4, b"1234")], UnsupportedDataError),
-            ([field(1, 24), shape(1), field(4, b"1")], UnsupportedDataError),
+            ([field(1, 29), shape(1), field(4, b"1")], UnsupportedDataError),
             ([field(1, 1), shape(2**40), field(5, b"1234")], UnsupportedDataError),
         ],
     )
