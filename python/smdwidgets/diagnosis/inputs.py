@@ -261,9 +261,10 @@ class RunData:
     def training_losses(self) -> list[Series]:
         """Return the losses that were measured while training.
 
-        Next to a whole loss, its parts are left out: a part may rise while the whole falls.
+        Next to a whole loss, its parts are left out: a part may rise while the whole falls. So are those of other data.
         """
-        losses = [series for series in self.of(Kind.LOSS) if series.role in (Role.TRAINING, Role.NONE)]
+        others = self.other_data
+        losses = [one for one in self.of(Kind.LOSS) if one.role in (Role.TRAINING, Role.NONE) and one not in others]
         points: dict[tuple[str, str], int] = {}
         for series in losses:
             if is_whole(series):
@@ -273,6 +274,23 @@ class RunData:
             series
             for series in losses
             if is_whole(series) or points.get((series.mode, series.worker), 0) < SHARE_OF_WHOLE * len(series)
+        ]
+
+    @cached_property
+    def other_data(self) -> list[Series]:
+        """Losses of other data than those of training and evaluation.
+
+        ``live_month-logloss`` beside ``train-logloss`` and ``valid-logloss`` is one. ``aux_loss`` may be a part.
+        """
+        roles: dict[tuple[str, ...], set[Role]] = {}
+        for series in self.of(Kind.LOSS):
+            if series.stem and not is_whole(series):
+                roles.setdefault(series.stem, set()).add(series.role)
+        known = {stem for stem, of in roles.items() if {Role.TRAINING, Role.VALIDATION} <= of}
+        return [
+            series
+            for series in self.of(Kind.LOSS)
+            if series.role is Role.NONE and any(series.stem[at:] in known for at in range(1, len(series.stem)))
         ]
 
     @cached_property

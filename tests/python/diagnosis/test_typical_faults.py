@@ -228,3 +228,63 @@ def test_evaluations_counted_in_epochs_beside_updates(every: int) -> None:
     of_update, of_epoch = 1.9 * np.exp(-updates / 30) + 0.02, 1.9 * np.exp(-(epochs + 1) / 12) + 0.02
     run = {"Loss/train": (320 * updates, of_update), "Loss/val": (epochs, of_epoch)}
     assert [one.kind for one in smdwidgets.diagnose(run).findings] == []
+
+
+def test_data_on_which_the_model_gets_worse_while_evaluations_get_better() -> None:
+    at = np.arange(120)
+    falls = 0.08 + 0.41 * np.exp(-at / 20)
+    run = {"train-logloss": falls - 0.04, "valid-logloss": falls, "live_month-logloss": 1.03 - 0.45 * np.exp(-at / 20)}
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == ["evaluation_too_good"]
+    run["live_month-logloss"] = falls + 0.05
+    assert not smdwidgets.diagnose(run).findings
+
+
+def test_targets_that_the_outputs_never_reach() -> None:
+    at = np.arange(30)
+    squares, share = 1.23e11 * (1 - 0.4 * (at / 29) ** 2), -5 + 2.5 * (at / 29) ** 2
+    assert kinds(loss=squares, val_loss=0.98 * squares, val_r2=share) == ["targets_not_scaled"]
+    # Targets that are scaled, and large ones that are reached.
+    assert kinds(loss=squares / 1e11, val_loss=squares / 9e10, val_r2=0.9 - 0.3 * np.exp(-at / 5)) == []
+    reached = 1.2e9 + 1.2e11 * np.exp(-at / 4)
+    assert kinds(loss=reached, val_loss=1.1 * reached, val_r2=0.9 - 5 * np.exp(-at / 4)) == []
+
+
+def test_a_loss_that_does_not_move_at_all() -> None:
+    at = np.arange(21)
+    flat = 51.986 + np.where(at == 0, -7e-4, 1e-5 * (at % 3))
+    assert kinds(train_loss=flat) == ["not_learning"]
+    assert kinds(train_loss=51.986 - 2 * at) == []
+
+
+def test_a_loss_that_explodes_with_the_first_updates() -> None:
+    at = np.arange(60)
+    stays = np.where(at == 0, 6e20, 1450 + 900 * np.exp(-at / 2)) * noise(60)
+    assert kinds(10, loss=stays, grad_norm=np.where(at == 0, 2.5e16, 25) * noise(60)) == ["diverged"]
+    # Large targets at first, which are learned.
+    assert kinds(10, loss=np.where(at == 0, 6e10, 1e4 * np.exp(-at / 15)) * noise(60)) == []
+
+
+def test_a_rate_that_starts_again_after_a_restart() -> None:
+    at = np.arange(24)
+    rate = np.where(at < 14, 2e-3 - 9e-5 * at, 2e-2 - 7e-4 * (at - 14))
+    resumed = np.where(at < 14, 1.5 * np.exp(-at / 2.5) + 0.04, 0.4 * np.exp(-(at - 14) / 4) + 0.06)
+    assert kinds(62, train_loss=resumed, val_loss=resumed, lr=rate)[0] == "rate_rise"
+    assert kinds(62, train_loss=1.5 * np.exp(-at / 2.5) + 0.04, lr=rate[:14].repeat(2)[:24]) == []
+
+
+def test_a_share_of_episodes_that_the_reward_does_not_count() -> None:
+    at = np.arange(77)
+    reward = {"episode_reward_mean": 3.4 - 3.2 * np.exp(-at / 6) + 0.02 * RNG.standard_normal(77)}
+    delivered = np.interp(at, [0, 5, 9, 15], [0.19, 0.95, 0.2, 0.0]) + 0.01 * RNG.random(77)
+    assert kinds(**reward, custom_metrics__delivered_mean=delivered) == ["metric_falls"]
+    assert kinds(**reward, custom_metrics__delivered_mean=np.minimum(1, 0.2 + 0.1 * at)) == []
+
+
+def test_updates_of_a_policy_that_are_far_too_large_again_and_again() -> None:
+    at = np.arange(25)
+    rewards = {"rollout__ep_rew_mean": np.interp(at, [0, 6, 9, 24], [21, 109, 23, 138])}
+    updates = {"train__approx_kl": np.where(at < 4, 0.02, np.where(at % 2, 1.2, 0.3))}
+    entropy = -np.interp(at, [0, 3, 5, 24], [0.675, 0.5, 0.04, 0.07])
+    assert kinds(**rewards, **updates, train__entropy_loss=entropy) == ["entropy_collapse"]
+    small = {"train__approx_kl": np.full(25, 0.008)}
+    assert kinds(rollout__ep_rew_mean=20 + 10 * at, **small, train__entropy_loss=-0.67 + 0.02 * at) == []

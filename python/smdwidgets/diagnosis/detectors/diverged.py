@@ -31,6 +31,9 @@ RISE, CLEAR = 1.5, 6.0
 FAR_ABOVE, LEAST_FAR_ABOVE = 1e3, 0.1
 #: The last values relative to the first ones from which on the rise is beyond doubt.
 SURE = 3.0
+#: A loss that no untrained model has, the fall from it, and the level of the last values by the next ones, of a model
+#: that the first updates have destroyed.
+ABSURD, FALLS_BACK, STAYS = 1e9, 1e5, 0.75
 #: A single first value that is between these shares of the last ones is an artefact of logging: an average over fewer
 #: steps than it was divided by. A smaller one is beyond such a mistake.
 ARTEFACT = 0.001, 0.1
@@ -57,13 +60,30 @@ class _Rise(NamedTuple):
 def diverged(data: RunData) -> Iterator[Finding]:
     """Yield losses that end wholly above their best, or above their first values."""
     for series in data.training_losses():
-        rise = _after_best(series) or _from_start(series) or _far_above(series) or _beside_bursts(series)
+        rise = _at_first(series) or _after_best(series) or _from_start(series) or _far_above(series)
+        rise = rise or _beside_bursts(series)
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
         rise = _without_bound(series, data) or _of_values(series, data)
         if rise is not None:
             yield _finding(series, rise)
+
+
+def _at_first(series: Series) -> _Rise | None:
+    """Return the rise of a loss that explodes with the first updates.
+
+    It stays where it fell back to.
+    """
+    values = series.values
+    if len(values) < LEAST_POINTS:
+        return None
+    top, rest = int(values[:3].argmax()), values[3:]
+    early, end = float(np.median(rest[: len(rest) // 4])), float(np.median(rest[-len(rest) // 4 :]))
+    if end <= 0 or values[top] < max(ABSURD, FALLS_BACK * end) or end < STAYS * early:
+        return None
+    how = f"is {values[top]:.2g} there, falls back and stays"
+    return _Rise(int(series.steps[top]), float(values[top]), end, "medium", how)
 
 
 def _after_best(series: Series) -> _Rise | None:

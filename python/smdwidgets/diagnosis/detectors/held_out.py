@@ -63,6 +63,10 @@ IMPOSSIBLE, FAR_BELOW = 0.3, 5.0
 _OF_LANGUAGE = frozenset({"ppl", "perplexity", "mfu", "bpb", "wps", "tokens", "tok", "lm"})
 #: Words of metrics of generated texts; the loss of a token that is foreseen, and a metric of badly generated ones.
 OF_TEXTS, SURE_OF_TOKENS, BADLY = frozenset({"bleu", "rouge", "chrf"}), 0.1, 0.75
+#: Words of shares of episodes that reach what they should.
+_SUCCESS = frozenset(
+    {"custom", "success", "succeeded", "solved", "delivered", "completed", "goal", "goals", "reached", "won"}
+)
 #: Metrics that another threshold exchanges for each other.
 _ONE_SIDED = frozenset({"precision", "recall", "sensitivity", "specificity"})
 
@@ -95,6 +99,7 @@ def held_out(data: RunData) -> Iterator[Finding]:
         yield from _swings(data, loss)
     yield from _impossible(data)
     yield from _perfect_area(data)
+    yield from _sets_differ(data)
 
 
 def _same_as_training(data: RunData) -> Iterator[Finding]:
@@ -325,7 +330,7 @@ def _best_is_worst(data: RunData) -> Iterator[Finding]:
 
 def _falls(data: RunData) -> Iterator[Finding]:
     """Judge metrics that fall for good while what is trained on improves."""
-    for metric in data.of(Kind.METRIC):
+    for metric in [*data.of(Kind.METRIC), *_of_success(data)]:
         values = metric.values
         if len(values) < FEW + 3 or metric.role is Role.TRAINING or _is_one_class(metric):
             continue
@@ -354,6 +359,15 @@ def _falls(data: RunData) -> Iterator[Finding]:
         }
         yield beside("metric_falls", "problem", (metric, other), facts, onset)
         return
+
+
+def _of_success(data: RunData) -> list[Series]:
+    """Return shares of episodes that a script counts beside the reward."""
+    return [
+        one
+        for one in (data.of(Kind.UNKNOWN) if data.of(Kind.REWARD) else ())
+        if not _SUCCESS.isdisjoint(words_of(one.name)) and len(one) and 0 <= one.values.min() <= one.values.max() <= 1
+    ]
 
 
 def _is_one_class(metric: Series) -> bool:
@@ -497,6 +511,25 @@ def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding
         "targets are not shifted. Texts that follow a rule, such as sums, look the same.",
     }
     yield beside("evaluation_too_good", "warning", (loss, training), facts)
+
+
+def _sets_differ(data: RunData) -> Iterator[Finding]:
+    """Judge data on which a model gets worse while its evaluations get better."""
+    for other in data.other_data:
+        for held_out in data.held_out(Kind.LOSS):
+            if other.stem[-len(held_out.stem) :] != held_out.stem or min(len(other), len(held_out)) < MANY:
+                continue
+            (first, last), (begin, end) = _ends(other.values), _ends(held_out.values)
+            if not 0 < end < LEARNED * begin or last < max(first, FAR_ABOVE * end):
+                continue
+            facts = {
+                "what": f"{held_out.quoted} falls with the training loss, but {other.quoted} rises",
+                "numbers": f"{from_to(held_out)}, {from_to(other)}",
+                "why": "Often a feature contains the answer in the data of training and evaluation only, such as one that is filled in "
+                "after the outcome, or both share samples. Else the other data are of another kind.",
+            }
+            yield beside("evaluation_too_good", "warning", (held_out, other), facts)
+            return
 
 
 def _perfect_area(data: RunData) -> Iterator[Finding]:

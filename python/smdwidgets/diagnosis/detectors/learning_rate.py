@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -145,28 +146,53 @@ def _small_jump(data: RunData, series: Series) -> Iterator[Finding]:
     if not (np.diff(before) <= 0).all() or before[0] == before[-1] or loss is None:
         return
     onset, last = int(steps[at]), int(steps[-1])
-    around = _around(loss, onset)
-    if around is None:
-        return
-    earlier, later = around
-    level, risen = float(np.median(earlier)), float(np.median(later))
-    if risen - level <= max(LOSS_RISES * abs(level), 3 * local_noise(earlier)):
+    rise = _rise_of(loss, onset)
+    if rise is None:
         return
     facts = {
         "series": series.quoted,
         "before": float(values[at - 1]),
         "after": float(values[at]),
         "until": "",
-        "back": f"; {loss.quoted} {level:.3g} → {risen:.3g}. After a restart, often the state of schedule and optimizer is lost",
+        "back": _restarted(loss, rise),
     }
     shown = (
         evidence(series, f"{series.label} {values[at - 1]:.3g} → {values[at]:.3g}", onset, last),
-        evidence(loss, f"{loss.label} {level:.3g} → {risen:.3g}", onset, last),
+        evidence(loss, f"{loss.label} {rise.level:.3g} → {rise.risen:.3g}", onset, last),
     )
     yield Finding.of("rate_rise", "problem", "medium", onset, last, (series.name, loss.name), facts, shown)
+    yield _risen(loss, rise, onset, last)
+
+
+class _Rise(NamedTuple):
+    """Levels of a loss before and after a step at which it rises."""
+
+    level: float
+    risen: float
+
+
+def _rise_of(loss: Series, onset: int) -> _Rise | None:
+    """Return the rise of a loss at a step, or None."""
+    around = _around(loss, onset)
+    if around is None:
+        return None
+    earlier, later = around
+    rise = _Rise(float(np.median(earlier)), float(np.median(later)))
+    least = max(LOSS_RISES * abs(rise.level), 3 * local_noise(earlier))
+    return rise if rise.risen - rise.level > least else None
+
+
+def _restarted(loss: Series, rise: _Rise) -> str:
+    """Return the rest of a sentence about a rate that jumps back."""
+    return f"; {loss.quoted} {rise.level:.3g} → {rise.risen:.3g}. After a restart, often the state of schedule and optimizer is lost"
+
+
+def _risen(loss: Series, rise: _Rise, onset: int, last: int) -> Finding:
+    """Return the finding for a loss that rises with the rate."""
     title = f"{loss.quoted} rises at step {onset:,}, where the learning rate jumps"
-    risen_facts = {"series": loss.quoted, "title": title, "level": level, "top": risen}
-    yield Finding.of("spike", "warning", "medium", onset, last, (loss.name,), risen_facts, shown[1:])
+    facts = {"series": loss.quoted, "title": title, "level": rise.level, "top": rise.risen}
+    shown = evidence(loss, f"{loss.label} {rise.level:.3g} → {rise.risen:.3g}", onset, last)
+    return Finding.of("spike", "warning", "medium", onset, last, (loss.name,), facts, (shown,))
 
 
 def _goes_on_falling(data: RunData, onset: int) -> bool:
@@ -207,13 +233,20 @@ def _jump(data: RunData, series: Series) -> Iterator[Finding]:
     onset, last = int(series.steps[at]), int(series.steps[back[0] - 1] if len(back) else series.steps[-1])
     if low == series.values[0] and _goes_on_falling(data, onset):
         return
+    loss = max(data.training_losses(), key=len, default=None)
+    # Schedules with restarts go back to their highest rate, and those that climb again do so slowly.
+    is_higher = high >= JUMP * values[at - 1] and high >= SMALL_JUMP * float(values[:at].max())
+    rise = _rise_of(loss, onset) if loss is not None and is_higher else None
+    returns = f" → {values[back[0]]:.3g}" if len(back) else ""
     facts = {
         "series": series.quoted,
         "before": float(low),
         "after": high,
         "until": f" and is back at step {series.steps[back[0]]:,}" if len(back) else "",
-        "back": f" → {values[back[0]]:.3g}" if len(back) else "",
+        "back": returns if loss is None or rise is None else returns + _restarted(loss, rise),
     }
+    if loss is not None and rise is not None:
+        yield _risen(loss, rise, onset, last)
     yield Finding.of(
         "rate_rise",
         "problem",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy
-from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors._show import beside, evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, is_whole
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
@@ -29,6 +29,8 @@ GUESSING = (0.965, 1.015)
 #: Standard deviation of the values, relative to their level, that guessing does not exceed: each sample costs about the
 #: same.
 EVEN = 0.04
+#: Range of a loss, relative to its level, of a model that learns nothing at all.
+FLAT = 1e-3
 #: Trend statistic below which a loss falls, however little.
 FALLING = -3
 #: A series that stays this close to its start is level, also with few points.
@@ -42,6 +44,8 @@ UNMOVED, LEAST_EVALUATIONS = 0.005, 4
 AS_GUESSED = (0.4, 1.6)
 #: Share of the evaluations that must be so.
 MOSTLY = 0.8
+#: Fewest evaluations of a model that never comes near its targets, and the first squared error of large targets.
+LEAST_OF_TARGETS, LARGE_SQUARES = 10, 1e4
 #: Share of the variance that a model explains which has learned something.
 EXPLAINS = 0.02
 #: Share of the run at its end that counts as its end.
@@ -93,6 +97,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
             yield _of_loss(data, series, trend, _classes(data), 0.0, guesses=True)
         elif not improves and not constant and trend.end > FALLEN * trend.start and _accuracy_of_guessing(data, series):
             yield _of_loss(data, series, trend, _classes(data), trend.z, guesses=True)
+    yield from _far_from_targets(data)
     yield from _drowned(data)
     yield from _sacrificed(data)
     for series in data.of(Kind.REWARD):
@@ -127,6 +132,21 @@ def _whole_and_parts(data: RunData) -> tuple[Series | None, list[Series]]:
     if whole is None or not 0 < whole.values[-1] < FALLS_WELL * whole.values[0]:
         return None, []
     return whole, [one for one in losses if one is not whole and len(one) == len(whole)]
+
+
+def _far_from_targets(data: RunData) -> Iterator[Finding]:
+    """Yield a regression whose outputs do not come to the size of its targets."""
+    losses = [one for one in data.training_losses() if is_whole(one) or "mse" in one.stem]
+    explained = [one for one in data.of(Kind.METRIC) if "r2" in one.stem and len(one) >= LEAST_OF_TARGETS]
+    explained = [one for one in explained if one.role.is_held_out] or explained
+    if not losses or not explained or losses[0].values[:1].max(initial=0) < LARGE_SQUARES:
+        return
+    share, loss = explained[0], losses[0]
+    if share.values.max() >= 0:  # as good as the mean
+        return
+    what = f"{share.quoted} {share.values[0]:.3g} → {share.values[-1]:.3g} is below 0 to the end: the outputs are far from them"
+    facts = {"target": math.sqrt(float(loss.values[0])), "what": what}
+    yield beside("targets_not_scaled", "problem", (loss, share), facts)
 
 
 def _drowned(data: RunData) -> Iterator[Finding]:
@@ -353,7 +373,10 @@ def _of_loss(
     # The mean of the targets may be all that was learned.
     verb = "fall below that of a constant" if at_mean and falls else "fall"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": verb}
-    is_sure = classes or held_out or at_mean or guesses or growth
+    # Batches of a trained model differ. Values that are all one number may be a constant that is logged.
+    is_flat = len(series) >= LEAST_POINTS and float(np.ptp(series.values[1:])) <= FLAT * abs(trend.median)
+    is_flat = is_flat and float(np.ptp(series.values)) > 0
+    is_sure = classes or held_out or at_mean or guesses or growth or is_flat
     return _finding("not_learning", series, "medium" if is_sure else "low", facts)
 
 

@@ -42,6 +42,9 @@ FAR_AWAY, HARDLY_COSTS = 50.0, 0.1
 #: Entropy relative to its first value of a policy that takes the same action every time, the least first value, the
 #: share of the run within which that is too early, and the divergence of an update that is far too large.
 DECIDED, LEAST_ENTROPY, SOON, LARGE_UPDATE = 0.05, 0.1, 0.25, 0.5
+#: Share of the updates that are so large after the first ones, and the share of the run within which such a policy has
+#: lost most of its entropy too early.
+OFTEN, FIRST_UPDATES, SOON_OF_OFTEN = 0.3, 3, 0.4
 #: Divergence of an update that changes nothing.
 UNMOVED = 1e-4
 #: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
@@ -116,7 +119,10 @@ def _decided_soon(data: RunData) -> Iterator[Finding]:
         size = np.abs(entropy.values)
         if "entropy" not in entropy.stem or len(size) < LEAST_LOGS:
             continue
-        at = _until_end(_smooth(size) < DECIDED * size[0], len(size) - int(SOON * len(size)))
+        later = np.abs(updates[0].values[FIRST_UPDATES:])
+        often = len(later) > 0 and float((later >= LARGE_UPDATE).mean()) >= OFTEN
+        decided, soon = (COLLAPSED, SOON_OF_OFTEN) if often else (DECIDED, SOON)
+        at = _until_end(_smooth(size) < decided * size[0], len(size) - int(soon * len(size)))
         until = entropy.steps[at] if at is not None else 0
         if size[0] <= LEAST_ENTROPY:  # it had collapsed before the log begins
             at, until = (0, entropy.steps[-1]) if size.max() <= LEAST_ENTROPY else (None, 0)
