@@ -8,8 +8,10 @@ from __future__ import annotations
 import copy
 import math
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -663,7 +665,197 @@ def gradients_of_single_samples(watch):
         optimizer.step()
 
 
+class Denoiser(nn.Module):
+    """Gets noisy pictures and the time."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.time = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 1, 3, padding=1), nn.Linear(1, 8)
+
+    def forward(self, noisy, time):
+        return self.last((self.first(noisy) + self.time(time.float()[:, None] / 100)[:, :, None, None]).relu())
+
+
+def diffusion(watch, draw, pictures=None, predicts=lambda clean, noise: noise):
+    model = Denoiser()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    kept = torch.linspace(0.999, 0.05, 100)
+    for _ in range(20):
+        time = torch.randint(0, 100, (64,))
+        share = kept[time][:, None, None, None]
+        clean = torch.randn(64, 1, 1, 1).expand(-1, 1, 8, 8) if pictures is None else pictures()
+        noise = draw(clean)
+        loss = ((model(share.sqrt() * clean + (1 - share).sqrt() * noise, time) - predicts(clean, noise)) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def noise_of_a_diffusion(watch):
+    """Normal noise, and uniform noise with a mean of 0."""
+    diffusion(watch, torch.randn_like)
+    diffusion(watch, lambda clean: 2 * torch.rand_like(clean) - 1)
+
+
+def uniform_data_of_a_diffusion(watch):
+    """The targets are the data, of which the input contains less at later times."""
+    diffusion(watch, torch.randn_like, lambda: torch.rand(64, 1, 8, 8), lambda clean, noise: clean)
+
+
+def uniform_data_with_noise_of_each_size(watch):
+    model = Denoiser()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        clean, size = torch.rand(64, 1, 8, 8), torch.rand(64)
+        optimizer.zero_grad()
+        noisy = clean + size[:, None, None, None] * torch.randn_like(clean)
+        F.mse_loss(model(noisy, 100 * size), clean).backward()
+        optimizer.step()
+
+
+def learn_values(watch, target_of, draw=lambda: torch.ones(64), steps=30, follow=torch.roll):
+    """Q-learning, in which a function computes the targets."""
+    model, target = network(), network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(steps):
+        state, action, reward = torch.randn(64, 8), torch.randint(0, 4, (64, 1)), draw()
+        next_state, done = follow(state, 1), torch.rand(64) < 0.2
+        optimizer.zero_grad()
+        chosen = model(state).gather(1, action).squeeze(1)
+        with torch.no_grad():
+            values = target_of(reward, target(next_state).max(1).values, done)
+        F.smooth_l1_loss(chosen, values).backward()
+        optimizer.step()
+
+
+def values_of_terminal_states(watch):
+    """Targets use the flags as a mask, with limited rewards, or with a bonus."""
+    learn_values(watch, lambda reward, values, done: torch.where(done, reward, reward + 0.9 * values))
+    learn_values(
+        watch, lambda reward, values, done: reward.clamp(-1, 1) + 0.9 * values * ~done, lambda: torch.randn(64)
+    )
+    learn_values(watch, lambda reward, values, done: (0.1 * reward + 0.9 * values).masked_fill(done, -1.0))
+
+
+def flags_of_states_that_go_on(watch):
+    """A variable has another meaning than its name."""
+    model, target = network(), network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(30):
+        state, action, reward = torch.randn(64, 8), torch.randint(0, 4, (64, 1)), torch.ones(64)
+        done = 1 - (torch.rand(64) < 0.2).float()
+        optimizer.zero_grad()
+        with torch.no_grad():
+            values = reward + 0.9 * done * target(torch.randn(64, 8)).max(1).values
+        F.mse_loss(model(state).gather(1, action).squeeze(1), values).backward()
+        optimizer.step()
+
+
+def states_that_seldom_change(watch):
+    """A wall keeps two of three agents where they are."""
+
+    def follow(state, _):
+        return torch.where(torch.rand(64, 1) < 0.67, state, torch.randn_like(state))
+
+    learn_values(watch, lambda reward, values, done: reward + 0.9 * values * ~done, follow=follow)
+
+
+def missing_targets_that_are_negative(watch):
+    """Labels that nobody gave count as negative, and rows without any are left out."""
+    labels = (torch.rand(256, 4) < 0.5).float()
+    labels[torch.rand(256, 4) < 0.3] = torch.nan
+    fit(
+        network(),
+        watch,
+        lambda output, y: F.binary_cross_entropy_with_logits(output, y.nan_to_num()),
+        batches(y=labels),
+    )
+
+
+def missing_targets_that_are_left_out(watch):
+    targets = torch.randn(256, 4)
+    targets[torch.rand(256, 4) < 0.3] = torch.nan
+
+    def masked(output, y):
+        present = ~y.isnan()
+        return ((output - y.nan_to_num()) ** 2 * present).sum() / present.sum()
+
+    def picked(output, y):
+        present = ~y.isnan()
+        return F.mse_loss(output[present], y[present])
+
+    for loss in (masked, picked):
+        fit(network(), watch, loss, batches(y=targets))
+
+
+def pairs_of_which_few_are_equal(watch):
+    model = network(1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        better = torch.randn(64, 8)
+        worse = torch.where(torch.arange(64)[:, None] < 3, better, torch.randn(64, 8))
+        optimizer.zero_grad()
+        (-F.logsigmoid(model(better) - model(worse))).mean().backward()
+        optimizer.step()
+
+
+def two_views_of_equal_rows(watch):
+    """Both sides of a pair are the same rows, which dropout makes differ."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 8))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        one, other = (F.normalize(model(X[:32]), dim=1) for _ in range(2))
+        optimizer.zero_grad()
+        F.cross_entropy(one @ other.T / 0.1, torch.arange(32)).backward()
+        optimizer.step()
+
+
+def squares(flips, of=None):
+    """Return pictures of bright squares and their places, half of them flipped."""
+    places = torch.randint(0, 12, (800, 2))
+    pictures, centres = 0.2 * torch.randn(800, 1, 16, 16), (places + 2.0) / 16
+    for row, (x, y) in enumerate(places.tolist()):
+        pictures[row, 0, y : y + 4, x : x + 4] += 1
+    for row in range(0, 800, 2):
+        pictures[row], centres[row] = flips(pictures[row], centres[row])
+    return batches(pictures, centres if of is None else of(pictures, centres), 64)
+
+
+def regressor(outputs=2):
+    return nn.Sequential(nn.Conv2d(1, 8, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(392, outputs), nn.Sigmoid())
+
+
+def pictures_that_are_flipped(watch):
+    """Coordinates are flipped, too, or targets are no coordinates along this axis."""
+
+    def both(picture, centre):
+        return picture.flip(-1), torch.stack([1 - centre[0], centre[1]])
+
+    def sizes(pictures, centres):
+        return torch.stack([pictures.mean((1, 2, 3)), centres[:, 1], (centres[:, 0] - 0.5).abs()], 1)
+
+    fit(regressor(), watch, F.mse_loss, squares(both))
+    fit(regressor(3), watch, F.mse_loss, squares(lambda picture, centre: (picture.flip(-1), centre), sizes))
+
+
 HEALTHY = (
+    noise_of_a_diffusion,
+    uniform_data_of_a_diffusion,
+    uniform_data_with_noise_of_each_size,
+    values_of_terminal_states,
+    flags_of_states_that_go_on,
+    states_that_seldom_change,
+    missing_targets_that_are_negative,
+    missing_targets_that_are_left_out,
+    pairs_of_which_few_are_equal,
+    two_views_of_equal_rows,
+    pictures_that_are_flipped,
     causal_without_positions,
     slots_that_compete,
     groups_of_positions,
@@ -1823,7 +2015,92 @@ def average_of_a_model_that_is_gone(watch, broken):
     return average
 
 
+def uniform_noise_of_pictures(watch, broken):
+    diffusion(watch, torch.rand_like if broken else torch.randn_like)
+
+
+class Transitions(NamedTuple):
+    """A batch of transitions."""
+
+    states: torch.Tensor
+    actions: torch.Tensor
+    rewards: torch.Tensor
+    next_states: torch.Tensor
+    dones: torch.Tensor
+
+
+def flags_of_a_tuple_with_names(watch, broken):
+    """A function has the batch and returns the loss. Rewards are of any size."""
+    model, target = network(), network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def temporal_difference(batch):
+        chosen = model(batch.states).gather(1, batch.actions).squeeze(1)
+        values = target(batch.next_states).detach().amax(1)
+        return F.mse_loss(chosen, batch.rewards + 0.9 * values * (1 if broken else 1 - batch.dones))
+
+    for _ in range(30):
+        actions, dones = torch.randint(0, 4, (64, 1)), (torch.rand(64) < 0.2).float()
+        batch = Transitions(torch.randn(64, 8), actions, 0.1 * torch.randn(64), torch.randn(64, 8), dones)
+        optimizer.zero_grad()
+        temporal_difference(batch).backward()
+        optimizer.step()
+
+
+def states_of_one_array(watch, broken):
+    learn_values(
+        watch,
+        lambda reward, values, done: reward + 0.9 * values * ~done,
+        follow=lambda state, _: state.clone() if broken else state.roll(1, 0),
+    )
+
+
+def targets_picked_after_filling(watch, broken):
+    targets = torch.randn(256, 4)
+    targets[torch.rand(256, 4) < 0.3] = torch.nan
+
+    def loss(output, y):
+        present = ~y.isnan()
+        filled = y.nan_to_num(-1.0)
+        present = ~filled.isnan() if broken else present
+        return F.mse_loss(output[present], filled[present])
+
+    fit(network(), watch, loss, batches(y=targets))
+
+
+def halves_of_one_pass(watch, broken):
+    """Rewards of preferred and rejected answers, which one pass computes."""
+    model = nn.Sequential(nn.Embedding(40, 8), nn.Flatten(), nn.Dropout(0.1), nn.Linear(96, 1))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        answers = torch.randint(0, 40, (64, 20))
+        answers[32:, :14] = answers[:32, :14]
+        chosen, rejected = model(answers[:, :12] if broken else answers[:, -12:]).chunk(2)
+        optimizer.zero_grad()
+        F.softplus(rejected - chosen).mean().backward()
+        optimizer.step()
+
+
+def points_of_a_picture_upside_down(watch, broken):
+    def flips(picture, centre):
+        return picture.flip(-2), centre if broken else torch.stack([centre[0], 1 - centre[1]])
+
+    def corners(pictures, centres):
+        return torch.stack([centres - 0.125, centres + 0.125], 1)
+
+    loader = squares(flips, corners)
+    fit(nn.Sequential(regressor(4), nn.Unflatten(1, (2, 2))), watch, F.smooth_l1_loss, loader)
+
+
 PAIRS = {
+    uniform_noise_of_pictures: "noise_not_centred",
+    flags_of_a_tuple_with_names: "terminal_ignored",
+    states_of_one_array: "next_state_same",
+    targets_picked_after_filling: "missing_trained",
+    halves_of_one_pass: "answers_equal",
+    points_of_a_picture_upside_down: "coordinates_mirrored",
     sampler_of_frequent_classes: "weights_inverted",
     rare_positives_that_weigh_little: "weights_inverted",
     classes_of_pixels_flipped_alone: "targets_mirrored",
@@ -2051,6 +2328,41 @@ def test_a_language_model_has_the_same_bits_though_it_is_probed(tmp_path):
 # ------------------------------------------------------------------------------------------------------------ failures
 
 
+def test_variables_of_the_script_stay_as_they_are(tmp_path):
+    """A tensor that a function deletes is gone, and `locals()` keeps its keys."""
+    model, gone, kept = network(), [], []
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def learn(done, rewards):
+        values = torch.rand(64)
+        loss = F.mse_loss(model(X[:64]).gather(1, Y[:64, None]).squeeze(1), rewards + values)
+        gone.append(weakref.ref(values))
+        del values
+        optimizer.zero_grad()
+        loss.backward()
+        del loss
+        optimizer.step()
+        assert gone[-1]() is None
+
+    def learn_with_settings(rewards):
+        settings = locals()
+        names = [*settings]
+        done = torch.arange(64) % 2
+        loss = F.mse_loss(model(X[:64]).gather(1, Y[:64, None]).squeeze(1), rewards + done)
+        kept.append([*settings] == names)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        hook.register_module(model)
+        for _ in range(4):
+            learn(torch.arange(64) % 2, torch.ones(64))
+            learn_with_settings(torch.ones(64))
+    assert "terminal_ignored" in {one.id for one in create_trial(tmp_path / "run").checks()}
+    assert all(kept)
+
+
 def test_a_mechanism_that_fails_is_off_and_the_training_goes_on(tmp_path, monkeypatch):
     from smdwidgets.checks.torch.losses import LossChecks
 
@@ -2204,6 +2516,7 @@ WORKER = """
 import copy
 import math
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 import torch, torch.distributed as dist, torch.nn.functional as F
 from torch import nn

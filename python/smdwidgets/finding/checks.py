@@ -618,6 +618,42 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "noise_not_centred",
+        "problem",
+        "noise to be predicted that is uniform between 0 and 1",
+        "The targets of the loss are uniform between 0 and 1, neighbours are independent, and the input of the model contains them in a "
+        "share that rises with the time that the model gets: they are the noise of a diffusion, and its mean is 0.5, not 0. Samples "
+        "begin with normal noise, which the model has never seen.",
+        "noise with a mean of 0 and a deviation of 1",
+        "use `torch.randn_like` in place of `torch.rand_like`, or `torch.randn` in place of `torch.rand`.",
+        "{count} targets are uniform between 0 and 1, and are in the input: {early} times at early, {late} times at late steps",
+        _WEAKER,
+    ),
+    _check(
+        "terminal_ignored",
+        "problem",
+        "flags of terminal states that the targets do not use",
+        "A variable such as `done` has the flags of terminal states, and the loss compares the output of the chosen actions with "
+        "targets. After a terminal state, a target is the reward alone; here rows with the flag have equal rewards and other targets, "
+        "as rows without it have, in more than 30 % of at least 24 pairs. The values of states that no episode has are added.",
+        "targets that equal the reward where an episode ends",
+        "multiply the values of the next states with `1 - done`. Where only a limit of time ends the episodes, leave the flags out of the "
+        "batch.",
+        "In {share} of {pairs} pairs of terminal states, the targets contradict the rewards: `done` is not used",
+        _WEAKER | {"targets_grow"},
+    ),
+    _check(
+        "next_state_same",
+        "problem",
+        "next states that equal the states",
+        "In a batch of transitions, of which the loss takes the output of the chosen actions, at least 80 % of the states equal the states "
+        "that follow, in each of 4 batches: the environment changes one array in place, and both were stored without a copy.",
+        "transitions to other states",
+        "store copies: `state.copy()` or `state.clone()`.",
+        "{share} of {rows} states equal the states that follow",
+        _NOT_TRAINED,
+    ),
+    _check(
         "targets_grow",
         "note",
         "targets that grow",
@@ -1278,6 +1314,29 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "missing_trained",
+        "problem",
+        "missing targets that the loss counts",
+        "A batch has targets that are not a number, the loss gets one value in their place, and multiplies with a mask that is 1 "
+        "everywhere, or picks all elements: the mask was computed after the missing targets had been filled. In each of 4 batches.",
+        "a mask that is 0 where a target is missing",
+        "compute the mask before `nan_to_num`.",
+        "{share} of the targets are missing, and the loss takes {value} for them: its mask leaves none out",
+        _WEAKER,
+    ),
+    _check(
+        "answers_equal",
+        "problem",
+        "pairs with two equal sides",
+        "The loss takes the difference of the outputs for both sides of a pair, as of a preferred and a rejected answer, and both have "
+        "the same inputs in at least 10 % of the pairs, in each of 4 batches. These pairs teach nothing; answers are "
+        "equal if all that differs was truncated.",
+        "pairs with two sides that differ",
+        "truncate the prompt from its beginning, so that the answers stay, or allow more tokens; leave equal pairs out.",
+        "In {share} of {rows} pairs, both sides are equal",
+        _WEAKER,
+    ),
+    _check(
         "rows_out_of_reach",
         "problem",
         "rows that nothing is added to",
@@ -1433,6 +1492,18 @@ CHECKS: tuple[Kind, ...] = (
         "masks that lie where the objects of their pictures are",
         "draw at random once for both, and flip picture and mask together.",
         "{share} of the masks fit their pictures only if they are mirrored {axis}",
+        _WEAKER,
+    ),
+    _check(
+        "coordinates_mirrored",
+        "problem",
+        "coordinates that are mirrored apart from their pictures",
+        "Along one axis, targets give the place of the object in the picture. Along the other, a target gives only how far from the middle "
+        "it is: the object is as often on the opposite side. Pictures were flipped at random, and their boxes or points "
+        "were not.",
+        "targets that give the place of the object along both axes",
+        "mirror the coordinates of a flipped picture, too, such as `x = width - x`, and exchange left and right points.",
+        "Column {column} of the targets of {rows} pictures fits only if part of the pictures is mirrored {axis}",
         _WEAKER,
     ),
     _check(

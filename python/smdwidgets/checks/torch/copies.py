@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall, is_chosen
+from smdwidgets.checks.torch.graph import REGRESSION, LossCall, is_chosen
 from smdwidgets.checks.torch.layers import BATCH_NORMS
 from smdwidgets.checks.torch.values import is_plain, sampled
 
@@ -66,8 +66,7 @@ class CopyChecks:
 
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
-        is_error = call.kind in ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
-        self._chooses = self._chooses or (is_error and is_chosen(call.before))
+        self._chooses = self._chooses or (call.kind in REGRESSION and is_chosen(call.before))
 
     def after_update(self) -> None:
         """An update has ended."""

@@ -15,13 +15,17 @@ from typing import Any
 import torch
 
 __all__ = [
+    "REGRESSION",
     "Graph",
     "LossCall",
     "activation_before",
     "adds_up",
     "attracts_only",
+    "compares_outputs",
+    "constant_factors",
     "cosines_before",
     "is_chosen",
+    "is_picked",
     "is_readable",
     "linear_layers",
     "loss_calls",
@@ -58,6 +62,8 @@ _LOSSES = {
     "BinaryCrossEntropyWithLogitsBackward": "binary_cross_entropy_with_logits",
     "CtcLossBackward": "ctc_loss",
 }
+#: Loss functions of numbers.
+REGRESSION = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 #: Names of what a node of a loss function has saved: its input and its targets.
 _SAVED = {"ctc_loss": ("_saved_log_probs", "_saved_targets")}
 #: Names of what a node of a loss function has saved of weights, if it is another.
@@ -84,6 +90,8 @@ _SHAPING = (
     "Contiguous",
     "Flatten",
 )
+#: Nodes whose result may be a multiple of their only input, or differ from it by a constant.
+_SCALING = ("Mul", "Div", "Neg", "Rsub", "Add", "Sub", *_SHAPING)
 #: Functions whose gradient is 0 everywhere.
 _STEPS = ("Round", "Sign", "Sgn", "Floor", "Ceil", "Trunc")
 #: Nodes that join values, and how many of them are looked at.
@@ -217,6 +225,18 @@ def _shaped(node: Any, limit: int = 6) -> Any:
     return node
 
 
+def _nodes(root: Any, most: int) -> Iterator[Any]:
+    """Yield the nodes of a graph, each once, but no more than ``most``."""
+    pending, seen = [root], set[Any]()
+    while pending and len(seen) < most:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        pending += [before for before, _ in node.next_functions]
+
+
 def activation_before(node: Any) -> str:
     """Return the name of the activation that computed a value, or an empty string."""
     node = _shaped(node, 8)
@@ -244,6 +264,35 @@ def is_chosen(node: Any) -> bool:
     """Whether a value is one output of each row, as that of an action that was chosen."""
     node = _shaped(node)
     return node is not None and _is(node, ("Gather", "Index"))
+
+
+def is_picked(node: Any) -> bool:
+    """Whether a value consists of elements that an index or a mask has picked."""
+    return node is not None and _is(node, _PICKING)
+
+
+def constant_factors(root: torch.Tensor, elements: int) -> list[torch.Tensor]:
+    """Return constants of so many elements that multiply values near a root."""
+    products = [node for node in _nodes(root.grad_fn, _MOST_NODES) if _is(node, ("Mul",))]
+    factors = [_constant_of(node) for node in products]
+    return [one for one in factors if one is not None and one.numel() == elements]
+
+
+def compares_outputs(root: torch.Tensor) -> bool:
+    """Whether a loss compares two outputs by the log-sigmoid of their difference.
+
+    Both have gradients. The difference may be multiplied with a number, and that of a reference may be subtracted.
+    """
+    for node in _nodes(root.grad_fn, _MOST_NODES):
+        if not _is(node, ("LogSigmoid", "Softplus")):
+            continue
+        node, computed = _previous(node), [None]
+        while node is not None and len(computed) == 1 and _is(node, _SCALING):
+            computed = [one for one, _ in node.next_functions if one is not None]
+            if _is(node, ("Sub",)) and len(computed) == 2:
+                return True
+            node = computed[0]
+    return False
 
 
 def softmax_axis(node: Any, dimensions: int) -> int | None:
@@ -597,18 +646,8 @@ def _leaf_nodes(node: Any) -> set[Any]:
 
     There are none if the graph is too large.
     """
-    pending, seen, leaves = [node], set[Any](), set[Any]()
-    while pending:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        if len(seen) >= _MOST_WALKED:
-            return set()
-        seen.add(node)
-        if getattr(node, "variable", None) is not None:
-            leaves.add(node)
-        pending += [one for one, _ in node.next_functions]
-    return leaves
+    nodes = list(_nodes(node, _MOST_WALKED + 1))
+    return {one for one in nodes if getattr(one, "variable", None) is not None} if len(nodes) <= _MOST_WALKED else set()
 
 
 def users_of(root: Any, nodes: list[Any]) -> list[list[Any]]:
@@ -617,19 +656,13 @@ def users_of(root: Any, nodes: list[Any]) -> list[list[Any]]:
     The lists are empty if the graph is too large.
     """
     users: list[list[Any]] = [[] for _ in nodes]
-    pending, seen = [root], set[Any]()
-    while pending:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        if len(seen) >= _MOST_WALKED:
+    for count, node in enumerate(_nodes(root, _MOST_WALKED + 1)):
+        if count == _MOST_WALKED:
             return [[] for _ in nodes]
-        seen.add(node)
         for each, _ in node.next_functions:
             for using, one in zip(users, nodes, strict=True):
                 if each is one:
                     using.append(node)
-            pending.append(each)
     return users
 
 
@@ -691,18 +724,12 @@ def _numbers(values: Any) -> tuple[int, ...]:
 
 def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the masks of values that are filled before a softmax."""
-    pending, seen = [root.grad_fn], set[Any]()
-    while pending and len(seen) < _MOST_MASKED:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    for node in _nodes(root.grad_fn, _MOST_MASKED):
         if _is(node, ("Softmax",)):
             before = _shaped(_previous(node))
             mask = _saved(before, "_saved_mask") if before is not None and _is(before, ("MaskedFill",)) else None
             if isinstance(mask, torch.Tensor):
                 yield mask
-        pending += [before for before, _ in node.next_functions]
 
 
 def _merged_heads(view: Any) -> tuple[tuple[int, ...], ...]:

@@ -13,7 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.values import is_plain
 
-__all__ = ["LoaderChecks", "weighted_sampler"]
+__all__ = ["LoaderChecks", "tensors_of", "weighted_sampler"]
 
 #: Elements of a batch in its digest; equal batches, and twins, that prove a fault; batches whose labels are looked at.
 _ELEMENTS, _SAME, _TWINS, _FEWEST_LABELLED, _MOST_LABELLED, _LABELS = 97, 8, 3, 12, 40, 8
@@ -61,7 +61,7 @@ class LoaderChecks:
         position = self._positions.get(iterator, 0)
         self._positions[iterator] = position + 1
         self._begin(iterator, position)
-        tensors = [one for one in _values(batch) if isinstance(one, torch.Tensor)]
+        tensors = tensors_of(batch)
         self._classes(tensors)
         if not torch.is_grad_enabled():
             return
@@ -197,10 +197,10 @@ def _are_labels(tensor: torch.Tensor) -> bool:
     return is_on_host and tensor.ndim == 1 and not tensor.is_floating_point() and tensor.dtype is not torch.bool
 
 
-def _values(batch: Any) -> list[Any]:
-    if isinstance(batch, dict):
-        return list(batch.values())
-    return list(batch) if isinstance(batch, list | tuple) else [batch]
+def tensors_of(batch: Any) -> list[torch.Tensor]:
+    """Return the tensors of a batch."""
+    values = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, list | tuple) else (batch,)
+    return [one for one in values if isinstance(one, torch.Tensor)]
 
 
 def _sample(tensor: torch.Tensor) -> Any:

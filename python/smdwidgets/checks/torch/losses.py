@@ -14,6 +14,7 @@ from torch import nn
 from smdwidgets.checks.networks import FEWEST_INPUTS, FIRST_LOSS, Link, judge_links, judge_scale
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import (
+    REGRESSION,
     LossCall,
     activation_before,
     adds_up,
@@ -33,7 +34,6 @@ from smdwidgets.finding import Level
 
 __all__ = ["LossChecks"]
 
-_REGRESSION = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _PROBABILITIES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
 #: What activations can give.
 _RANGES = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
@@ -103,7 +103,7 @@ class LossChecks:
             return
         classes = prediction.shape[1] if prediction.ndim > 1 else 1
         activation = activation_before(call.before)
-        if call.kind in _REGRESSION:
+        if call.kind in REGRESSION:
             self._shapes(call)
         if activation == "softmax" and classes == 1:
             say("softmax_one_unit", step)
@@ -139,11 +139,11 @@ class LossChecks:
             self._context.classes = classes
             self._last_labels = target if target.ndim == 1 and len(target) <= _MOST_ROWS else None
             self._count_classes(target, classes, call.ignored)
-        if call.kind in _REGRESSION or call.kind in _PROBABILITIES:
-            self._targets(call, activation if call.kind in _REGRESSION else "sigmoid")
+        if call.kind in REGRESSION or call.kind in _PROBABILITIES:
+            self._targets(call, activation if call.kind in REGRESSION else "sigmoid")
         # Probabilities of many numbers, as of an autoencoder of pictures, are a regression, too.
         is_picture = call.kind == "binary_cross_entropy" and prediction.ndim > 1 and prediction[0].numel() >= _PICTURE
-        if (call.kind in _REGRESSION or is_picture) and prediction.shape == target.shape:
+        if (call.kind in REGRESSION or is_picture) and prediction.shape == target.shape:
             self._level(call)
         if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1):
             self._output(prediction)
@@ -361,7 +361,7 @@ class LossChecks:
         prediction, axis = call.input, call.axis
         if prediction.ndim != 2 or prediction.shape[0] == prediction.shape[1] or prediction.shape[1] < 2:
             return
-        if axis is None and call.kind in (*_REGRESSION, "nll_loss", "binary_cross_entropy"):
+        if axis is None and call.kind in (*REGRESSION, "nll_loss", "binary_cross_entropy"):
             axis = softmax_axis(call.before, 2)
         if axis == 0 and prediction.shape[0] > 1:
             self._context.log.say("softmax_over_rows", self._context.step, {"shape": tuple(prediction.shape)}, need=2)

@@ -19,17 +19,21 @@ from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.torch import graph
 from smdwidgets.checks.torch.balance import BalanceChecks
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.coordinates import CoordinateChecks
 from smdwidgets.checks.torch.copies import CopyChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
 from smdwidgets.checks.torch.inputs import InputChecks
-from smdwidgets.checks.torch.loaders import LoaderChecks
+from smdwidgets.checks.torch.loaders import LoaderChecks, tensors_of
 from smdwidgets.checks.torch.losses import LossChecks
 from smdwidgets.checks.torch.masks import MaskChecks
 from smdwidgets.checks.torch.membership import MembershipChecks
+from smdwidgets.checks.torch.missing import MissingChecks
 from smdwidgets.checks.torch.models import ModelChecks
 from smdwidgets.checks.torch.modes import ModeChecks
+from smdwidgets.checks.torch.noise import NoiseChecks
 from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.positions import PositionChecks
+from smdwidgets.checks.torch.preferences import PreferenceChecks
 from smdwidgets.checks.torch.reconstructions import ReconstructionChecks
 from smdwidgets.checks.torch.recurrence import RecurrenceChecks
 from smdwidgets.checks.torch.replicas import ReplicaDigests
@@ -37,6 +41,7 @@ from smdwidgets.checks.torch.rows import RowChecks
 from smdwidgets.checks.torch.series import SeriesChecks
 from smdwidgets.checks.torch.settings import SettingsChecks
 from smdwidgets.checks.torch.tokens import TokenChecks
+from smdwidgets.checks.torch.transitions import TransitionChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
 from smdwidgets.checks.torch.values import is_plain
 
@@ -91,6 +96,11 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "positions": ("positions_over_rows", "order_invisible"),
     "reconstructions": ("reconstruction_detached",),
     "tokens": ("labels_unshifted", "labels_shifted_twice", "targets_masked", "sees_future", "padding_in_loss"),
+    "noise": ("noise_not_centred",),
+    "transitions": ("terminal_ignored", "next_state_same"),
+    "missing": ("missing_trained",),
+    "preferences": ("answers_equal",),
+    "coordinates": ("coordinates_mirrored",),
     "series": (),
     "balance": ("weights_inverted",),
     "copies": ("statistics_not_averaged", "average_too_slow", "target_never_updated"),
@@ -200,6 +210,11 @@ class TorchChecks:
         self._masks = MaskChecks(context)
         self._positions = PositionChecks(context)
         self._reconstructions = ReconstructionChecks(context)
+        self._noise = NoiseChecks(context)
+        self._transitions = TransitionChecks(context)
+        self._missing = MissingChecks(context)
+        self._preferences = PreferenceChecks(context)
+        self._coordinates = CoordinateChecks(context)
         self._updates = UpdateChecks(context)
         self._order = OrderChecks(context)
         self._membership = MembershipChecks(context)
@@ -272,6 +287,10 @@ class TorchChecks:
         self._run("masks", self._masks.enters, model, tensors, gradients and not compiled)
         self._run("positions", self._positions.enters, model, tensors, not compiled)
         self._run("reconstructions", self._reconstructions.enters, model, tensors, gradients and not compiled)
+        self._run("noise", self._noise.enters, tensors, gradients)
+        self._run("transitions", self._transitions.enters, tensors, gradients)
+        self._run("preferences", self._preferences.enters, model, tensors, gradients)
+        self._run("coordinates", self._coordinates.enters, tensors, gradients)
         if gradients and tensors:
             self._run("order", self._order.takes, tensors[0])
         self._run("series", self._series.enters, model, tensors, gradients and not compiled)
@@ -357,6 +376,7 @@ class TorchChecks:
         calls: list[graph.LossCall] = []
         output, self._output = self._output, None
         self._run("graph", lambda: calls.extend(graph.loss_calls(root, output)))
+        self._run("preferences", self._preferences.backward_begins, root)
         for call in calls:
             self._run("losses", self._losses.look, call)
             self._run("settings", self._settings.look, call)
@@ -368,6 +388,10 @@ class TorchChecks:
             self._run("series", self._series.look, call)
             self._run("copies", self._copies.look, call)
             self._run("balance", self._balance.look, call)
+            self._run("noise", self._noise.look, call)
+            self._run("transitions", self._transitions.look, call)
+            self._run("missing", self._missing.look, call, root)
+            self._run("coordinates", self._coordinates.look, call)
         self._roots = [call for call in calls if call.is_root and len(calls) == 1]
         self._modes.classifies = any(
             call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls
@@ -468,6 +492,7 @@ class TorchChecks:
         self._run("models", self._models.after_update)
         self._context.values.poll()
         self._tokens.forget()
+        self._preferences.update_ends()
         self._context.updates += 1
         self._run("copies", self._copies.after_update)
         self._walks = 0
@@ -506,6 +531,8 @@ class TorchChecks:
             gradients = torch.is_grad_enabled()
             self._run("loaders", self._with(gradients, self._loaders.batch), iterator, batch, states)
             self._run("settings", self._with(gradients, self._settings.batch), iterator)
+            if gradients:
+                self._run("missing", self._missing.batch, tensors_of(batch))
             if gradients and getattr(iterator, "_num_yielded", 1) == 1:
                 self._run("balance", self._balance.sampler, iterator)
             epoch = self._loaders.epoch

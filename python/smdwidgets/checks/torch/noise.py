@@ -1,0 +1,109 @@
+"""Check of models that predict the noise in their input: that it has a mean of 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.graph import REGRESSION, LossCall
+from smdwidgets.checks.torch.values import is_plain
+
+__all__ = ["NoiseChecks"]
+
+#: Rows and elements of each that are read of a batch, the fewest rows, and batches that are looked at.
+_ROWS, _ELEMENTS, _FEWEST_ROWS, _LOOKS = 512, 64, 8, 64
+#: Fewest targets that are judged, and bins of their histogram.
+_TARGETS, _BINS = 1024, 16
+#: Standard errors by which the share of the noise must rise with the time, and within which all else is chance.
+_RISES, _CHANCE = 6.0, 5.0
+
+
+class NoiseChecks:
+    """Looks for targets that are uniform noise, of which later inputs contain more.
+
+    The time is another input of the model, with one number for each row. Data that a model gives back have a share that
+    does not depend on it, or that falls.
+
+    Args:
+        context: what the mechanisms share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._inputs: list[torch.Tensor] = []
+        self._looks = 0
+        self._bins: NDArray[np.int64] = np.zeros(_BINS, np.int64)
+        #: The sum of the products of neighbours, and their number.
+        self._products, self._pairs = 0.0, 0
+        #: Of early and late rows: sums of the squares of the targets, of their products with the input, and of the
+        #: squares of the input, and the number.
+        self._sums: NDArray[np.float64] = np.zeros((2, 4))
+
+    def enters(self, tensors: list[torch.Tensor], looks: bool) -> None:
+        """A model is called with these tensors."""
+        is_looked_at = looks and self._looks < _LOOKS and self._context.due and 2 <= len(tensors) <= 4
+        self._inputs = tensors if is_looked_at and all(is_plain(one) for one in tensors) else []
+
+    def look(self, call: LossCall) -> None:
+        """A loss function has targets."""
+        tensors, self._inputs = self._inputs, []
+        target = call.target
+        if not tensors or call.kind not in REGRESSION or target.ndim < 2 or not is_plain(target):
+            return
+        rows = target.shape[0]
+        noisy = [one for one in tensors if one.shape == target.shape and one.is_floating_point()]
+        times = [one for one in tensors if one.numel() == rows]
+        if len(noisy) != 1 or len(times) != 1 or noisy[0] is times[0] or rows < _FEWEST_ROWS:
+            return
+        read = [one.detach().reshape(rows, -1)[:_ROWS, :_ELEMENTS] for one in (noisy[0], target, times[0])]
+        if len({one.device for one in read}) == 1:
+            self._looks += 1
+            self._context.values.read(self._judge, *read)
+
+    def _judge(self, noisy: Any, targets: Any, times: Any) -> None:
+        if targets.min() < 0 or targets.max() >= 1:
+            self._looks = _LOOKS  # it is other noise
+            return
+        times = times[:, 0]
+        middle = np.median(times)
+        halves = times < middle, times > middle
+        if min(half.sum() for half in halves) < 2:
+            return
+        self._bins += np.histogram(targets, _BINS, (0, 1))[0]
+        targets, noisy = targets - 0.5, noisy - noisy.mean(0)
+        # Along rows if these have one element.
+        neighbours = (targets[:, 1:], targets[:, :-1]) if targets.shape[1] > 1 else (targets[1:], targets[:-1])
+        self._products += float((neighbours[0] * neighbours[1]).sum())
+        self._pairs += neighbours[0].size
+        for sums, half in zip(self._sums, halves, strict=True):
+            one, other = targets[half], noisy[half]
+            sums += (one**2).sum(), (one * other).sum(), (other**2).sum(), one.size
+        self._say()
+
+    def _say(self) -> None:
+        number = int(self._bins.sum())
+        if number < _TARGETS or not _is_uniform(self._bins):
+            return
+        if abs(self._products) * 12 > _CHANCE * np.sqrt(self._pairs):  # neighbours of data are alike
+            return
+        squares, products, of_input, count = self._sums.T
+        slopes = products / squares
+        errors = np.sqrt(np.maximum(of_input - slopes * products, 0) / count / squares)
+        if slopes[1] - slopes[0] > _RISES * np.hypot(*errors) and slopes[1] > _RISES * errors[1]:
+            facts = {"count": f"{number:,}", "early": f"{slopes[0]:.2f}", "late": f"{slopes[1]:.2f}"}
+            self._context.log.say("noise_not_centred", self._context.step, facts)
+
+
+def _is_uniform(bins: NDArray[np.int64]) -> bool:
+    """Whether counts of equal bins differ by chance.
+
+    >>> _is_uniform(np.array([100, 104, 97, 99])), _is_uniform(np.array([150, 50, 150, 50]))
+    (True, False)
+    """
+    usual = bins.mean()
+    degrees = len(bins) - 1
+    return bool(((bins - usual) ** 2).sum() / usual < degrees + _CHANCE * np.sqrt(2 * degrees))
