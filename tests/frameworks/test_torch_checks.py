@@ -844,7 +844,43 @@ def pictures_that_are_flipped(watch):
     fit(regressor(3), watch, F.mse_loss, squares(lambda picture, centre: (picture.flip(-1), centre), sizes))
 
 
+class Packed(nn.Module):
+    """Reads words up to their lengths, which a function changes."""
+
+    def __init__(self, length_of):
+        super().__init__()
+        self.words, self.recurrent, self.head = nn.Embedding(20, 8), nn.LSTM(8, 8), nn.Linear(8, 4)
+        self.length_of = length_of
+
+    def forward(self, words, lengths):
+        words, lengths = self.words(words.T), self.length_of(lengths)
+        packed = nn.utils.rnn.pack_padded_sequence(words, lengths, enforce_sorted=False)
+        return self.head(self.recurrent(packed)[1][0][-1])
+
+
+def pack(watch, length_of, filled=None):
+    """Train on rows of words, which zeros fill up to one length."""
+    model = Packed(length_of)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        lengths = torch.randint(20, 60, (16,))
+        places = torch.arange(filled or int(lengths.max()))
+        words = torch.randint(1, 20, (16, len(places))) * (places < lengths[:, None])
+        optimizer.zero_grad()
+        F.cross_entropy(model(words, lengths), torch.randint(0, 4, (16,))).backward()
+        optimizer.step()
+
+
+def sequences_that_are_packed(watch):
+    """Lengths are those of the rows, also of rows of a fixed length, or are limited."""
+    pack(watch, lambda lengths: lengths)
+    pack(watch, lambda lengths: lengths, 100)
+    pack(watch, lambda lengths: lengths.clamp(max=20))
+
+
 HEALTHY = (
+    sequences_that_are_packed,
     noise_of_a_diffusion,
     uniform_data_of_a_diffusion,
     uniform_data_with_noise_of_each_size,
@@ -2094,7 +2130,12 @@ def points_of_a_picture_upside_down(watch, broken):
     fit(nn.Sequential(regressor(4), nn.Unflatten(1, (2, 2))), watch, F.smooth_l1_loss, loader)
 
 
+def words_that_are_packed_by_half(watch, broken):
+    pack(watch, lambda lengths: lengths // 2 if broken else lengths)
+
+
 PAIRS = {
+    words_that_are_packed_by_half: "frames_cut",
     uniform_noise_of_pictures: "noise_not_centred",
     flags_of_a_tuple_with_names: "terminal_ignored",
     states_of_one_array: "next_state_same",

@@ -749,6 +749,17 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "frames_cut",
+        "problem",
+        "frames that `pack_padded_sequence` leaves out",
+        "The longest sequence of a batch is packed with less than 75 % of its frames, about the same share in each of 4 batches of "
+        "different lengths, although the input has data up to its end: lengths are not those of the frames that are packed.",
+        "lengths of which the largest is the number of frames",
+        "compute the lengths from the strides of the layers before.",
+        "The longest sequence is packed with {used} of {frames} frames",
+        _WEAKER,
+    ),
+    _check(
         "one_class_ce",
         "problem",
         "cross-entropy over one class",

@@ -165,6 +165,7 @@ class Graph:
         added: the indices of each `x[indices] += values`.
         sums_by_index: whether rows are added to those that an index names, as messages between nodes are.
         functions: the functions of the graph that are written in Python.
+        packed: rows and frames of sequences that were packed, and frames of the longest one.
         whole: whether the walk saw all nodes.
     """
 
@@ -183,6 +184,7 @@ class Graph:
     added: list[torch.Tensor] = field(default_factory=list)
     sums_by_index: bool = False
     functions: list[type] = field(default_factory=list)
+    packed: list[tuple[int, int, int]] = field(default_factory=list)
     whole: bool = True
 
     @property
@@ -842,6 +844,8 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
                 graph.indexed += _indexed(node)
         elif name in _VIEWS and not graph.heads:
             graph.heads = _merged_heads(node)
+        elif name == "PackPaddedSequence":
+            graph.packed += _packed(node)
         elif name == "Softmax" and above == "Softmax":
             graph.double_softmax = True
         elif name in ("Bmm", "Mm") and not graph.over_queries:
@@ -861,6 +865,15 @@ def _ratio(node: Any) -> list[torch.Tensor]:
     sides = [_shaped(one) for one, _ in difference.next_functions]
     are_values = len(sides) == 2 and all(one is not None and not _is(one, _NO_RATIO) for one in sides)
     return [result.detach()] if are_values and result.numel() >= _FEWEST_SPREAD else []
+
+
+def _packed(node: Any) -> list[tuple[int, int, int]]:
+    """Return rows and frames of what is packed, and the length of the longest row."""
+    sizes, rows_at = tuple(_saved(node, "_saved_input_sym_sizes") or ()), _saved(node, "_saved_result1")
+    if len(sizes) < 2 or not isinstance(rows_at, torch.Tensor):
+        return []
+    rows, frames = sizes[:2] if _saved(node, "_saved_batch_first") else sizes[1::-1]
+    return [(rows, frames, len(rows_at))]
 
 
 def _added(node: Any) -> list[torch.Tensor]:

@@ -32,6 +32,7 @@ from smdwidgets.checks.torch.models import ModelChecks
 from smdwidgets.checks.torch.modes import ModeChecks
 from smdwidgets.checks.torch.noise import NoiseChecks
 from smdwidgets.checks.torch.order import OrderChecks
+from smdwidgets.checks.torch.packed import PackedChecks
 from smdwidgets.checks.torch.positions import PositionChecks
 from smdwidgets.checks.torch.preferences import PreferenceChecks
 from smdwidgets.checks.torch.reconstructions import ReconstructionChecks
@@ -101,6 +102,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "missing": ("missing_trained",),
     "preferences": ("answers_equal",),
     "coordinates": ("coordinates_mirrored",),
+    "packed": ("frames_cut",),
     "series": (),
     "balance": ("weights_inverted",),
     "copies": ("statistics_not_averaged", "average_too_slow", "target_never_updated"),
@@ -215,6 +217,7 @@ class TorchChecks:
         self._missing = MissingChecks(context)
         self._preferences = PreferenceChecks(context)
         self._coordinates = CoordinateChecks(context)
+        self._packed = PackedChecks(context)
         self._updates = UpdateChecks(context)
         self._order = OrderChecks(context)
         self._membership = MembershipChecks(context)
@@ -291,6 +294,7 @@ class TorchChecks:
         self._run("transitions", self._transitions.enters, tensors, gradients)
         self._run("preferences", self._preferences.enters, model, tensors, gradients)
         self._run("coordinates", self._coordinates.enters, tensors, gradients)
+        self._run("packed", self._packed.enters, tensors, gradients)
         if gradients and tensors:
             self._run("order", self._order.takes, tensors[0])
         self._run("series", self._series.enters, model, tensors, gradients and not compiled)
@@ -414,6 +418,7 @@ class TorchChecks:
         self._updates.steps_of = walked.steps_of
         self._functions.walked(walked.functions)
         self._reconstructions.walked(walked.leaves)
+        self._run("packed", self._packed.walked, walked.packed)
         if walked.pairs:
             self._losses.pair(walked.pairs)
         if walked.softmax:
