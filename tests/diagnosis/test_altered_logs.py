@@ -121,13 +121,13 @@ ALTERATIONS = (
     Alteration("half of the values", thinned(2), 7),
     Alteration("a quarter of the values", thinned(4), 7),
     Alteration("half of the evaluations", fewer_evaluations, 3),
-    Alteration("begun later", begun_later, 9),
+    Alteration("begun later", begun_later, 10),
     Alteration("noise", with_noise, 4),
     Alteration("named test", renamed("test_", "training_"), 1),
     Alteration("named in folders", renamed("valid/", "train/"), 1),
     Alteration("without the norm of the gradient", without("norm"), 1),
-    Alteration("the first 60 %", until(0.6), 45),
-    Alteration("the first 80 %", until(0.8), 23),
+    Alteration("the first 60 %", until(0.6), 50),
+    Alteration("the first 80 %", until(0.8), 25),
 )
 
 

@@ -286,7 +286,7 @@ class RunData:
         for series in self.of(Kind.LOSS):
             if series.stem and not is_whole(series):
                 roles.setdefault(series.stem, set()).add(series.role)
-        known = {stem for stem, of in roles.items() if {Role.TRAINING, Role.VALIDATION} <= of}
+        known = {stem for stem, of in roles.items() if Role.TRAINING in of and any(one.is_held_out for one in of)}
         return [
             series
             for series in self.of(Kind.LOSS)

@@ -265,6 +265,7 @@ def test_the_explorer_diagnoses_tensors_of_very_many_rows_but_not_of_very_many_v
         return statistics(self, names, steps, *others, **named)
 
     monkeypatch.setattr(type(trial), "statistics", noted)
+    monkeypatch.setattr(step_sample, "WHOLE_ROWS", 40 * TENSORS)
     monkeypatch.setattr(step_sample, "MOST_ROWS", 40 * TENSORS)
     LiveDiagnosis([trial]).complete()
     assert 30 <= max(read) <= 50

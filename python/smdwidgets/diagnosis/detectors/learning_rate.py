@@ -236,14 +236,16 @@ def _jump(data: RunData, series: Series) -> Iterator[Finding]:
     loss = max(data.training_losses(), key=len, default=None)
     # Schedules with restarts go back to their highest rate, and those that climb again do so slowly.
     is_higher = high >= JUMP * values[at - 1] and high >= SMALL_JUMP * float(values[:at].max())
-    rise = _rise_of(loss, onset) if loss is not None and is_higher else None
+    rise = _rise_of(loss, onset) if loss is not None and is_higher and not len(back) else None
+    if loss is not None and rise is not None and np.median(loss.values[-BESIDE:]) > (rise.level + rise.risen) / 2:
+        rise = None  # it diverges, which another finding says
     returns = f" → {values[back[0]]:.3g}" if len(back) else ""
     facts = {
         "series": series.quoted,
         "before": float(low),
         "after": high,
         "until": f" and is back at step {series.steps[back[0]]:,}" if len(back) else "",
-        "back": returns if loss is None or rise is None else returns + _restarted(loss, rise),
+        "back": returns if loss is None or rise is None else _restarted(loss, rise),
     }
     if loss is not None and rise is not None:
         yield _risen(loss, rise, onset, last)

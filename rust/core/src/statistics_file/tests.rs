@@ -128,7 +128,9 @@ fn reader_follows_a_growing_file() {
 fn a_scan_names_steps_and_the_first_lost_values() {
     let run = tempfile::tempdir().unwrap();
     let mut writer = writer(run.path(), 4, 1 << 30);
-    (0..3).for_each(|tensor| drop(writer.add(&format!("w{tensor}"), name)));
+    for tensor in 0..3 {
+        let _ = writer.add(&format!("w{tensor}"), name);
+    }
     for step in 0..20 {
         let rows = (0..3).map(|tensor| {
             let mut row = row(3 * step, tensor);
