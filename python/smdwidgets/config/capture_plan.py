@@ -25,9 +25,10 @@ AUTO: Final = "auto"
 
 #: Shares of the disk budget.
 STATISTICS_SHARE: Final = 0.10
-INCIDENTS_SHARE: Final = 0.40
+INCIDENTS_SHARE: Final = 0.30
 SCALARS_SHARE: Final = 0.10
 STEPS_SHARE: Final = 0.40
+SAMPLES_SHARE: Final = 0.10
 
 _UNITS: Final = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
@@ -211,9 +212,14 @@ class CapturePlan:
             last = f" and the last {self.keep_last} are kept" if self.keep_last else " is kept"
             parts.append(
                 f"values of {what} at {_every(self.every)}, thinned to every {thinned}, … step as the budget fills; the first "
-                f"step{last}"
+                f"step{last}; samples of 4,096 elements of each stay longer"
             )
-            shares = [("steps with values", STEPS_SHARE), ("steps around incidents", INCIDENTS_SHARE), *shares]
+            shares = [
+                ("steps with values", STEPS_SHARE),
+                ("steps around incidents", INCIDENTS_SHARE),
+                ("samples", SAMPLES_SHARE),
+                *shares,
+            ]
         sizes = ", ".join(
             f"{name} {share:.0%}" if self.budget == AUTO else f"{name} {byte_size(int(share * int(self.budget)))}"
             for name, share in shares

@@ -581,7 +581,18 @@ class RunReader:
 
     def saved_name(self, name: str) -> str | None:
         """Return the name of a saved tensor, given it or an alias; None if there is none."""
-        return name if self.has(name) else self.aliases().get(name)
+        if self.has(name):
+            return name
+        alias = self.aliases().get(name)
+        return name if alias is None and self._has_samples(name) else alias
+
+    def _has_samples(self, name: str) -> bool:
+        """Whether a tensor has samples; one that is too large for its share has no values."""
+        samples = self.run.samples() if is_text(name) else None
+        if samples is None:
+            return False
+        samples.refresh()
+        return samples.has(name)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of a tensor of a log, such as ``scalar``; else ""."""

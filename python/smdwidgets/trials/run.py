@@ -335,6 +335,10 @@ class Run(ABC):
         """Return whether a file of the run still exists, as far as that is known."""
         return True
 
+    def samples(self) -> Run | None:
+        """Return the run inside this one that has samples of its tensors, or None."""
+        return None
+
     def sharded(self, name: str, step: int) -> Sharded | None:
         """Return the shards of a tensor at a global step, or None if it is not sharded."""
         return None

@@ -11,7 +11,7 @@ from types import EllipsisType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from smdwidgets import _core
 from smdwidgets._text import did_you_mean, shown
@@ -21,7 +21,9 @@ from smdwidgets.exceptions import (
     RunFileMissing,
     RunIOError,
     ShapeUnavailableForStep,
+    SMDebugTypeError,
     SMDebugValueError,
+    StepUnavailable,
     TensorUnavailableForStep,
     UFuncTypeError,
 )
@@ -30,6 +32,7 @@ from smdwidgets.trials.missing import wait_for_event_file
 from smdwidgets.trials.reader import RunReader
 from smdwidgets.trials.resolver import StepResolver
 from smdwidgets.trials.run import REDUCTIONS, dtype_named
+from smdwidgets.trials.samples import sample_of, steps_with_samples
 from smdwidgets.trials.shards import Sharded
 
 _GLOBAL = ModeKeys.GLOBAL
@@ -216,6 +219,63 @@ class SavedTensor:
                     return part
         value: NDArray[Any] = self.value(step_num, mode, worker)[rows]
         return value
+
+    # ----------------------------------------------------------------------------------------------------- samples
+
+    def sample_steps(self, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> list[int]:
+        """Return the steps of a mode with a sample of the elements, in ascending order.
+
+        They include steps whose value was deleted. Only runs with a capture plan, in a directory, have samples.
+        """
+        return steps_with_samples(self._reader, self.name, as_mode(mode), worker)
+
+    def sample(self, step_num: int, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> NDArray[Any]:
+        """Return at most 4,096 elements of the tensor, in one dimension.
+
+        They lie at equal distances. A capture plan keeps them of more steps than values, also of those whose value was
+        deleted or is too large to be saved. A tensor of at most 4,096 elements is whole; it has samples since values
+        began to be deleted. ``worker=None`` selects the first worker by name that has a sample.
+
+        Raises :class:`TensorUnavailableForStep` if there is none at this step.
+        """
+        step = as_step(step_num, "step_num")
+        return sample_of(self._reader, self.name, step, as_mode(mode), worker).elements
+
+    def quantiles(
+        self, step_num: int, q: ArrayLike, mode: ModeKeys | str = _GLOBAL, worker: str | None = None
+    ) -> NDArray[np.float64]:
+        """Return quantiles of the finite elements at a step; NaN if there are none.
+
+        They are those of the value where it exists. Else they are estimates from the :meth:`sample`: the share of
+        elements below one is off by about 0.8 percentage points at the median of a large tensor (one standard
+        deviation).
+
+        Args:
+            step_num: step of the mode.
+            q: numbers from 0 to 1.
+            mode: mode of the step.
+            worker: name of a worker.
+
+        >>> trial.tensor("fc1.weight").quantiles(500, [0.05, 0.5, 0.95])         # doctest: +SKIP
+        array([-0.061,  0.   ,  0.062])
+
+        Raises :class:`TensorUnavailableForStep` if neither value nor sample exists.
+        """
+        shares = np.asarray(q, np.float64)
+        if not ((shares >= 0) & (shares <= 1)).all():
+            raise SMDebugValueError("quantiles must be numbers from 0 to 1")
+        try:
+            elements = self.value(step_num, mode, worker)
+        except (TensorUnavailableForStep, StepUnavailable) as missing:
+            try:
+                elements = self.sample(step_num, mode, worker)
+            except TensorUnavailableForStep:
+                raise missing from None
+        if elements.dtype.kind not in "biufV":
+            raise SMDebugTypeError(f"tensor {shown(self.name)} of dtype {elements.dtype.name} has no order")
+        numbers = elements.astype(np.float64).reshape(-1)
+        finite = numbers[np.isfinite(numbers)]
+        return np.asarray(np.quantile(finite, shares) if finite.size else np.full(shares.shape, np.nan))
 
     def coverage(self, step_num: int, mode: ModeKeys | str = _GLOBAL) -> float:
         """Return the share of the tensor's elements that were saved at a step.

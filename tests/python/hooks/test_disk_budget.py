@@ -135,8 +135,8 @@ def test_incidents_have_a_separate_share():
     save(budget.values, key, 10**8)
     budget.keep(key)
     assert (budget.values.used, budget.incidents_used) == (0, 10**8)
-    assert budget.allows_incident(3 * 10**8)
-    assert not budget.allows_incident(3 * 10**8 + 1)
+    assert budget.allows_incident(2 * 10**8)
+    assert not budget.allows_incident(2 * 10**8 + 1)
 
 
 def test_workers_share_the_budget():

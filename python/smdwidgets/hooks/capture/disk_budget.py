@@ -25,7 +25,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from smdwidgets.config.capture_plan import INCIDENTS_SHARE, SCALARS_SHARE, STATISTICS_SHARE, STEPS_SHARE, CapturePlan
+from smdwidgets.config.capture_plan import (
+    INCIDENTS_SHARE,
+    SAMPLES_SHARE,
+    SCALARS_SHARE,
+    STATISTICS_SHARE,
+    STEPS_SHARE,
+    CapturePlan,
+)
 from smdwidgets.hooks.capture.captured import StepKey
 
 __all__ = ["DiskBudget", "Spacing", "free_space"]
@@ -54,7 +61,7 @@ class Spacing:
 
     def __init__(self, share: int, every: int = 1, keep_last: int = 2) -> None:
         self.share = share
-        self.every = every
+        self.every = self._first_every = every
         #: A wider spacing of the steps to come, for another reason than their space.
         self.at_least = 1
         self.used = 0
@@ -66,6 +73,11 @@ class Spacing:
     def wants(self, mode_step: int) -> bool:
         """Whether a step is saved."""
         return self.every > 0 and mode_step % max(self.every, self.at_least) == 0
+
+    @property
+    def is_thinned(self) -> bool:
+        """Whether the spacing has doubled."""
+        return self.every > self._first_every
 
     @property
     def steps(self) -> list[StepKey]:
@@ -136,6 +148,8 @@ class DiskBudget:
         self._plan, self._workers = plan, max(workers, 1)
         self.values = Spacing(0, plan.every, plan.keep_last)
         self.scalars = Spacing(0)
+        #: Samples of the elements, at steps with values.
+        self.samples = Spacing(0, plan.every, plan.keep_last)
         self.fit(0)
         #: Space that the steps around incidents take.
         self.incidents_used = 0
@@ -165,6 +179,7 @@ class DiskBudget:
         self.total = self._plan.budget_of(model_bytes * self._workers) // self._workers
         self.values.share = int(STEPS_SHARE * self.total)
         self.scalars.share = int(SCALARS_SHARE * self.total)
+        self.samples.share = int(SAMPLES_SHARE * self.total)
         self.statistics_share = int(STATISTICS_SHARE * self.total)
         self.incidents_share = int(INCIDENTS_SHARE * self.total)
 

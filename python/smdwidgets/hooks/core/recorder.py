@@ -17,6 +17,7 @@ from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.writing.capture_log import CaptureLog
 from smdwidgets.hooks.writing.planned_steps import PlannedSteps
 from smdwidgets.hooks.writing.run_dir import DirectoryInUse, Resumed, RunDirectory
+from smdwidgets.hooks.writing.samples import SampledSteps
 from smdwidgets.hooks.writing.segments import OWN_FILES, Segments
 from smdwidgets.hooks.writing.step_files import StepFiles
 from smdwidgets.hooks.writing.step_statistics import StatisticsRecorder
@@ -95,6 +96,9 @@ class Recorder:
         if self._plan.capture is not None and directory.bucket is None and not options.fsync:
             segments = Segments(directory.path, self.worker, OWN_FILES if resumed.step < 0 else 0)
         planned, statistics = self._open_plan(resumed.step >= 0, is_parameter, segments)
+        samples = None
+        if self._plan.capture is not None and directory.bucket is None:
+            samples = SampledSteps(directory.path, self.worker, self._plan.capture.disk, options.fsync)
         files = StepFiles(
             directory.path,
             self.worker,
@@ -106,6 +110,7 @@ class Recorder:
             planned=planned,
             statistics=statistics,
             segments=segments,
+            samples=samples,
         )
         self.queue.open(files, directory.touch, uploads=directory.bucket is not None)
         return resumed
@@ -125,6 +130,7 @@ class Recorder:
         disk = DiskBudget(capture.plan, workers, functools.partial(free_space, str(root)))
         if resumed:
             disk.values.used = directory.size_of_steps()
+            disk.samples.used = directory.size_of_samples()
         capture.open(disk, log.plan)
         statistics = None
         if capture.plan.statistics:

@@ -16,7 +16,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
 from smdwidgets.hooks.writing.capture_log import CAPTURE
 from smdwidgets.hooks.writing.compacted import forget_compacted
+from smdwidgets.hooks.writing.samples import SAMPLES
 from smdwidgets.hooks.writing.segments import SEGMENTS
 from smdwidgets.incident import INCIDENTS_PREFIX, Incident
 from smdwidgets.modes import ModeKeys
@@ -255,14 +256,17 @@ class RunDirectory:
 
     def _files_of(self, wanted: object) -> Iterator[Path]:
         matches = wanted if callable(wanted) else (lambda _worker: True)
-        for folder in (self.path / "index", self.path / "events"):
+        yield from self._step_files(self.path, matches)
+        for found in _walk(self.path / COLLECTIONS_PREFIX):
+            if found.name.endswith("_collections.json") and matches(found.name.removesuffix("_collections.json")):
+                yield found
+
+    def _step_files(self, root: Path, matches: Callable[[str], bool]) -> Iterator[Path]:
+        for folder in (root / "index", root / "events"):
             for found in _walk(folder):
                 name = _STEP_FILE.match(found.name)
                 if name and matches(name[2]):
                     yield found
-        for found in _walk(self.path / COLLECTIONS_PREFIX):
-            if found.name.endswith("_collections.json") and matches(found.name.removesuffix("_collections.json")):
-                yield found
 
     def _delete(self) -> None:
         """Delete the earlier run, but no other files in the directory."""
@@ -273,7 +277,13 @@ class RunDirectory:
             first = self.worker == "worker_0"
             for path in list(self._files_of(lambda worker: worker in mine or (first and worker not in current))):
                 path.unlink(missing_ok=True)
-            for folder in (CAPTURE, INCIDENTS_PREFIX, SEGMENTS, STATISTICS):
+            samples = self.path / SAMPLES
+            for path in list(
+                self._step_files(samples, lambda worker: worker in mine or (first and worker not in current))
+            ):
+                path.unlink(missing_ok=True)
+            of_samples = (f"{SAMPLES}/{CAPTURE}", f"{SAMPLES}/{SEGMENTS}")
+            for folder in (CAPTURE, INCIDENTS_PREFIX, SEGMENTS, STATISTICS, *of_samples):
                 for worker in self.path.glob(f"{folder}/*"):
                     if worker.name in mine or (first and worker.name not in current):
                         shutil.rmtree(worker, ignore_errors=True)
@@ -288,6 +298,7 @@ class RunDirectory:
                 CAPTURE,
                 CHECKS_PREFIX,
                 INCIDENTS_PREFIX,
+                SAMPLES,
                 SEGMENTS,
                 SIGNALS_PREFIX,
                 STATISTICS,
@@ -305,10 +316,17 @@ class RunDirectory:
 
     def size_of_steps(self) -> int:
         """Return the size of this worker's steps, as far as it can be read."""
+        return self._size(self.path)
+
+    def size_of_samples(self) -> int:
+        """Return the size of this worker's samples, as far as it can be read."""
+        return self._size(self.path / SAMPLES)
+
+    def _size(self, root: Path) -> int:
         size = 0
         own = _core.worker_file_name(self.worker)
-        files = self._files_of(lambda worker: worker == self.worker)
-        for path in (*files, *_walk(self.path / SEGMENTS / own)):
+        files = self._step_files(root, lambda worker: worker == self.worker)
+        for path in (*files, *_walk(root / SEGMENTS / own)):
             with suppress(OSError):
                 size += path.stat().st_size
         return size
@@ -316,11 +334,13 @@ class RunDirectory:
     def _last_steps(self, next_step: int | None) -> Resumed:
         """Delete this worker's steps from ``next_step`` on; return the last left."""
         if next_step is not None:
-            for path in list(self._files_of(lambda worker: worker == self.worker)):
-                name = _STEP_FILE.match(path.name)
-                if name and int(name[1]) >= next_step:
-                    path.unlink(missing_ok=True)
-            _core.SegmentWriter(str(self.path), self.worker).cut_steps(next_step)
+            for root in (self.path, self.path / SAMPLES):
+                for path in list(self._step_files(root, lambda worker: worker == self.worker)):
+                    name = _STEP_FILE.match(path.name)
+                    if name and int(name[1]) >= next_step:
+                        path.unlink(missing_ok=True)
+                if (root / SEGMENTS).is_dir():
+                    _core.SegmentWriter(str(root), self.worker).cut_steps(next_step)
             for record in self.path.glob(f"{INCIDENTS_PREFIX}/{self.worker}/*.json"):
                 with suppress(OSError, ValueError):
                     if Incident.parse(record.read_bytes(), self.worker).step >= next_step:

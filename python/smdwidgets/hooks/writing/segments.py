@@ -100,10 +100,10 @@ class Segments:
         for known in (self._steps, self._sizes, self._cuts, self._cut_bytes):
             known.clear()
 
-    def close(self) -> None:
-        """Delete what is left to delete, and show smdebug's readers some steps."""
+    def close(self, shows: bool = True) -> None:
+        """Delete what is left to delete; ``shows`` some steps to smdebug's readers."""
         self.delete(0.0)
-        steps = list(self._steps)
+        steps = list(self._steps) if shows else []
         if steps:
             spaced = steps[:: max(len(steps) // (_SHOWN - _SHOWN_LAST), 1)]
             self._writer.show_steps([*spaced, *steps[-_SHOWN_LAST:]])

@@ -23,6 +23,7 @@ from smdwidgets.hooks.capture.arrays import Staging
 from smdwidgets.hooks.capture.captured import Captured, StepKey, StepObserver
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.writing.planned_steps import PlannedSteps
+from smdwidgets.hooks.writing.samples import SampledSteps
 from smdwidgets.hooks.writing.segments import Segments
 from smdwidgets.hooks.writing.step_statistics import StatisticsRecorder
 from smdwidgets.hooks.writing.tensorboard import TensorBoardExport
@@ -52,6 +53,7 @@ class StepFiles:
         planned: PlannedSteps | None = None,
         statistics: StatisticsRecorder | None = None,
         segments: Segments | None = None,
+        samples: SampledSteps | None = None,
     ) -> None:
         self._root = str(root)
         self._worker = worker
@@ -68,6 +70,9 @@ class StepFiles:
         self._statistics = statistics
         #: Has the small steps, if a capture plan chooses what is written.
         self._segments = segments
+        self._samples = samples
+        #: Whether samples of a step could not be written.
+        self._without_samples = False
         self._gone = False
         self._content = ""
         self._writers: dict[StepKey, _core.StepWriter] = {}
@@ -101,6 +106,7 @@ class StepFiles:
             self._describe(key, ready)
             if self._gone or key in self._failed:
                 return
+            self._with_samples(key, lambda samples: samples.add(key, ready))
             if self._planned is None:
                 self._write(key, ready)
                 return
@@ -135,6 +141,7 @@ class StepFiles:
     def finish(self, key: StepKey) -> None:
         """Complete a step and make it visible to readers atomically."""
         self._write_held(key)
+        self._with_samples(key, lambda samples: samples.finish(key))
         self._tell(lambda observer: observer.finished(key))
         if key in self._left_open:
             self.show(key)
@@ -265,6 +272,7 @@ class StepFiles:
         for key in list(self._writers):
             self.complete(key)
         self._with_statistics(StatisticsRecorder.close)
+        self._with_samples(None, SampledSteps.close)
         if self._segments is not None:
             try:
                 self._segments.close()
@@ -281,6 +289,18 @@ class StepFiles:
                 call(self._statistics)
             except OSError as error:
                 self._warn(f"cannot write statistics: {error}")
+
+    def _with_samples(self, key: StepKey | None, call: Callable[[SampledSteps], object]) -> None:
+        """Call what may fail without harm to the step; its samples are given up then."""
+        if self._samples is not None and not self._gone:
+            try:
+                call(self._samples)
+            except (OSError, SMDebugError) as error:
+                if key is not None:
+                    self._samples.drop(key)
+                if not self._without_samples:  # a failure of the step itself has its warning beside this one
+                    self._without_samples = True
+                    logger.warning("cannot write samples: %s; further failures are not logged", error)
 
     def _describe(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Compute statistics, and write what TensorBoard shows."""
@@ -367,6 +387,7 @@ class StepFiles:
             if self._content:
                 self.collections(self._content)
             self._with_statistics(StatisticsRecorder.reopen)
+            self._with_samples(None, SampledSteps.reopen)
             if self._segments is not None:
                 self._segments.reopen()
         elif lost is not None:

@@ -34,6 +34,8 @@ from smdwidgets.trials.statistics.kept_pyramids import KeptPyramids
 from smdwidgets.trials.tensorboard.layout import is_event_file
 from smdwidgets.trials.trial import Trial
 
+#: Folder of the samples that a capture plan keeps, which has the format of a run.
+SAMPLES = "samples"
 #: Further entries that identify the directory of a run, or of a run that is about to start.
 _SIGNS = ("events", "tensorboard")
 
@@ -80,8 +82,14 @@ class LocalRun(SmdebugRun):
         self._first_files = FirstFiles(self.path)
         self._thinned = ThinnedSteps(self.storage)
         self._workers = -1
+        self._samples: LocalRun | None = None
         self._caches: dict[str, StatisticsCache] = {}
         self._pyramids: KeptPyramids | None = None
+
+    def samples(self) -> LocalRun | None:
+        if self._samples is None and os.path.isdir(folder := os.path.join(self.path, SAMPLES)):
+            self._samples = LocalRun(folder, *self._range, False)
+        return self._samples
 
     def replaced_at(self) -> float | None:
         return self._first_files.replaced_at()

@@ -1,0 +1,73 @@
+"""Samples of tensors that a capture plan keeps where values are deleted."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import DataError, RunIOError, TensorUnavailableForStep
+from smdwidgets.modes import ModeKeys
+from smdwidgets.trials.reader import RunReader
+from smdwidgets.trials.run import Run
+
+__all__ = ["Sample", "sample_of", "steps_with_samples"]
+
+
+class Sample(NamedTuple):
+    """Elements of a tensor at equal distances, and the shape of the whole tensor."""
+
+    elements: NDArray[Any]
+    shape: tuple[int, ...]
+
+
+def steps_with_samples(reader: RunReader, name: str, mode: ModeKeys, worker: str | None) -> list[int]:
+    """Return the steps of a mode with a sample of a tensor, in ascending order."""
+    run = _refreshed(reader)
+    if run is None:
+        return []
+    index = run.index
+    steps = [step for step in index.steps_of(name) if worker is None or index.find(name, step, worker)]
+    if mode == ModeKeys.GLOBAL:
+        return steps
+    places = (index.mode_of(step) for step in steps)
+    return [place[1] for place in places if place is not None and place[0] == mode.value]
+
+
+def sample_of(reader: RunReader, name: str, step: int, mode: ModeKeys, worker: str | None) -> Sample:
+    """Return the sample of a tensor at a step of a mode.
+
+    Raises :class:`TensorUnavailableForStep` if there is none, or the error of a damaged record.
+    """
+    damage: DataError | RunIOError | None = None
+    for _ in range(2):  # samples are deleted and segments written again while a run grows
+        run = _refreshed(reader)
+        if run is None:
+            break
+        at = step if mode == ModeKeys.GLOBAL else run.index.global_step(mode.value, step)
+        place = None if at is None else run.index.find(name, at, worker)
+        if at is None or place is None:
+            damage = None
+            break
+        try:
+            elements = run.value(place)
+        except (DataError, RunIOError) as error:
+            damage = error
+            run.reread(at)
+            continue
+        return Sample(elements, tuple(run.index.shape_of(name, at, place.worker) or elements.shape))
+    if damage is not None:
+        raise damage
+    raise TensorUnavailableForStep(
+        name, step, mode, False, "no sample was kept; tensor.sample_steps() lists the steps with one"
+    )
+
+
+def _refreshed(reader: RunReader) -> Run | None:
+    if reader.closed:
+        reader.refuse()
+    run = reader.run.samples()
+    if run is not None:
+        run.refresh()
+        run.load()
+    return run
