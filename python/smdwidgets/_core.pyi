@@ -1241,7 +1241,7 @@ class StatisticsReader:
         """
 
     def scan(
-        self, files: Files | Fetched, after: int = -1, progress: Callable[[int, int], object] | None = None
+        self, files: Files | Fetched, after: int = ..., progress: Callable[[int, int], object] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the later steps with rows, and those at which values are first lost.
 

@@ -71,8 +71,9 @@ class StepFiles:
         #: Has the small steps, if a capture plan chooses what is written.
         self._segments = segments
         self._samples = samples
-        #: Whether samples of a step could not be written.
-        self._without_samples = False
+        #: Why samples of a step could not be written, until that is said, once.
+        self._without_samples: Exception | None = None
+        self._said_without_samples = False
         self._gone = False
         self._content = ""
         self._writers: dict[StepKey, _core.StepWriter] = {}
@@ -148,6 +149,7 @@ class StepFiles:
         else:
             self._finish(key)
         self._failed.discard(key)
+        self._say_without_samples()
 
     def unwritten(self, key: StepKey, captured: Sequence[Captured]) -> list[Captured]:
         """Return those tensors whose values are not in the files of an open step."""
@@ -273,6 +275,7 @@ class StepFiles:
             self.complete(key)
         self._with_statistics(StatisticsRecorder.close)
         self._with_samples(None, SampledSteps.close)
+        self._say_without_samples()
         if self._segments is not None:
             try:
                 self._segments.close()
@@ -298,9 +301,17 @@ class StepFiles:
             except (OSError, SMDebugError) as error:
                 if key is not None:
                     self._samples.drop(key)
-                if not self._without_samples:  # a failure of the step itself has its warning beside this one
-                    self._without_samples = True
-                    logger.warning("cannot write samples: %s; further failures are not logged", error)
+                self._without_samples = error
+
+    def _say_without_samples(self) -> None:
+        """Warn once that samples could not be written.
+
+        A step that could not be written has its warning before.
+        """
+        error, self._without_samples = self._without_samples, None
+        if error is not None and not self._said_without_samples:
+            self._said_without_samples = True
+            logger.warning("cannot write samples: %s; further failures are not logged", error)
 
     def _describe(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Compute statistics, and write what TensorBoard shows."""
