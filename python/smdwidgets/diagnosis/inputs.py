@@ -277,6 +277,11 @@ class RunData:
         ]
 
     @cached_property
+    def longest_loss(self) -> Series | None:
+        """The training loss with the most values, or None."""
+        return max(self.training_losses(), key=len, default=None)
+
+    @cached_property
     def other_data(self) -> list[Series]:
         """Losses of other data than those of training and evaluation.
 

@@ -16,7 +16,7 @@ from smdwidgets.diagnosis.detectors.not_learning import never_below_guessing
 from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_gradients import are_reset
-from smdwidgets.diagnosis.tensor_layers import layers, median_of, training, training_loss
+from smdwidgets.diagnosis.tensor_layers import layers, median_of, training
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
 
@@ -62,7 +62,7 @@ class Observation(NamedTuple):
 
 def _explodes(data: RunData) -> bool | None:
     """Whether a training loss was ever far above its first values, or lost."""
-    loss = training_loss(data)
+    loss = data.longest_loss
     if loss is None or not len(loss) + len(loss.lost_steps):
         return None
     if len(loss.lost_steps):
@@ -82,13 +82,13 @@ def _only_returns(loss: Series) -> bool:
 
 def _loss_only_returns(data: RunData) -> bool | None:
     """Whether the training loss rises far above its first value, and comes back."""
-    loss = training_loss(data)
+    loss = data.longest_loss
     return None if loss is None else _only_returns(loss)
 
 
 def _stays_level(data: RunData) -> bool | None:
     """Whether a training loss never left its first level, neither up nor down."""
-    loss = training_loss(data)
+    loss = data.longest_loss
     if loss is None or len(loss) < 10 or len(loss.lost_steps):
         return None
     # The first value of an untrained network may be far above guessing.
@@ -100,7 +100,7 @@ def _stays_level(data: RunData) -> bool | None:
 
 def _lost_without_rise(data: RunData) -> bool | None:
     """Whether a training loss is lost although it was not above its first value."""
-    loss = training_loss(data)
+    loss = data.longest_loss
     if loss is None or len(loss) < 2 or not len(loss.lost_steps):
         return None if loss is None else False
     before = loss.values[loss.steps < loss.lost_steps[0]]

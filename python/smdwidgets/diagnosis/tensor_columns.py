@@ -73,11 +73,11 @@ class TensorReader:
     def __init__(self, trial: Trial, until: int | None = None) -> None:
         self._trial = trial
         self._until = until
+        self._roles: dict[str, TensorRole] = {}
         self._start()
 
     def _start(self) -> None:
         self._tables: dict[Key, TensorTable] = {}
-        self._roles: dict[str, TensorRole] = {}
         self._values = ValueReader()
         self._paths = _Paths()
         self._last = -1
@@ -106,9 +106,7 @@ class TensorReader:
                 rows = self._rows(len(steps))
                 has_all = self._sample is None and rows <= step_sample.WHOLE_ROWS
                 if not has_all and (self._sample is None or rows > 2 * self._sample.rows):
-                    roles = self._roles
                     self._start()
-                    self._roles = roles
                 new = [step for step in steps if step > self._last]
                 chosen = None if has_all else self._sampled(new, rows, progress)
                 share = len(new) / len(steps) if chosen is None else len(chosen) / len(self._every)

@@ -26,7 +26,6 @@ from smdwidgets.diagnosis.tensor_layers import (
     median,
     not_finite,
     training,
-    training_loss,
 )
 from smdwidgets.diagnosis.tensor_precision import beyond_range
 from smdwidgets.finding import Evidence, Finding
@@ -318,7 +317,7 @@ def labels_unrelated(data: RunData) -> Iterator[Finding]:
 
     They are those of validation, or of training although weights move.
     """
-    loss, number = training_loss(data), classes_of(data)
+    loss, number = data.longest_loss, classes_of(data)
     if loss is None or len(loss) < 10 or number < 2:
         return
     found = _learned_by_heart(data, loss, number) or _learns_nothing(data, loss, number)

@@ -20,7 +20,6 @@ from smdwidgets.diagnosis.tensor_layers import (
     median_of,
     model_of,
     training,
-    training_loss,
 )
 from smdwidgets.diagnosis.tensor_updates import HIGH_AND_DYING, HIGH_AT_START
 from smdwidgets.finding import Evidence, Finding
@@ -238,7 +237,7 @@ def loss_sign(data: RunData) -> Iterator[Finding]:
 
 def _rises(data: RunData, first: int) -> bool:
     """Whether the training loss is lost, or higher than at the first step."""
-    loss = training_loss(data)
+    loss = data.longest_loss
     before, after = loss_between(loss, first, first), loss_between(loss, first + 1, data.last_step)
     lost = loss is not None and bool(len(loss.lost_steps))
     return lost or bool(len(before) and len(after) and np.median(after) > before[0])
@@ -249,7 +248,7 @@ def _only_rises(data: RunData, every: list[Layer]) -> bool:
 
     The updates must be moderate at first.
     """
-    loss = training_loss(data)
+    loss = data.longest_loss
     if loss is None or len(loss) < 4 or not loss.values[0] > 0:
         return False
     start = loss.values[:10]

@@ -31,7 +31,6 @@ __all__ = [
     "model_of",
     "not_finite",
     "training",
-    "training_loss",
 ]
 
 #: Share of dead units from which on a layer is called dead.
@@ -222,11 +221,6 @@ def _are_alive(before: TensorColumn, step: int) -> bool:
     """Whether most units of a layer are above 0 for some samples at a step."""
     judged = np.flatnonzero(np.isfinite(before["dead"]) & (before.steps <= step))
     return bool(len(judged)) and float(before["dead"][judged[-1]]) < DEAD
-
-
-def training_loss(data: RunData) -> Series | None:
-    """Return the longest training loss."""
-    return max(data.training_losses(), key=len, default=None)
 
 
 def loss_between(series: Series | None, begin: int, end: int) -> Floats:

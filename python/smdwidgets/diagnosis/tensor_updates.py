@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smdwidgets.diagnosis.detectors.clipping import BEFORE_CLIPPING
 from smdwidgets.diagnosis.detectors.not_learning import is_at_mean, is_near_guessing
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
-from smdwidgets.diagnosis.tensor_layers import Layer, curve, dying, layers, median, median_of, training_loss
+from smdwidgets.diagnosis.tensor_layers import Layer, curve, dying, layers, median, median_of
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Evidence, Finding
 
@@ -147,7 +147,7 @@ def rate_too_low(data: RunData) -> Iterator[Finding]:
     """
     every = layers(data)
     typical = [median(layer.typical) for layer in every]
-    clipped, loss = _clipped(data), training_loss(data)
+    clipped, loss = _clipped(data), data.longest_loss
     near_guessing = loss is not None and is_near_guessing(data, loss)
     slow = near_guessing and loss is not None and loss.trend is not None and loss.trend.z < FALLS_SLOWLY
     limit = LOW_IN_ALL * (BY_CLIPPING if clipped or slow else 1)

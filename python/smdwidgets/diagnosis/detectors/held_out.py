@@ -559,7 +559,7 @@ def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
     level = math.exp(float(np.median(late)))
     if spread < SWINGS or abs(float(mann_kendall(late[None])[0])) > 2 or level < ABOVE_BEST * float(loss.values.min()):
         return
-    training = max(data.training_losses(), key=len, default=None)
+    training = data.longest_loss
     if training is not None and len(training) >= MANY:
         middle, end = _ends(training.values[len(training) // 2 :])
         if end < 0.8 * middle:  # it still learns

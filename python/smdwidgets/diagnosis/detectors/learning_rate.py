@@ -104,7 +104,7 @@ def _peak(data: RunData, series: Series) -> Iterator[Finding]:
 
     The full rate has raised it for good.
     """
-    loss = max(data.training_losses(), key=len, default=None)
+    loss = data.longest_loss
     top = int(series.values.argmax())
     if loss is None or len(loss) < LEAST_LOSSES or not 0 < series.values[0] < series.values[top] / JUMP:
         return
@@ -142,31 +142,31 @@ def _small_jump(data: RunData, series: Series) -> Iterator[Finding]:
         return
     at = int(jumps[0])
     before = values[at - DECAYS : at]
-    loss = max(data.training_losses(), key=len, default=None)
+    loss = data.longest_loss
     if not (np.diff(before) <= 0).all() or before[0] == before[-1] or loss is None:
         return
     onset, last = int(steps[at]), int(steps[-1])
     rise = _rise_of(loss, onset)
     if rise is None:
         return
+    risen = _risen(rise, onset, last)
     facts = {
         "series": series.quoted,
         "before": float(values[at - 1]),
         "after": float(values[at]),
         "until": "",
-        "back": _restarted(loss, rise),
+        "back": _restarted(rise),
     }
-    shown = (
-        evidence(series, f"{series.label} {values[at - 1]:.3g} → {values[at]:.3g}", onset, last),
-        evidence(loss, f"{loss.label} {rise.level:.3g} → {rise.risen:.3g}", onset, last),
-    )
-    yield Finding.of("rate_rise", "problem", "medium", onset, last, (series.name, loss.name), facts, shown)
-    yield _risen(loss, rise, onset, last)
+    jump = evidence(series, f"{series.label} {values[at - 1]:.3g} → {values[at]:.3g}", onset, last)
+    names, shown = (series.name, loss.name), (jump, *risen.evidence)
+    yield Finding.of("rate_rise", "problem", "medium", onset, last, names, facts, shown)
+    yield risen
 
 
 class _Rise(NamedTuple):
-    """Levels of a loss before and after a step at which it rises."""
+    """A loss, and its levels before and after a step at which it rises."""
 
+    loss: Series
     level: float
     risen: float
 
@@ -177,18 +177,19 @@ def _rise_of(loss: Series, onset: int) -> _Rise | None:
     if around is None:
         return None
     earlier, later = around
-    rise = _Rise(float(np.median(earlier)), float(np.median(later)))
+    rise = _Rise(loss, float(np.median(earlier)), float(np.median(later)))
     least = max(LOSS_RISES * abs(rise.level), 3 * local_noise(earlier))
     return rise if rise.risen - rise.level > least else None
 
 
-def _restarted(loss: Series, rise: _Rise) -> str:
+def _restarted(rise: _Rise) -> str:
     """Return the rest of a sentence about a rate that jumps back."""
-    return f"; {loss.quoted} {rise.level:.3g} → {rise.risen:.3g}. After a restart, often the state of schedule and optimizer is lost"
+    return f"; {rise.loss.quoted} {rise.level:.3g} → {rise.risen:.3g}. After a restart, often the state of schedule and optimizer is lost"
 
 
-def _risen(loss: Series, rise: _Rise, onset: int, last: int) -> Finding:
+def _risen(rise: _Rise, onset: int, last: int) -> Finding:
     """Return the finding for a loss that rises with the rate."""
+    loss = rise.loss
     title = f"{loss.quoted} rises at step {onset:,}, where the learning rate jumps"
     facts = {"series": loss.quoted, "title": title, "level": rise.level, "top": rise.risen}
     shown = evidence(loss, f"{loss.label} {rise.level:.3g} → {rise.risen:.3g}", onset, last)
@@ -200,7 +201,7 @@ def _goes_on_falling(data: RunData, onset: int) -> bool:
 
     Then a warm-up ends there.
     """
-    loss = max(data.training_losses(), key=len, default=None)
+    loss = data.longest_loss
     around = None if loss is None else _around(loss, onset, LEAST_BESIDE)
     return around is not None and float(around[1].max()) < float(np.median(around[0]))
 
@@ -233,11 +234,11 @@ def _jump(data: RunData, series: Series) -> Iterator[Finding]:
     onset, last = int(series.steps[at]), int(series.steps[back[0] - 1] if len(back) else series.steps[-1])
     if low == series.values[0] and _goes_on_falling(data, onset):
         return
-    loss = max(data.training_losses(), key=len, default=None)
+    loss = data.longest_loss
     # Schedules with restarts go back to their highest rate, and those that climb again do so slowly.
     is_higher = high >= JUMP * values[at - 1] and high >= SMALL_JUMP * float(values[:at].max())
     rise = _rise_of(loss, onset) if loss is not None and is_higher and not len(back) else None
-    if loss is not None and rise is not None and np.median(loss.values[-BESIDE:]) > (rise.level + rise.risen) / 2:
+    if rise is not None and np.median(rise.loss.values[-BESIDE:]) > (rise.level + rise.risen) / 2:
         rise = None  # it diverges, which another finding says
     returns = f" → {values[back[0]]:.3g}" if len(back) else ""
     facts = {
@@ -245,10 +246,10 @@ def _jump(data: RunData, series: Series) -> Iterator[Finding]:
         "before": float(low),
         "after": high,
         "until": f" and is back at step {series.steps[back[0]]:,}" if len(back) else "",
-        "back": returns if loss is None or rise is None else _restarted(loss, rise),
+        "back": returns if rise is None else _restarted(rise),
     }
-    if loss is not None and rise is not None:
-        yield _risen(loss, rise, onset, last)
+    if rise is not None:
+        yield _risen(rise, onset, last)
     yield Finding.of(
         "rate_rise",
         "problem",

@@ -58,7 +58,7 @@ def _clipped(data: RunData) -> Iterator[Finding]:
 
     All of them are clipped.
     """
-    loss = max(data.training_losses(), key=len, default=None)
+    loss = data.longest_loss
     rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
     shares = [one for one in data.series if words_of(one.name)[-1:] == ("clip",) and len(one) >= LEAST_POINTS]
     if loss is None or len(loss) < 2 * LEAST_POINTS or not rates or np.median(rates[0].values) < PLAIN_RATE:

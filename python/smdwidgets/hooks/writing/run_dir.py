@@ -275,20 +275,19 @@ class RunDirectory:
             mine = {self.worker}
             current = {f"worker_{rank}" for rank in range(self.num_workers)}
             first = self.worker == "worker_0"
-            for path in list(self._files_of(lambda worker: worker in mine or (first and worker not in current))):
-                path.unlink(missing_ok=True)
-            samples = self.path / SAMPLES
-            for path in list(
-                self._step_files(samples, lambda worker: worker in mine or (first and worker not in current))
-            ):
+
+            def deletes(worker: str) -> bool:
+                return worker in mine or (first and worker not in current)
+
+            for path in [*self._files_of(deletes), *self._step_files(self.path / SAMPLES, deletes)]:
                 path.unlink(missing_ok=True)
             of_samples = (f"{SAMPLES}/{CAPTURE}", f"{SAMPLES}/{SEGMENTS}")
             for folder in (CAPTURE, INCIDENTS_PREFIX, SEGMENTS, STATISTICS, *of_samples):
                 for worker in self.path.glob(f"{folder}/*"):
-                    if worker.name in mine or (first and worker.name not in current):
+                    if deletes(worker.name):
                         shutil.rmtree(worker, ignore_errors=True)
             for file in [*self.path.glob(f"{CHECKS_PREFIX}/*.jsonl"), *self.path.glob(f"{SIGNALS_PREFIX}/*.jsonl")]:
-                if file.stem in mine or (first and file.stem not in current):
+                if deletes(file.stem):
                     file.unlink(missing_ok=True)
         else:
             for name in (
