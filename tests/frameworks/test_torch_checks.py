@@ -1933,23 +1933,28 @@ def advantage_without_the_dimension_of_an_action(watch, broken):
 
 
 class Padded(nn.Module):
-    def __init__(self, way):
+    def __init__(self, way, embed):
         super().__init__()
-        self.embed, self.way = nn.Embedding(20, 8), way
+        self.embed, self.way = embed, way
         self.recurrent, self.head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 3)
 
     def forward(self, tokens):
         output, state = self.recurrent(self.embed(tokens))
         if self.way == "last":
             return self.head(output[:, -1])
-        return self.head(
-            state[-1] if self.way == "state" else output[torch.arange(len(tokens)), (tokens > 0).sum(1) - 1]
-        )
+        lengths = (tokens != 0).reshape(*tokens.shape[:2], -1).any(-1).sum(1)
+        return self.head(state[-1] if self.way == "state" else output[torch.arange(len(tokens)), lengths - 1])
 
 
 def padded_rows(watch, way):
     tokens = torch.randint(1, 20, (160, 24)) * (torch.arange(24) < torch.randint(2, 8, (160, 1)))
-    fit(Padded(way), watch, loader=batches(tokens, torch.randint(0, 3, (160,))))
+    fit(Padded(way, nn.Embedding(20, 8)), watch, loader=batches(tokens, torch.randint(0, 3, (160,))))
+
+
+def last_output_of_padded_frames(watch, broken):
+    frames = torch.randn(160, 24, 5) * (torch.arange(24) < torch.randint(4, 25, (160, 1)))[..., None]
+    model = Padded("last" if broken else "gathered", nn.Linear(5, 8))
+    fit(model, watch, loader=batches(frames, torch.randint(0, 3, (160,))))
 
 
 def last_output_of_padded_rows(watch, broken):
@@ -2155,6 +2160,7 @@ PAIRS = {
     messages_to_repeated_nodes: "repeated_index",
     differences_at_repeated_places: "repeated_index",
     advantage_without_the_dimension_of_an_action: "broadcast_loss",
+    last_output_of_padded_frames: "last_is_padding",
     last_output_of_padded_rows: "last_is_padding",
     last_state_of_padded_rows: "last_is_padding",
     one_cycle_per_epoch: "schedule_per_epoch",

@@ -599,11 +599,11 @@ CHECKS: tuple[Kind, ...] = (
         "last_is_padding",
         "problem",
         "a sequence of which only the padding at its end is used",
-        "The loss depends on the last position of a recurrent layer only, and more than half of the usual row is padding at its end. Until "
+        "The loss depends on the last position of a recurrent layer only, and a large part of the usual row is padding at its end. Until "
         "then the layer has read many more elements of padding, and forgets the row.",
         "the output at the last element of each row",
         "pack the rows with `pack_padded_sequence`, take the output at `lengths - 1`, or put the padding first.",
-        "The loss uses the last position of `{layer}` only, which is padding (token {token}): {share} of the usual row",
+        "The loss uses the last position of `{layer}` only, which is padding ({padding}): {share} of the usual row",
         _NOT_TRAINED,
     ),
     _check(

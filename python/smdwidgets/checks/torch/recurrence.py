@@ -20,8 +20,8 @@ __all__ = ["RecurrenceChecks"]
 _PASSES, _LAYERS = 8, 16
 #: Calls of a cell in one pass whose state has no gradient.
 _DETACHED = 3
-#: Rows of tokens that are read, and the share of the median row that is padding at least.
-_ROWS, _MOSTLY = 64, 0.5
+#: Rows that are read, and the share of the median row that is padding at least.
+_ROWS, _MUCH = 64, 0.3
 _SEQUENTIAL = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
@@ -31,7 +31,7 @@ class RecurrenceChecks:
     A layer without ``batch_first`` takes the first dimension for the sequence. It is that of the rows if the batch of
     the data loader has as many, or if the loss has one target for each. An input whose dimensions a `view` exchanged
     has values of several rows in each. The state of a cell that is called in a loop is its last output. The last
-    position of a row is padding if most of the row is.
+    position of a row is padding if rows end with one token, or with frames of zeros, so often as their lengths differ.
 
     Args:
         context: what the mechanisms share.
@@ -47,8 +47,8 @@ class RecurrenceChecks:
         self._over_rows: tuple[str, tuple[int, ...]] | None = None
         #: Each layer of the last pass: name, dimension and length of its sequence, nodes of its output and state.
         self._sequences: list[tuple[str, int, int, Any, list[Any]]] = []
-        #: The tokens of the last pass.
-        self._tokens: torch.Tensor | None = None
+        #: The tokens of the last pass, or its frames of numbers.
+        self._elements: torch.Tensor | None = None
         #: The last output of each cell, and how often its next state was this one with a gradient, and without.
         self._cells: dict[nn.Module, tuple[torch.Tensor, int, int]] = {}
 
@@ -57,15 +57,17 @@ class RecurrenceChecks:
         self._over_rows = self._input = None
         self._sequences.clear()
         self._cells.clear()
-        self._tokens = None
+        self._elements = None
         if not looks or rows is None or self._passes >= _PASSES or not self._context.log.runs("rows_mixed"):
             return
         self._passes += 1
         self._rows = rows
         first = inputs[0] if inputs else None
         self._input = first if isinstance(first, torch.Tensor) and is_plain(first) else None
-        if self._input is not None and self._input.ndim == 2 and self._input.dtype in (torch.int64, torch.int32):
-            self._tokens = self._input.detach()
+        if self._input is not None:
+            is_tokens = self._input.ndim == 2 and self._input.dtype in (torch.int64, torch.int32)
+            is_frames = self._input.ndim == 3 and self._input.is_floating_point()
+            self._elements = self._input.detach() if is_tokens or is_frames else None
         layers = [one for one in model.modules() if isinstance(one, _SEQUENTIAL)]
         self._handles += [one.register_forward_pre_hook(self._layer) for one in layers[:_LAYERS]]
         recurrent = [one for one in layers if isinstance(one, nn.RNNBase) and not one.bidirectional]
@@ -124,26 +126,32 @@ class RecurrenceChecks:
                 self._context.log.say("first_position_only", self._context.step, {"layer": name}, [name], need=2)
             last = ((time, length - 1), (time, -1))
             if (users or any(others)) and all(selected(one) in last for one in users):
-                self._last_only(name, length)
+                self._last_only(name, time, length)
 
-    def _last_only(self, name: str, length: int) -> None:
+    def _last_only(self, name: str, time: int, length: int) -> None:
         """The loss uses the last position only: look whether it is padding."""
-        tokens = self._tokens
-        if tokens is None or tokens.shape[1] != length or len(tokens) < 2:
+        elements = self._elements
+        if elements is None:
+            return
+        is_frames = elements.ndim == 3
+        if is_frames:  # 1 where all numbers of a frame are 0
+            elements = (elements if time == 1 else elements.transpose(0, 1))[:_ROWS].eq(0).all(-1)
+        if elements.shape[1] != length or len(elements) < 2:
             return
         context, step = self._context, self._context.step
 
         def judge(rows: NDArray[np.float64]) -> None:
             values, counts = np.unique(rows[:, -1], return_counts=True)
-            padding = values[counts.argmax()]
+            padding = 1.0 if is_frames else values[counts.argmax()]
             runs = final_runs(rows, padding)
             is_padding = runs.sum() == (rows == padding).sum() and len(np.unique(runs)) > 1
             share = float(np.median(runs)) / length
-            if is_padding and share > _MOSTLY:
-                facts = {"layer": name, "token": int(padding), "share": f"{share:.0%}"}
+            if is_padding and share > _MUCH:
+                of = "frames of 0" if is_frames else f"token {padding:.0f}"
+                facts = {"layer": name, "padding": of, "share": f"{share:.0%}"}
                 context.log.say("last_is_padding", step, facts, [name], need=2)
 
-        context.values.read(judge, tokens[:_ROWS])
+        context.values.read(judge, elements[:_ROWS])
 
     def leaves(self) -> None:
         """A model has returned."""
