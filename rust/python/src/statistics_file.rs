@@ -15,6 +15,7 @@ use smdwidgets_core::step::Step;
 use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
+use crate::gil::locked;
 use crate::modes::{filter_of, mode_of};
 use crate::numpy;
 use crate::statistics;
@@ -35,9 +36,13 @@ impl StatisticsWriter {
             let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             writer.as_mut().map(work)
         })
-        .ok_or_else(|| PyValueError::new_err("the statistics file is closed"))?
+        .ok_or_else(closed)?
         .map_err(|error| to_python(py, &error))
     }
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("the statistics file is closed")
 }
 
 #[pymethods]
@@ -112,7 +117,11 @@ impl StatisticsWriter {
             flags: flags.as_ref().map_or(0, |flags| flags[at]),
             statistics,
         };
-        self.with(py, |writer| writer.append(step, rows.into_iter().enumerate().map(row)))
+        let is_due = locked(py, &self.0, rows.len() * size_of::<Row>(), |writer| {
+            writer.as_mut().map(|writer| writer.add_rows(step, rows.into_iter().enumerate().map(row)))
+        });
+        let is_due = is_due.ok_or_else(closed)?.map_err(|error| to_python(py, &error))?;
+        if is_due { self.flush(py) } else { Ok(()) }
     }
 
     /// Appends rows of several steps; those of one step follow each other.
@@ -177,7 +186,7 @@ impl StatisticsWriter {
 
     #[getter]
     fn written(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |writer| Ok(writer.written()))
+        locked(py, &self.0, 0, |writer| writer.as_ref().map(core::StatisticsWriter::written)).ok_or_else(closed)
     }
 
     #[getter]

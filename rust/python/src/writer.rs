@@ -16,22 +16,39 @@ use smdwidgets_core::writer::segment::{self, Cut};
 
 use crate::buffer::SharedBytes;
 use crate::errors::to_python;
+use crate::gil::locked;
 use crate::modes::mode_of;
 use crate::numpy;
 use crate::reduce::op;
 
 /// Writes one step of one worker: its event file and its index file.
 #[pyclass(frozen, module = "smdwidgets._core")]
-pub struct StepWriter(Mutex<Option<writer::StepWriter>>);
+pub struct StepWriter {
+    inner: Mutex<Option<writer::StepWriter>>,
+    in_memory: bool,
+}
 
 impl StepWriter {
+    /// Runs `work` on the unfinished writer, which does not wait for the disk while the step is in memory.
+    fn in_memory<T: Send>(
+        &self,
+        py: Python<'_>,
+        size: usize,
+        work: impl FnOnce(&mut writer::StepWriter) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let size = if self.in_memory { size } else { usize::MAX };
+        locked(py, &self.inner, size, |writer| writer.as_mut().map(work))
+            .ok_or_else(|| PyValueError::new_err("the step is already finished"))?
+            .map_err(|error| to_python(py, &error))
+    }
+
     /// Runs `work` on the unfinished writer without the GIL, since it waits for the disk or for another thread.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Option<writer::StepWriter>) -> Option<Result<T>> + Send,
     ) -> PyResult<T> {
-        py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        py.detach(|| work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner)))
             .ok_or_else(|| PyValueError::new_err("the step is already finished"))?
             .map_err(|error| to_python(py, &error))
     }
@@ -54,17 +71,18 @@ impl StepWriter {
     ) -> PyResult<Self> {
         let writer = writer::StepWriter::new(&root, step, worker, mode_of(mode)?, mode_step.unwrap_or(step), fsync);
         let writer = writer.map_err(|error| to_python(py, &error))?;
-        Ok(StepWriter(Mutex::new(Some(if in_memory { writer.in_memory() } else { writer }))))
+        let inner = Mutex::new(Some(if in_memory { writer.in_memory() } else { writer }));
+        Ok(StepWriter { inner, in_memory })
     }
 
     #[getter]
     fn is_in_memory(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |writer| Some(Ok(writer.as_mut()?.is_in_memory())))
+        self.in_memory(py, 0, |writer| Ok(writer.is_in_memory()))
     }
 
     #[getter]
     fn first(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.with(py, |writer| Some(Ok(writer.as_mut()?.first().map(str::to_owned))))
+        self.in_memory(py, 0, |writer| Ok(writer.first().map(str::to_owned)))
     }
 
     #[pyo3(signature = (name, value, dtype = None))]
@@ -117,14 +135,14 @@ impl StepWriter {
             held.push((name, dtype, shape, SharedBytes::of(&content)?));
         }
         let requested: Vec<_> = reductions.iter().map(|(name, abs)| Ok((op(name)?, *abs))).collect::<PyResult<_>>()?;
-        self.with(py, |writer| {
-            let writer = writer.as_mut()?;
-            Some(held.iter().try_for_each(|(name, dtype, shape, bytes)| {
+        let size = held.iter().map(|(.., bytes)| bytes.len()).sum();
+        self.in_memory(py, size, |writer| {
+            held.iter().try_for_each(|(name, dtype, shape, bytes)| {
                 if !requested.is_empty() && !bytes.is_empty() {
                     writer.reductions(name, *dtype, bytes, &requested)?;
                 }
                 if raw { writer.tensor(name, *dtype, shape, bytes) } else { Ok(()) }
-            }))
+            })
         })
     }
 
@@ -146,7 +164,8 @@ impl StepWriter {
     }
 
     fn discard(&self, py: Python<'_>) {
-        py.detach(|| drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        let size = if self.in_memory { 0 } else { usize::MAX };
+        drop(locked(py, &self.inner, size, Option::take));
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

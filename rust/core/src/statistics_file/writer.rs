@@ -95,6 +95,11 @@ impl StatisticsWriter {
 
     /// Appends rows of one step, and writes what is due.
     pub fn append(&mut self, step: Step, rows: impl IntoIterator<Item = Row>) -> Result<()> {
+        if self.add_rows(step, rows)? { self.flush() } else { Ok(()) }
+    }
+
+    /// Adds rows of a step to the pending ones, and returns whether these should be written. Does not wait for a disk.
+    pub fn add_rows(&mut self, step: Step, rows: impl IntoIterator<Item = Row>) -> Result<bool> {
         self.adopt();
         let (known, before) = (self.names.len(), self.pending.len());
         let is_new = self.pending.last().is_none_or(|row| row.step != step);
@@ -105,14 +110,13 @@ impl StatisticsWriter {
             return Err(Error::Invalid(format!("invalid tensor {tensor} or step {step}; {known} tensors were added")));
         }
         if self.pending.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         self.steps += usize::from(is_new);
         self.since.get_or_insert_with(Instant::now);
-        let is_due = self.steps >= self.limits.steps
+        Ok(self.steps >= self.limits.steps
             || self.pending.len() * ROW_SIZE >= self.limits.bytes
-            || self.seconds_until_flush() == Some(0.0);
-        if is_due { self.flush() } else { Ok(()) }
+            || self.seconds_until_flush() == Some(0.0))
     }
 
     /// Seconds until pending rows should be written; `None` without any.
