@@ -28,6 +28,7 @@ from smdwidgets.hooks.incidents.step_columns import NOT_FINITE, StepColumns
 from smdwidgets.hooks.incidents.triggers import Cause, Triggers
 from smdwidgets.hooks.writing.step_files import StepFiles
 from smdwidgets.incident import MOST_STEPS, Jump
+from smdwidgets.modes import ModeKeys
 from smdwidgets.naming.tensors import Kind, Kinds
 
 __all__ = ["FlightRecorder"]
@@ -147,6 +148,8 @@ class FlightRecorder:
         #: Steps that have not ended: one, and a training step that an evaluation interrupts.
         self._open: dict[StepKey, HeldStep] = {}
         self._ring: deque[HeldStep] = deque()
+        #: Number of these steps by mode.
+        self._in_ring: Counter[ModeKeys] = Counter()
         #: The step with the last whole copy of the weights, if weights are left out of the others.
         self._weights: HeldStep | None = None
         self._left_out: set[Kind] = set()
@@ -296,6 +299,7 @@ class FlightRecorder:
         self._weights = self._incident = None
         self._open.clear()
         self._ring.clear()
+        self._in_ring.clear()
         for step in steps:
             self._drop(step)
 
@@ -328,14 +332,16 @@ class FlightRecorder:
         After a long evaluation the last training step is still needed.
         """
         ring = self._ring
-        counts = Counter(held.key[1] for held in ring)
+        counts = self._in_ring
         most = min(max(counts.values()), 3)
         oldest = next(held for held in ring if counts[held.key[1]] >= most)
         ring.remove(oldest)
+        counts[oldest.key[1]] -= 1
         self._drop(oldest)
 
     def _keep(self, step: HeldStep) -> None:
         self._ring.append(step)
+        self._in_ring[step.key[1]] += 1
         while len(self._ring) > MOST_STEPS:
             self._evict()
         if self._files.unwritten(step.key, step.captured):
@@ -434,5 +440,6 @@ class FlightRecorder:
                 self._weights = None
             if step in self._ring:
                 self._ring.remove(step)
+                self._in_ring[step.key[1]] -= 1
             self._drop(step)
         incident.add_steps(written, missed)

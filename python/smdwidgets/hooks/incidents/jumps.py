@@ -8,6 +8,7 @@ a flipped bit of one weight has raised.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from typing import Final
 
 import numpy as np
@@ -27,70 +28,68 @@ MOST: Final = 5
 _LEAST_FACTOR: Final = 2.0
 
 
-class _History:
-    """The last magnitudes of the tensors of one mode."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, int] = {}
-        self._layouts: dict[tuple[str, ...], NDArray[np.intp]] = {}
-        self._values = np.zeros((0, WINDOW))
-        self._counts = np.zeros(0, np.int64)
-
-    def rows(self, names: tuple[str, ...]) -> NDArray[np.intp]:
-        """Return where the tensors are in this history."""
-        places = self._layouts.get(names)
-        if places is None:
-            if len(self._layouts) >= WINDOW:
-                self._layouts.clear()
-            places = np.array([self._rows.setdefault(name, len(self._rows)) for name in names], np.intp)
-            self._layouts[names] = places
-            missing = len(self._rows) - len(self._counts)
-            if missing > 0:
-                missing = max(missing, len(self._counts))
-                self._values = np.concatenate([self._values, np.zeros((missing, WINDOW))])
-                self._counts = np.concatenate([self._counts, np.zeros(missing, np.int64)])
-        return places
-
-    def push(self, rows: NDArray[np.intp], magnitudes: NDArray[np.float64]) -> None:
-        """Add the magnitudes of a step. Those that are not finite are left out."""
-        known = np.isfinite(magnitudes)
-        rows, magnitudes = rows[known], magnitudes[known]
-        self._values[rows, self._counts[rows] % WINDOW] = magnitudes
-        self._counts[rows] += 1
-
-    def largest(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the largest of the last magnitudes of each tensor.
-
-        It is 0 if too few are known.
-        """
-        largest: NDArray[np.float64] = self._values[rows].max(axis=1, initial=0.0)
-        return np.where(self._counts[rows] >= _LEAST, largest, 0.0)
-
-
 class Jumps:
-    """Compares the magnitudes of each step with those of the last steps of its mode."""
+    """Compares the magnitudes of each step with those of the last steps of its mode.
+
+    Steps are only kept: they are read when something has shown that a training broke.
+    """
 
     def __init__(self) -> None:
-        self._histories: dict[ModeKeys, _History] = {}
+        #: By mode and by the names of a step's tensors: the last steps, with their places in the order of all steps.
+        self._steps: defaultdict[ModeKeys, dict[tuple[str, ...], deque[tuple[int, NDArray[np.float64]]]]]
+        self._steps = defaultdict(dict)
+        self._pushed = 0
 
     def push(self, mode: ModeKeys, step: StepColumns) -> None:
         """Add a step."""
-        if step.names:
-            history = self._histories.setdefault(mode, _History())
-            history.push(history.rows(step.names), step["abs_max"])
+        if not step.names:
+            return
+        by_names = self._steps[mode]
+        steps = by_names.get(step.names)
+        if steps is None:
+            if len(by_names) >= WINDOW:  # names that change at each step
+                del by_names[min(by_names, key=lambda names: by_names[names][-1][0])]
+            steps = by_names[step.names] = deque(maxlen=WINDOW)
+        self._pushed += 1
+        steps.append((self._pushed, step["abs_max"]))
 
     def largest(self, mode: ModeKeys, step: StepColumns) -> tuple[Jump, ...]:
         """Return the tensors with the largest jumps, the largest first.
 
         The step was not added yet.
         """
-        history = self._histories.get(mode)
-        if history is None or not step.names:
+        if mode not in self._steps or not step.names:
             return ()
-        before, now = history.largest(history.rows(step.names)), step["abs_max"]
+        before, now = self._before(mode, step.names), step["abs_max"]
         factors = np.zeros(len(now))
         np.divide(now, before, out=factors, where=np.isfinite(now) & (before > 0))
         first = np.argsort(-factors, kind="stable")[:MOST]
         return tuple(
             Jump(step.names[row], float(before[row]), float(now[row])) for row in first if factors[row] >= _LEAST_FACTOR
         )
+
+    def _before(self, mode: ModeKeys, names: tuple[str, ...]) -> NDArray[np.float64]:
+        """Return the largest of the last finite magnitudes of each tensor.
+
+        It is 0 if too few are known.
+        """
+        rows = {name: row for row, name in enumerate(names)}
+        largest, counts = np.zeros(len(names)), np.zeros(len(names), np.intp)
+        layouts = [
+            (np.array([rows.get(name, -1) for name in of_steps], np.intp), steps)
+            for of_steps, steps in self._steps[mode].items()
+            if not rows.keys().isdisjoint(of_steps)
+        ]
+        every = sorted(
+            ((at, places, magnitudes) for places, steps in layouts for at, magnitudes in steps),
+            key=lambda one: one[0],
+            reverse=True,
+        )
+        for _, places, magnitudes in every:
+            kept = (places >= 0) & np.isfinite(magnitudes)
+            into, values = places[kept], magnitudes[kept]
+            wanted = counts[into] < WINDOW
+            into, values = into[wanted], values[wanted]
+            largest[into] = np.maximum(largest[into], values)
+            counts[into] += 1
+        return np.where(counts >= _LEAST, largest, 0.0)

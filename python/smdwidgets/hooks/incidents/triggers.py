@@ -183,6 +183,8 @@ class Triggers:
 
         It has a value that should be finite and is not.
         """
+        if not any(table[column].any() for column in NOT_FINITE):  # which also says that nothing is known
+            return None
         bad = table["not_finite"] > 0
         if not bad.any():
             return None
