@@ -13,6 +13,7 @@ import pytest
 from smdwidgets import CapturePlan, create_trial
 from smdwidgets import numpy as smd
 from smdwidgets.exceptions import SMDebugError, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError, StepDeleted
+from smdwidgets.hooks.capture import disk_budget
 from smdwidgets.hooks.core import recorder
 from smdwidgets.numpy import Hook, ReductionConfig, SaveConfig
 
@@ -344,6 +345,7 @@ def test_tensors_larger_than_the_share_have_statistics_only_and_it_is_said_once(
 def test_full_disk_pauses_values_and_resumes(run, monkeypatch, caplog):
     free = [10**11]
     monkeypatch.setattr(recorder, "free_space", lambda path: (free[0], 10**12))
+    monkeypatch.setattr(disk_budget, "_LOOK_EVERY", 0.0)
     with caplog.at_level(logging.WARNING), Hook(run, plan={"reserve": "1GB"}) as hook:
         for bytes_free in (10**11, 5 * 10**8, 105 * 10**7, 2 * 10**9):
             free[0] = bytes_free

@@ -20,6 +20,7 @@ from python.hooks.written import Written
 from smdwidgets import create_trial
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError
 from smdwidgets.hooks.loops.numpy import Hook
+from smdwidgets.hooks.writing import step_files
 from smdwidgets.modes import modes
 from smdwidgets.run_end import END_FILE, RunEnd
 from smdwidgets.stop import request_stop
@@ -397,7 +398,10 @@ def test_disk_is_full_at_close(written, tmp_path):
         shutil.rmtree(written.root)
 
 
-def test_directory_removed_during_training(written, caplog):
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_directory_removed_during_training(written, caplog, monkeypatch, seconds):
+    """Also if the writer looks at the directory only when it closes it."""
+    monkeypatch.setattr(step_files, "_LOOK_EVERY", seconds)
     with Hook(written.root) as hook:
         for step in range(6):
             if step == 3:
@@ -412,7 +416,8 @@ def test_directory_removed_during_training(written, caplog):
     with create_trial(written.root) as trial:
         assert trial.tensor_names(collection="weights") == ["x"]
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line == f"{written.root} was removed during the training; recording continues from step 3"
+    first = 5 if seconds else 3
+    assert line == f"{written.root} was removed during the training; recording continues from step {first}"
 
 
 def test_directory_taken_over_by_another_training(written, caplog):

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -46,6 +47,8 @@ _RESUME = 1.1
 #: Below these parts of the reserve, incidents are not written, and statistics are written more rarely.
 _NO_INCIDENTS, _FEW_STATISTICS = 0.5, 0.25
 _LARGEST_STATISTICS_INTERVAL = 1 << 20
+#: Seconds between two looks at the free space.
+_LOOK_EVERY = 0.1
 #: Space that the two files of a step with a few numbers take, in blocks of a file system.
 SMALL_STEP = 2 * 4096
 
@@ -162,7 +165,7 @@ class DiskBudget:
             self.reserve = int(min(max(_RESERVE_SHARE * found[1], _RESERVE_LEAST), _RESERVE_OF_FREE * found[0]))
         #: Whether values are not saved, because the disk is full but for the reserve.
         self.paused = False
-        self._resumes_at = 0.0
+        self._resumes_at = self._next_look = 0.0
         self._statistics_used = 0
         #: Statistics are written at every nth of their steps, because their share is being used up.
         self.statistics_every = 1
@@ -182,6 +185,16 @@ class DiskBudget:
         self.samples.share = int(SAMPLES_SHARE * self.total)
         self.statistics_share = int(STATISTICS_SHARE * self.total)
         self.incidents_share = int(INCIDENTS_SHARE * self.total)
+
+    def look(self) -> bool:
+        """As :meth:`check`, but ten times a second at most while values are saved.
+
+        A look takes longer than writing a small step.
+        """
+        if (now := time.monotonic()) < self._next_look and not self.paused:
+            return False
+        self._next_look = now + _LOOK_EVERY
+        return self.check()
 
     def check(self) -> bool:
         """Look at the free space; return whether :attr:`paused` has changed."""

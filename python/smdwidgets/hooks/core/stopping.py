@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from smdwidgets.exceptions import TrainingStopped
 from smdwidgets.stop import STOP_FILE, StopRequest, stop_requested
 
 __all__ = ["Stopping"]
+
+#: Seconds between two looks: at a step of a millisecond, a look at the disk would be a part of the hook's cost.
+_INTERVAL = 0.1
 
 
 class Stopping:
@@ -26,19 +30,29 @@ class Stopping:
         self.seen = False
         #: Ends the loop of the framework; returns False if it cannot yet. Without it, TrainingStopped is raised.
         self.end_loop: Callable[[StopRequest], bool] | None = None
+        self._next_look = 0.0
 
     @property
     def request(self) -> StopRequest | None:
         """The request, or None."""
-        # This runs at every step; pathlib would be slower.
-        return stop_requested(self._run) if os.path.exists(self._file) else None
+        request = stop_requested(self._run) if os.path.exists(self._file) else None
+        if request is not None:
+            self._next_look = 0.0
+        return request
 
     def check(self) -> None:
-        """End the loop once if a stop was requested, or raise TrainingStopped."""
-        request = None if self.seen else self.request
+        """End the loop once if a stop was requested, or raise TrainingStopped.
+
+        It looks at most ten times a second.
+        """
+        if self.seen or (now := time.monotonic()) < self._next_look:
+            return
+        self._next_look = now + _INTERVAL
+        request = self.request
         if request is None:
             return
         self.seen = True
         if self.end_loop is None:
             raise TrainingStopped(request.by, request.reason, request.step)
         self.seen = self.end_loop(request)
+        self._next_look = 0.0

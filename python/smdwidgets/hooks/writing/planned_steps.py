@@ -82,7 +82,7 @@ class PlannedSteps:
         small = [one for one in held if id(one) not in of_values]
         if any(one.spec.kept for one in small):
             self._kept.add(key)
-        if self._disk.check():
+        if self._disk.look():
             self._report_pause()
         if values:
             values = self._fitting(key, values)

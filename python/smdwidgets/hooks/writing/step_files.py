@@ -33,6 +33,8 @@ __all__ = ["StepFiles"]
 logger = logging.getLogger("smdwidgets.hooks")
 
 _VALUE = SaveSpec(raw=True)
+#: Seconds between two looks at whether the directory is still there and belongs to this writer.
+_LOOK_EVERY = 0.1
 
 
 class StepFiles:
@@ -75,6 +77,7 @@ class StepFiles:
         self._without_samples: Exception | None = None
         self._said_without_samples = False
         self._gone = False
+        self._next_look = 0.0
         self._content = ""
         self._writers: dict[StepKey, _core.StepWriter] = {}
         self._key: StepKey | None = None
@@ -99,7 +102,8 @@ class StepFiles:
         """Write tensors of a step, or their statistics, reductions and shapes."""
         if key != self._key:
             self._key = key
-            self._gone = self._gone or self._check_directory()
+            if time.monotonic() >= self._next_look:
+                self._look()
         ready = [one for one in captured if self._complete(one)]
         self._tell(lambda observer: observer.tensors(key, ready))
         held: Sequence[Captured] = ()
@@ -119,6 +123,11 @@ class StepFiles:
         finally:
             kept = {id(one) for one in held}
             self._release([one for one in captured if id(one) not in kept])
+
+    def _look(self) -> None:
+        """Look whether the directory is still there and belongs to this writer."""
+        self._gone = self._gone or self._check_directory()
+        self._next_look = time.monotonic() + _LOOK_EVERY
 
     def publish(self, key: StepKey) -> None:
         """Make a step visible to readers.
@@ -268,6 +277,7 @@ class StepFiles:
 
     def close(self) -> None:
         """Finish the unfinished steps and close all files."""
+        self._look()
         unfinished = dict.fromkeys([*self._writers, *(() if self._planned is None else self._planned.held_steps())])
         for key in [key for key in unfinished if key not in self._left_open]:
             self.finish(key)

@@ -43,7 +43,7 @@ class Witness(StepFiles):
         if nbytes > self._largest:
             self._largest = nbytes
             self._disk.fit(nbytes)
-        self._disk.check()
+        self._disk.look()
         return self._disk.allows_incident(nbytes)
 
     def took_incident(self, nbytes: int) -> None:
