@@ -266,8 +266,8 @@ class TorchChecks:
     # ---------------------------------------------------------------------------------------------------------- passes
 
     def enters(self, model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """A registered model is called."""
-        if self._elsewhere or self._is_passive():
+        """A registered model is called, for a pass."""
+        if self._elsewhere:
             return
         self._calls.append(model)
         if len(self._calls) > 1:
@@ -301,7 +301,7 @@ class TorchChecks:
 
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
-        if self._elsewhere or self._is_passive() or not self._calls or self._calls[-1] is not model:
+        if self._elsewhere or not self._calls or self._calls[-1] is not model:
             return
         self._calls.pop()
         if self._calls:

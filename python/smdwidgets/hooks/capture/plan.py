@@ -40,8 +40,11 @@ _OF_MODELS = (CollectionKeys.WEIGHTS, CollectionKeys.GRADIENTS)
 _PROBED = 32
 
 
-#: The collections that are saved at a step, the kinds of tensors, and what is saved of each tensor.
-_Choice = tuple[tuple[Collection, ...], frozenset[str], dict[object, tuple[SaveSpec | None, frozenset[str]]]]
+#: The collections that are saved at a step, the kinds of tensors, what is saved of each tensor, and whether each
+#: collection is due.
+_Choice = tuple[
+    tuple[Collection, ...], frozenset[str], dict[object, tuple[SaveSpec | None, frozenset[str]]], dict[str, bool]
+]
 
 
 class Collections(CollectionManager):
@@ -120,6 +123,7 @@ class Plan:
         #: What to save of each tensor at this step, and the names of its collections. A tensor of the script has a key
         #: of its name and those of the collections that it names.
         self._now: dict[object, tuple[SaveSpec | None, frozenset[str]]] = {}
+        self._is_due: dict[str, bool] = {}
         self._seen: list[object] = []
         #: How often collections were found changed.
         self.revision = 0
@@ -245,7 +249,7 @@ class Plan:
                 choice = self._choices[key] = self._choose(mode, mode_step)
         else:
             choice = self._choose(mode, mode_step)
-        self.saving, self.kinds, self._now = choice
+        self.saving, self.kinds, self._now, self._is_due = choice
         self.saves_activations = ACTIVATIONS in self.kinds
         return bool(self.saving)
 
@@ -264,12 +268,12 @@ class Plan:
     def _choose(self, mode: ModeKeys, mode_step: int) -> _Choice:
         saving = self.at(mode, mode_step)
         if not saving:
-            return saving, frozenset(), {}
+            return saving, frozenset(), {}, {}
         capture = self.capture
         self._due.update(collection.name for collection in saving)
         names = tuple(collection.name for collection in saving)
         kinds = frozenset(TENSORS) if capture is None else capture.kinds_of(saving)
-        return saving, kinds, self._specs.setdefault((names, () if capture is None else capture.state), {})
+        return saving, kinds, self._specs.setdefault((names, () if capture is None else capture.state), {}), {}
 
     def end(self) -> None:
         """End the step: nothing is saved until the next step begins."""
@@ -298,7 +302,13 @@ class Plan:
 
         This applies to a tensor that the script passes explicitly.
         """
-        return [one for one in collections if self._saves(one, *self._at)]
+        return [one for one in collections if self._collection_is_due(one)]
+
+    def _collection_is_due(self, collection: Collection) -> bool:
+        is_due = self._is_due.get(collection.name)
+        if is_due is None:
+            is_due = self._is_due[collection.name] = self._saves(collection, *self._at)
+        return is_due
 
     def spec_of_script_tensor(self, name: str, due: Sequence[Collection]) -> SaveSpec | None:
         """Return what to save of a tensor that the script passes explicitly, or None."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from smdwidgets._suspend import suspended
 from smdwidgets._text import shown
+from smdwidgets.hooks.core import process
 from smdwidgets.hooks.core.process import Gate
 
 __all__ = ["Guard", "guarded"]
@@ -36,7 +36,7 @@ class Guard:
 
     def __init__(self, out_dir: str = "", silent: bool = False) -> None:
         self.gate = Gate()
-        self.pid = os.getpid()
+        self.pid = process.pid
         #: Whether nothing more is saved, and whether everything that was saved is written.
         self.closed = self.finished = False
         #: Why nothing is saved, unless the hook was closed.
@@ -50,12 +50,12 @@ class Guard:
     @property
     def in_own_process(self) -> bool:
         """Whether this process created the hook."""
-        return self.pid == os.getpid()
+        return self.pid == process.pid
 
     @property
     def alive(self) -> bool:
         """Whether the hook records: it is open and not suspended, in its process."""
-        return not self.closed and self.pid == os.getpid() and not suspended()
+        return not self.closed and self.pid == process.pid and not suspended()
 
     def warn_once(self, key: str, message: str, *args: object) -> bool:
         """Log a warning once per key; return whether it was logged now."""
@@ -116,7 +116,7 @@ def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_
     @functools.wraps(method)
     def call(hook: _H, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         guard = hook.guard
-        if guard.pid != os.getpid():  # another thread may have locked the gate when the process was forked
+        if guard.pid != process.pid:  # another thread may have locked the gate when the process was forked
             return method(hook, *args, **kwargs)
         with guard.gate:
             return method(hook, *args, **kwargs)

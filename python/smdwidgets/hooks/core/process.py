@@ -23,6 +23,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Protocol
@@ -51,11 +52,13 @@ class Closeable(Protocol):
 _open: dict[int, Closeable] = {}  # by id, in the order of their creation
 #: Handlers that ours took the place of, by signal.
 _previous: dict[int, Any] = {}
-#: How many gates the main thread is inside of. A signal handler runs on the main thread between any two instructions.
-_inside = 0
+#: All gates. A signal handler runs on the main thread between any two instructions, and asks them whether it is inside.
+_gates: weakref.WeakSet[Gate] = weakref.WeakSet()
 #: Signals that arrived while the main thread was inside a gate.
 _pending: list[int] = []
 _main_thread = threading.main_thread().ident
+#: The number of this process. Asking the system for it takes longer than most callbacks.
+pid = os.getpid()
 _finalized_by_multiprocessing = False
 
 
@@ -66,13 +69,20 @@ class Gate:
     training has spent inside, which is what the hook costs it.
     """
 
-    __slots__ = ("_depth", "_lock", "_since", "seconds")
+    __slots__ = ("__weakref__", "_depth", "_lock", "_owner", "_since", "seconds")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._depth = 0
+        #: How often the thread that is inside has entered, and its number; 0 without one.
+        self._depth = self._owner = 0
         self._since = 0.0
         self.seconds = 0.0
+        _gates.add(self)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread is inside."""
+        return self._owner == threading.get_ident()
 
     @property
     def elapsed(self) -> float:
@@ -80,27 +90,26 @@ class Gate:
         return self.seconds + (time.perf_counter() - self._since if self._depth else 0.0)
 
     def __enter__(self) -> None:
-        global _inside
         self._lock.acquire()
         self._depth += 1
         if self._depth == 1:
-            self._since = time.perf_counter()
-        if threading.get_ident() == _main_thread:
-            _inside += 1
+            self._owner, self._since = threading.get_ident(), time.perf_counter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        global _inside
-        on_main_thread = threading.get_ident() == _main_thread
-        if on_main_thread:
-            _inside -= 1
         self._depth -= 1
         if not self._depth:
             self.seconds += time.perf_counter() - self._since
+            self._owner = 0
         self._lock.release()
-        if on_main_thread and _pending and not _inside:
+        if _pending and threading.get_ident() == _main_thread and not _is_inside():
             _handle(_pending.pop(0), None)
+
+
+def _is_inside() -> bool:
+    """Whether the calling thread is inside a gate."""
+    return any(gate.is_mine for gate in list(_gates))
 
 
 # ------------------------------------------------------------------------------------------------------------- registry
@@ -187,7 +196,7 @@ def _restore_handlers() -> None:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     """Flush and close the hooks, then do what the signal would have done without them."""
-    if _inside:
+    if _is_inside():
         _pending.append(number)
         return
     if number == _DUMP:
@@ -230,9 +239,10 @@ def _handle_dump(number: int, frame: FrameType | None) -> None:
 
 def _in_child() -> None:
     """Give a forked child no open hooks and its original signal handlers."""
-    global _inside, _main_thread, _finalized_by_multiprocessing
+    global _main_thread, _finalized_by_multiprocessing, pid
+    pid = os.getpid()
     _main_thread = threading.get_ident()
-    _inside = 0
+    _gates.clear()
     _pending.clear()
     _finalized_by_multiprocessing = False
     _open.clear()

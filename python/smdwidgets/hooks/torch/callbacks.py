@@ -6,7 +6,7 @@ They never raise into the training.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -18,7 +18,7 @@ from smdwidgets.hooks.core.guard import Guard
 from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.script import hide_from_script
 
-__all__ = ["Callback", "GraphCallback", "ModuleCallback", "PartCallback"]
+__all__ = ["Callback", "GraphCallback", "ModuleCallback", "PartCallback", "Receivers"]
 
 
 class Callback:
@@ -35,8 +35,7 @@ class Callback:
         self._guard = guard
         self._call = call
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
-    def __call__(self, *args: Any) -> None:
+    def call(self, *args: Any) -> None:
         """Call the owner's method if the hook is open.
 
         A failure is logged once per kind, and the training continues.
@@ -51,11 +50,53 @@ class Callback:
                 except Exception as error:
                     guard.report_error(error)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
+    def __call__(self, *args: Any) -> None:
+        """Do the same where torch.compile may trace."""
+        self.call(*args)
+
     def __deepcopy__(self, memo: object) -> Callback:
         return type(self)(None, None, None)
 
     def __reduce__(self) -> tuple[type[Callback], tuple[None, None, None]]:
         return type(self), (None, None, None)
+
+
+class Receivers:
+    """What receives the events of a training, in order.
+
+    PyTorch calls back once for each event: a callback costs as much as what most receivers do at most steps.
+
+    Args:
+        guard: the hook's guard.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._by_event: dict[str, list[Callable[..., None]]] = {}
+
+    def add(self, by_event: Mapping[str, Callable[..., None]]) -> None:
+        """Add receivers, after those that were added before."""
+        for event, receive in by_event.items():
+            self._by_event.setdefault(event, []).append(receive)
+
+    def callbacks(self) -> dict[str, Callback]:
+        """Return the callback of each event. It lives as long as this object."""
+        return {event: Callback(self, self._guard, self._of(event)) for event in self._by_event}
+
+    def _of(self, event: str) -> Callable[..., None]:
+        receivers = self._by_event[event]
+
+        def receive(self: Receivers, *args: Any) -> None:
+            for each in receivers:
+                try:
+                    each(*args)
+                except TrainingStopped:
+                    raise
+                except Exception as error:  # the others still receive it
+                    self._guard.report_error(error)
+
+        return receive
 
 
 class ModuleCallback(Callback):

@@ -7,15 +7,12 @@ from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from smdwidgets.checks.torch.session import TorchChecks
 from smdwidgets.hooks.core.checking import check_log, stop_after
 from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
-from smdwidgets.hooks.torch.callbacks import Callback
-from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.optimizers import takes_closure
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.training import is_passive
@@ -33,7 +30,6 @@ class Checking:
     """
 
     def __init__(self, parts: Parts, models: RegisteredModels, options: HookOptions) -> None:
-        self._guard = parts.guard
         log = check_log(parts.recorder, options)
         #: The checks, or None if none was chosen.
         self.checks: TorchChecks | None = None
@@ -48,33 +44,25 @@ class Checking:
                 stop_after(options),
             )
 
-    def listen(self) -> list[Any]:
-        """Listen to the events of the training; return handles that end it."""
+    def receivers(self) -> dict[str, Callable[..., None]]:
+        """Return what receives the events of a training."""
         checks = self.checks
         if checks is None:
-            return []
-
-        def on(method: Callable[..., None]) -> Callback:
-            return Callback(checks, self._guard, method)
-
-        return [
-            register_optimizer_step_pre_hook(Callback(self, self._guard, Checking._before_update)),
-            register_optimizer_step_post_hook(Callback(self, self._guard, Checking._after_update)),
-            listen(
-                {
-                    "backward_begins": on(TorchChecks.backward_begins),
-                    "backward_ends": on(TorchChecks.backward_ends),
-                    "clips": on(TorchChecks.clips),
-                    "scales": on(TorchChecks.scales),
-                    "scaler_begins": on(TorchChecks.scaler_begins),
-                    "scaler_ends": on(TorchChecks.scaler_ends),
-                    "schedule_steps": on(TorchChecks.schedule_steps),
-                    "batch": on(TorchChecks.batch),
-                    "loads": on(TorchChecks.loads),
-                    "tensor_hooked": on(TorchChecks.tensor_hooked),
-                }
-            ),
-        ]
+            return {}
+        return {
+            "backward_begins": checks.backward_begins,
+            "backward_ends": checks.backward_ends,
+            "clips": checks.clips,
+            "scales": checks.scales,
+            "scaler_begins": checks.scaler_begins,
+            "scaler_ends": checks.scaler_ends,
+            "schedule_steps": checks.schedule_steps,
+            "batch": checks.batch,
+            "loads": checks.loads,
+            "tensor_hooked": checks.tensor_hooked,
+            "before_update": self._before_update,
+            "after_update": self._after_update,
+        }
 
     def _before_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self.checks is not None:

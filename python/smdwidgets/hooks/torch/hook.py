@@ -34,7 +34,7 @@ from smdwidgets.hooks.core.hook import Hook as BaseHook
 from smdwidgets.hooks.core.hook import check_name, guarded
 from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.tensors import TensorCapture
-from smdwidgets.hooks.torch.callbacks import Callback, ModuleCallback
+from smdwidgets.hooks.torch.callbacks import ModuleCallback, Receivers
 from smdwidgets.hooks.torch.capture import TorchCapture
 from smdwidgets.hooks.torch.checking import Checking
 from smdwidgets.hooks.torch.collection import Collection
@@ -162,28 +162,16 @@ class Hook(BaseHook):
 
     def _listen(self) -> None:
         """Listen to the events of the training."""
-
-        def on(method: Callable[..., None]) -> Callback:
-            return Callback(self.loop, self.guard, method)
-
+        receivers = self._receivers = Receivers(self.guard)
+        receivers.add(self._checking.receivers())
+        receivers.add(self._signalling.receivers())
+        receivers.add(self.loop.receivers())
+        receivers.add(self._replaying.receivers())  # after the loop, which decides when a step ends
+        callbacks = receivers.callbacks()
         self._handles += [
-            *self._checking.listen(),
-            *self._signalling.listen(),
-            register_optimizer_step_pre_hook(on(TrainingLoop.before_update)),
-            register_optimizer_step_post_hook(on(TrainingLoop.after_update)),
-            listen(
-                {
-                    "backward_begins": on(TrainingLoop.backward_begins),
-                    "backward_ends": on(TrainingLoop.backward_ends),
-                    "evaluated": on(TrainingLoop.evaluated),
-                    "clips": on(TrainingLoop.clips),
-                    "clipped": on(TrainingLoop.clipped),
-                    "scaled": on(TrainingLoop.scaled),
-                    "scaler_begins": on(TrainingLoop.scaler_begins),
-                    "scaler_ends": on(TrainingLoop.scaler_ends),
-                }
-            ),
-            *self._replaying.listen(),  # after the loop, which decides when a step ends
+            register_optimizer_step_pre_hook(callbacks.pop("before_update")),
+            register_optimizer_step_post_hook(callbacks.pop("after_update")),
+            listen({event: callback.call for event, callback in callbacks.items()}),
         ]
 
     def register_loss(self, loss_module: nn.Module) -> None:

@@ -90,9 +90,10 @@ class ModuleCalls:
 
     def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         is_tapped = self._taps.active and module in self._input_taps
-        self._loop.enter(module)
-        for observer in self.observers:
-            observer.enters(module, inputs, named_inputs)
+        if not is_passive():
+            self._loop.enter(module)
+            for observer in self.observers:
+                observer.enters(module, inputs, named_inputs)
         becomes_tapped = not is_tapped and self._taps.active and module in self._input_taps
         if becomes_tapped and not torch_graph.is_compiled_in_place(module):  # its callback comes too late for this call
             self._before_call(module, inputs, named_inputs)
@@ -106,9 +107,10 @@ class ModuleCalls:
             root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
             if "output" in wanted:
                 self._after_call(root(), inputs, outputs)
-        for observer in self.observers:
-            observer.leaves(module, outputs)
-        self._loop.leave(module, outputs)
+        if not is_passive():
+            for observer in self.observers:
+                observer.leaves(module, outputs)
+            self._loop.leave(module, outputs)
         self._passed = self._passed or self._taps.active
 
     def follow_parts(self) -> None:

@@ -86,6 +86,11 @@ class Optimizers:
             if other is not None and other is not optimizer and not held.isdisjoint(_ids_of(other)):
                 yield key
 
+    @property
+    def has_deleted(self) -> bool:
+        """Whether :meth:`deleted` yields anything."""
+        return bool(self._deleted)
+
     def deleted(self) -> Iterator[Hashable]:
         """Yield the ids of optimizers that were deleted, once."""
         while self._deleted:
@@ -127,7 +132,7 @@ def takes_closure(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 
     Gradients are then computed during the call.
     """
-    return any(callable(each) for each in (*args[1:], *kwargs.values()))
+    return (len(args) > 1 or bool(kwargs)) and any(callable(each) for each in (*args[1:], *kwargs.values()))
 
 
 def gradient_norm(gradients: list[torch.Tensor]) -> torch.Tensor | None:

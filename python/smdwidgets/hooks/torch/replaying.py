@@ -9,17 +9,14 @@ from typing import Any, Final, Literal
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from smdwidgets._text import byte_size
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.incidents.companion import Written
 from smdwidgets.hooks.incidents.incident_log import MOST_A_RUN
 from smdwidgets.hooks.incidents.peers import PeerIncidents
-from smdwidgets.hooks.torch.callbacks import Callback
-from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.registered import RegisteredModels
-from smdwidgets.hooks.torch.training import TrainingLoop, is_passive
+from smdwidgets.hooks.torch.training import TrainingLoop
 from smdwidgets.incident import DENSE_STEPS
 from smdwidgets.replay.live import is_executed, set_live
 from smdwidgets.replay.torch.execution import LiveExecution
@@ -121,29 +118,25 @@ class Replaying:
             )
             parts.incidents.companion = self
 
-    def listen(self) -> list[Any]:
-        """Listen to the events of the training; return handles that end it."""
+    def receivers(self) -> dict[str, Callable[..., None]]:
+        """Return what receives the events of a training."""
         recorder = self.recorder
         if recorder is None:
-            return []
-
-        def on(method: Callable[..., None]) -> Callback:
-            return Callback(self, self._guard, method)
-
-        return [
-            register_optimizer_step_post_hook(on(Replaying._updated)),
-            listen(
-                {
-                    "delivered": on(Replaying._delivered),
-                    "exhausted": on(Replaying._exhausted),
-                    "backward_begins": on(Replaying._backward_begins),
-                    "scaler_begins": on(Replaying._scaler_begins),
-                    "scaler_ends": on(Replaying._scaler_ends),
-                    "scales": on(Replaying._uses),
-                    "schedule_steps": on(Replaying._uses),
-                }
-            ),
-        ]
+            return {}
+        of_recorder: dict[str, Callable[..., None]] = {
+            "delivered": self._delivered,
+            "exhausted": self._exhausted,
+            "after_update": self._updated,
+            "scaler_begins": self._scaler_begins,
+            "scaler_ends": self._scaler_ends,
+        }
+        if recorder.mode == "full":
+            of_recorder |= {
+                "backward_begins": self._backward_begins,
+                "scales": self._uses,
+                "schedule_steps": self._uses,
+            }
+        return of_recorder
 
     # --------------------------------------------------------------------------------------------------------- events
 
@@ -161,7 +154,7 @@ class Replaying:
 
     def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
         """A registered model is called."""
-        if self.recorder is None or is_passive() or self._loop.depth != 1:
+        if self.recorder is None or self._loop.depth != 1:
             return
         training = self._loop.recorded and self._loop.steps.is_open
         self._call(ReplayRecorder.enters, (inputs, named_inputs), training)

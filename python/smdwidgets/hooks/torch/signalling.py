@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
-from smdwidgets.hooks.torch.callbacks import Callback
-from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.training import TorchOptions, is_passive
 from smdwidgets.signals.torch.session import TorchSignals
@@ -32,7 +29,7 @@ class Signalling:
     """
 
     def __init__(self, parts: Parts, models: RegisteredModels, options: TorchOptions) -> None:
-        self._guard, self._models = parts.guard, models
+        self._models = models
         self._is_first = True
         #: By model, how often something had been compiled at the last look, and whether a part of it was.
         self._compiled: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -75,36 +72,17 @@ class Signalling:
                 return int(model.process_group.size())
         return int(torch.distributed.get_world_size())
 
-    def listen(self) -> list[Any]:
-        """Listen to updates; return handles that end it."""
-        if self.signals is None:
-            return []
-        return [
-            register_optimizer_step_pre_hook(Callback(self, self._guard, Signalling._before_update)),
-            register_optimizer_step_post_hook(Callback(self, self._guard, Signalling._after_update)),
-            listen(
-                {
-                    "backward_begins": Callback(self, self._guard, Signalling._backward_begins),
-                    "backward_ends": Callback(self, self._guard, Signalling._backward_ends),
-                }
-            ),
-        ]
-
-    def _backward_begins(self, tensors: Any) -> None:
-        if self.signals is not None:
-            self.signals.backward_begins()
-
-    def _backward_ends(self) -> None:
-        if self.signals is not None:
-            self.signals.backward_ends()
-
-    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if self.signals is not None:
-            self.signals.before_update(optimizer)
-
-    def _after_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if self.signals is not None:
-            self.signals.after_update(optimizer)
+    def receivers(self) -> dict[str, Callable[..., None]]:
+        """Return what receives the events of a training."""
+        signals = self.signals
+        if signals is None:
+            return {}
+        return {
+            "backward_begins": lambda roots: signals.backward_begins(),
+            "backward_ends": signals.backward_ends,
+            "before_update": lambda optimizer, args, kwargs: signals.before_update(optimizer),
+            "after_update": lambda optimizer, args, kwargs: signals.after_update(optimizer),
+        }
 
     def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
         """A registered model is called."""

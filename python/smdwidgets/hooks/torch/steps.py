@@ -146,6 +146,8 @@ class Steps:
         self._evaluated = False  # since the last update
         self._optimizers: dict[Hashable, _Optimizer] = {}
         self._registered = False
+        #: Whether an optimizer has stepped in this round.
+        self._stepped = False
         self._ticks = 0
         self._updating = 0
         self._backward = 0
@@ -329,16 +331,18 @@ class Steps:
         known = self._optimizers.setdefault(optimizer, _Optimizer(self._ticks))
         self._ticks += known.stepped
         known.stepped, known.last = True, self._ticks
+        self._stepped = True
         if not self._backward:
             self._finish_round()
 
     def _finish_round(self) -> None:
-        if not self.is_open or self._updating or self.level is not Level.OPTIMIZER:
+        if not self.is_open or self._updating or self.level is not Level.OPTIMIZER or not self._stepped:
             return
         every = self._optimizers.values()
         # The last optimizer first: where each parameter has its own, it is the one that is still awaited.
         if not all(one.stepped or self._ticks - one.last >= _PATIENCE for one in reversed(every)):
             return
+        self._stepped = False
         if any(one.stepped for one in every):
             for one in every:
                 one.stepped = False

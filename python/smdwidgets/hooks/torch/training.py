@@ -7,7 +7,7 @@ to.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -193,6 +193,21 @@ class TrainingLoop:
         self._judged: tuple[Collection, ...] | None = None
         self._saves_state = False
 
+    def receivers(self) -> dict[str, Callable[..., None]]:
+        """Return what receives the events of a training."""
+        return {
+            "backward_begins": self.backward_begins,
+            "backward_ends": self.backward_ends,
+            "evaluated": self.evaluated,
+            "clips": self.clips,
+            "clipped": self.clipped,
+            "scaled": self.scaled,
+            "scaler_begins": self.scaler_begins,
+            "scaler_ends": self.scaler_ends,
+            "before_update": self.before_update,
+            "after_update": self.after_update,
+        }
+
     # ------------------------------------------------------------------------------------------------------ recording
 
     def begin(self, training: bool) -> None:
@@ -276,9 +291,7 @@ class TrainingLoop:
     # --------------------------------------------------------------------------------------------------------- passes
 
     def enter(self, module: nn.Module) -> None:
-        """A registered model is called."""
-        if is_passive():
-            return
+        """A registered model is called, for a pass."""
         self._calls.append(module)
         if len(self._calls) > 1:
             return
@@ -300,7 +313,7 @@ class TrainingLoop:
 
     def leave(self, module: nn.Module, outputs: object = None) -> None:
         """A registered model has returned, or raised."""
-        if is_passive() or not self._calls:
+        if not self._calls:
             return
         self._calls.pop()
         if not self._calls:
@@ -540,9 +553,10 @@ class TrainingLoop:
         self.steps.register(id(optimizer))
 
     def _counts(self, optimizer: Optimizer) -> bool:
-        for key in self._optimizers.deleted():
-            self.steps.forget(key)
-            self._models.forget_optimizer(key)
+        if self._optimizers.has_deleted:
+            for key in self._optimizers.deleted():
+                self.steps.forget(key)
+                self._models.forget_optimizer(key)
         return self._optimizers.updates(optimizer, self._models.parameters(), len(self._models))
 
     def before_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -113,7 +113,8 @@ class MicroBatches:
         self._is_plain = self._called if self.passes == 1 else self._is_plain and self._called
         if self.passes == 1:
             self._sizes.clear()
-            self._forget()
+            if self.listens:  # an update that no optimizer has ended
+                self._forget()
             if is_due:
                 self._choose(parameters())
         self._sizes.append(self._examples)
@@ -186,9 +187,14 @@ class MicroBatches:
         """Whether an optimizer with parameters of these ids ends the update."""
         return self.passes > 0 and (not self._places or not ids().isdisjoint(self._places))
 
+    def finishes_unread(self) -> None:
+        """The optimizer has stepped, and nothing was read of this update."""
+        self.last_passes, self.passes = self.passes, 0
+
     def finished(self) -> tuple[torch.Tensor, Judge] | None:
         """The optimizer has stepped: return what was measured, and how to judge it."""
-        count, self.last_passes, self.passes = self.passes, self.passes, 0
+        count = self.passes
+        self.finishes_unread()
         squares, total, final, weights, sizes = self._squares, self._sum, self._final, self._weights, list(self._sizes)
         self._forget()
         ranks = self._ranks()

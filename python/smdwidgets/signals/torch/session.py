@@ -37,8 +37,11 @@ __all__ = ["TorchSignals"]
 _EVERY, _CLOSER, _LARGEST_INTERVAL, _ROUTER_FIRST = 8, 2, 1 << 14, 1024
 #: Attention logits that are large.
 _LARGE = 20.0
-#: Share of the time that reading may take, and the seconds of reading that end the start, when more is read.
-_SHARE, _START_SECONDS = 0.005, 1.0
+#: Share of the time that reading may take.
+_SHARE = 0.005
+#: The start, when more is read, ends after so many seconds of reading, or after so many seconds of a training whose
+#: steps are so short that reading takes more than its share.
+_START_SECONDS, _START_OF_SHORT_STEPS = 1.0, 2.0
 #: Bytes after which the interval of all saves doubles, and doubles again.
 _BYTES = 16 << 20
 #: Passes that were read, after which a kind that is missing is named.
@@ -140,10 +143,10 @@ class TorchSignals:
         if self._adapted_at == self._updates:
             return
         self._adapted_at = self._updates
-        if self._is_start and self._spent < _START_SECONDS:
-            return
         now = time.perf_counter()
         spent, passed = self._spent, now - self._began
+        if self._is_start and spent < _START_SECONDS and (passed < _START_OF_SHORT_STEPS or spent < _SHARE * passed):
+            return
         self._spent, self._began = 0.0, now
         if self._is_start:
             self._is_start = False
@@ -167,8 +170,8 @@ class TorchSignals:
     # --------------------------------------------------------------------------------------------------------- passes
 
     def enters(self, model: nn.Module, inputs: Iterable[Any]) -> None:
-        """A registered model is called."""
-        if self._is_elsewhere() or self._is_passive() or suspended():
+        """A registered model is called, for a pass."""
+        if self._is_elsewhere() or suspended():
             return
         if not self._calls and torch.is_grad_enabled():
             self._batches.called(examples_of(inputs))
@@ -348,27 +351,21 @@ class TorchSignals:
 
     def backward_begins(self) -> None:
         """``backward()`` is called."""
-        if not (self._is_elsewhere() or self._is_passive() or suspended()):
-            self._run("noise", self._begin_backward)
-
-    def _begin_backward(self) -> None:
+        if self._is_elsewhere() or self._is_passive() or suspended():
+            return
         batches = self._batches
-        has_two_sizes = batches.last_passes > 0 and not batches.why_not
-        is_due = has_two_sizes and self._updates - self._noise_at >= self._interval and not _is_capturing()
+        is_late = self._updates - self._noise_at >= self._interval and batches.last_passes > 0
+        is_due = is_late and not batches.why_not and not _is_capturing()
         if is_due and not batches.passes:
             self._noise_at = self._updates
-        if not (is_due or batches.listens):
+        if is_due or batches.listens:
+            self._count_time("noise", batches.begins, lambda: (one for _, one in self._parameters()), is_due)
+        else:
             batches.begins(tuple, False)
-            return
-        begin = self._seconds()
-        batches.begins(lambda: (one for _, one in self._parameters()), is_due)
-        self._spend(begin)
 
     def backward_ends(self) -> None:
         """``backward()`` has returned, or raised."""
-        if not (self._is_elsewhere() or self._is_passive() or suspended()):
-            if not self._batches.listens:  # nothing is read
-                return
+        if self._batches.listens and not (self._is_elsewhere() or self._is_passive() or suspended()):
             self._count_time("noise", self._batches.ends)
             self._batches.listens_no_more()  # also after a failure
 
@@ -388,15 +385,21 @@ class TorchSignals:
         batches = self._batches
         if not batches.updates(lambda: {id(one) for group in optimizer.param_groups for one in group["params"]}):
             return
-        measured = batches.finished()
         self._noisy_updates += 1
+        if not batches.listens:
+            batches.finishes_unread()
+        else:
+            self._run("noise", self._judge_noise)
+        if self._noisy_updates == _PASSES and NOISE_KIND not in self._seen and batches.why_not:
+            self._writer.off(NOISE_KIND, batches.why_not)
+
+    def _judge_noise(self) -> None:
+        measured = self._batches.finished()
         if measured is not None:
             values, judge = measured
             step = max(self._step(), 0)
             self._seen.add(NOISE_KIND)
             self._values.read(lambda flat: self._write_noise(step, judge(flat)), values)
-        elif self._noisy_updates == _PASSES and NOISE_KIND not in self._seen and batches.why_not:
-            self._writer.off(NOISE_KIND, batches.why_not)
 
     def _write_noise(self, step: int, values: tuple[float, ...] | None) -> None:
         if values is not None:
@@ -422,7 +425,8 @@ class TorchSignals:
         health = self._health.get(id(optimizer))
         if health is not None and health.begun:
             self._count_time("optimizer", lambda: self._send_measured(optimizer, health.after(optimizer)))
-        self._run("noise", self._end_batches, optimizer)
+        if self._batches.passes:
+            self._end_batches(optimizer)
         self._values.poll()
         self._stepped = True
 
