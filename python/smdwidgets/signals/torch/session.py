@@ -37,11 +37,8 @@ __all__ = ["TorchSignals"]
 _EVERY, _CLOSER, _LARGEST_INTERVAL, _ROUTER_FIRST = 8, 2, 1 << 14, 1024
 #: Attention logits that are large.
 _LARGE = 20.0
-#: Share of the time that reading may take.
-_SHARE = 0.005
-#: The start, when more is read, ends after so many seconds of reading, or after so many seconds of a training whose
-#: steps are so short that reading takes more than its share.
-_START_SECONDS, _START_OF_SHORT_STEPS = 1.0, 2.0
+#: Share of the time that reading may take, and the seconds of reading that end the start, when more is read.
+_SHARE, _START_SECONDS = 0.005, 1.0
 #: Bytes after which the interval of all saves doubles, and doubles again.
 _BYTES = 16 << 20
 #: Passes that were read, after which a kind that is missing is named.
@@ -143,10 +140,10 @@ class TorchSignals:
         if self._adapted_at == self._updates:
             return
         self._adapted_at = self._updates
+        if self._is_start and self._spent < _START_SECONDS:
+            return
         now = time.perf_counter()
         spent, passed = self._spent, now - self._began
-        if self._is_start and spent < _START_SECONDS and (passed < _START_OF_SHORT_STEPS or spent < _SHARE * passed):
-            return
         self._spent, self._began = 0.0, now
         if self._is_start:
             self._is_start = False
