@@ -64,6 +64,7 @@ const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({
   top: 100,
   logCounts: false,
   hover: -1,
+  source: "",
   marked: [],
   colour: "#06c",
   comparedColour: "#f80",

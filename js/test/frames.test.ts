@@ -48,6 +48,15 @@ describe("frames", () => {
     expect(store.frames(0, "t", "").frameAt(1000)?.step).toBe(40);
   });
 
+  test("say of which steps only a sample was kept", () => {
+    const store = new Store();
+    const head: FramesHead = { kind: "frames", run: 0, tensor: "t", worker: "", edition: 1, errors: {} };
+    store.addPackets([encode(head, { step: ["f8", [2], [0, 40]], sampled: ["f8", [2, 2], [0, 0, 4096, 1]] })]);
+    const held = store.frames(0, "t", "");
+    expect(held.frameAt(0)?.sampled).toBeUndefined();
+    expect(held.frameAt(40)?.sampled).toEqual({ elements: 4096, estimated: true });
+  });
+
   test("a lower edition does not replace a higher one", () => {
     const store = new Store();
     const head = (edition: number): FramesHead => ({

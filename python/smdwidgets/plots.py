@@ -10,6 +10,7 @@ Each function accepts ``ax=``, returns the Axes, and does not call ``show``. Req
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,8 @@ class TensorPlots:
     ) -> Axes:
         """Plot a histogram of the elements at a step (None: the newest).
 
-        ``scale`` is linear, log or symlog.
+        ``scale`` is linear, log or symlog. Where the value is missing, counts are estimated from the sample, as the title
+        says.
         """
         ax = _axes(ax)
         step = self._step(step)
@@ -96,7 +98,10 @@ class TensorPlots:
             power = 10.0 ** np.floor(np.log10(largest))
             ax.set_xticks([-power, -power / 10, 0, power / 10, power])
         ax.set(xlabel="|value|" if scale == "log" else "value", ylabel="elements")
-        ax.set_title(f"{_label(self._view.name)}, step {step}")
+        title = f"{_label(self._view.name)}, step {step}"
+        if frame.sampled:
+            title += f" (from a sample of {frame.sampled:,} of {prod(frame.shape):,} elements)"
+        ax.set_title(title)
         return ax
 
     def distribution(self, steps: Sequence[int] | None = None, *, ax: Axes | None = None) -> Axes:

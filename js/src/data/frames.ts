@@ -43,6 +43,11 @@ export interface Frame {
   update?: number;
   percentiles?: { q: number[]; values: Float64Array };
   shape?: number[];
+  /**
+   * Elements of the sample from which the histogram and percentiles are estimated, where the whole value is missing;
+   * and whether the statistics and counts are estimates, too.
+   */
+  sampled?: { elements: number; estimated: boolean };
   error?: ErrorInfo;
   readonly histograms: Map<string, Histogram>;
   readonly images: Map<string, Image>;
@@ -165,6 +170,7 @@ export class TensorFrames {
     const update = rows(arrays, "update", n, 1);
     const percentiles = rows(arrays, "percentiles", n, 2);
     const shapes = rows(arrays, "shapes", n, 2);
+    const sampled = rows(arrays, "sampled", n, 2);
     const hist = rows(arrays, "hist", n, 2);
     const out = rows(arrays, "hist_out", n, 2);
     const edges = arrays.edges;
@@ -181,6 +187,8 @@ export class TensorFrames {
       if (percentiles && head.percentiles?.length === percentiles.shape[1])
         frame.percentiles = { q: head.percentiles ?? [], values: row(percentiles, i) as Float64Array };
       if (shapes) frame.shape = [...row(shapes, i)].filter((size) => size >= 0);
+      const elements = sampled && defined(row(sampled, i)[0]);
+      if (elements) frame.sampled = { elements, estimated: row(sampled, i)[1] === 1 };
       const fault = head.errors?.[String(step)];
       if (fault) frame.error = fault;
       else if (stats) delete frame.error;

@@ -24,6 +24,8 @@ export interface HistogramPicture {
   logCounts: boolean;
   /** bin under the pointer, or -1 */
   hover: number;
+  /** from which part of the elements the bars are estimated; "" of all */
+  source: string;
   /** selected value range */
   marked: readonly number[];
   colour: string;
@@ -156,6 +158,13 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
         opacity: 0.6,
       });
   });
+  if (picture.source)
+    pen.text(size.width - 4, box.y - 4, picture.source, {
+      fill: theme.ink2,
+      align: "right",
+      size: 10,
+      maxWidth: size.width - 60,
+    });
   percentileMarks(pen, layout, picture, theme);
   drawBeside(pen, layout, picture, size, theme);
 }

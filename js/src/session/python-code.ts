@@ -36,7 +36,8 @@ export function pythonValue(session: Session, shown: TensorView | undefined, met
   const step =
     at && at.mode !== 4 ? `${at.modeStep}, mode=smdwidgets.modes.${MODES[at.mode]}` : String(shown.savedStep);
   const worker = shown.worker ? `, worker=${pyString(shown.worker)}` : "";
-  return `${trial}.tensor(${pyString(shown.tensor)}).${method}(${step}${worker})`;
+  const kept = method === "value" && shown.frame?.sampled ? "sample" : method;
+  return `${trial}.tensor(${pyString(shown.tensor)}).${kept}(${step}${worker})`;
 }
 
 export function pythonSteps(session: Session, scene: Scene): string {

@@ -46,6 +46,7 @@ export function differenceFault(a: TensorView | undefined, b: TensorView | undef
     if (plan.form === "histogram") return `${name} is a logged histogram, which has no cells`;
     if (Number.isNaN(savedStep)) return `${name} is not saved at this step or before it`;
     if (plan.reduced) return `Of ${name} only reductions were saved, no cells`;
+    if (frame?.sampled) return `Of ${name} only a sample was kept at this step, no cells`;
     if (frame?.error) return `${name} cannot be read: ${frame.error.message}`;
   }
   const [first, second] = [a, b].map(({ frame, frames }) => frame?.shape ?? frames.plan?.shape);

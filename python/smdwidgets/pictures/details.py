@@ -29,7 +29,7 @@ _MOST_VOIDED = 2000
 
 def plan(view: TensorView, about: dict[str, Any]) -> bytes:
     """Pack the metadata of a tensor: steps, dtype, shape, collections and workers."""
-    steps = view.steps()
+    steps = view.steps_shown()
     dtype, shape = view.sample()
     collections = [
         name

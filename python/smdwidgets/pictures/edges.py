@@ -135,7 +135,7 @@ def _swept(views: list[TensorView]) -> dict[TensorView, Ranges]:
 def _sampled_steps(view: TensorView) -> list[int]:
     """Return the steps at which the range is read; none if the run lacks the tensor."""
     try:
-        steps = view.steps()
+        steps = view.steps_shown()
     except SMDebugError:  # a compared run may lack this tensor
         return []
     if len(steps) <= SAMPLED_STEPS:
@@ -151,7 +151,7 @@ def _ranges(view: TensorView, swept: Ranges) -> Iterable[tuple[float, float, flo
 def _finite_ranges(view: TensorView, steps: Iterable[int]) -> Iterable[tuple[float, float, float]]:
     for step in steps:
         try:
-            value = view.numbers(step)
+            value = view.shown_numbers(step)
         except SMDebugError:
             continue
         if value.dtype.kind in "USO" or not value.size:

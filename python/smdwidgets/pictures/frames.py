@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets.exceptions import SMDebugError
+from smdwidgets.exceptions import SMDebugError, StepUnavailable, TensorUnavailableForStep
 from smdwidgets.pictures.edges import SharedEdges, compute_edges
 from smdwidgets.pictures.logged import ascending_buckets, near_zero, percentiles, rebin, statistics, value_limits
 from smdwidgets.pictures.packet import pack
 from smdwidgets.pictures.plane import ImageWanted, Plane, plane_of
-from smdwidgets.pictures.view import TensorView
+from smdwidgets.pictures.view import TensorView, as_numbers
+from smdwidgets.trials.samples import Sample
 
 OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 REDUCTIONS = [(op, magnitudes) for magnitudes in (False, True) for op in OPS]
@@ -104,6 +106,10 @@ class Frame:
     hist_out: tuple[float, float] = (0.0, 0.0)
     image: Plane | None = None
     shape: tuple[int, ...] = ()
+    #: Number of sampled elements where the whole value is missing; else 0. The histogram is an estimate of the whole.
+    sampled: int = 0
+    #: Whether statistics and counts are estimates from the sample, too.
+    estimated: bool = False
     error: dict[str, str] | None = None
 
 
@@ -112,12 +118,15 @@ def make_frame(
 ) -> Frame:
     """Compute the requested sections of one step.
 
-    A read failure sets the frame's ``error`` and raises no exception.
+    Where the value is missing, the histogram and percentiles are estimates from a sample, if there is one. A read
+    failure sets the frame's ``error`` and raises no exception.
     """
     frame = Frame(step, np.full(len(REDUCTIONS), np.nan), np.zeros(5))
     try:
         value = view.numbers(step)
     except SMDebugError as error:
+        if isinstance(error, TensorUnavailableForStep | StepUnavailable) and _fill_sampled(frame, view, wanted, edges):
+            return frame
         with suppress(SMDebugError):
             _fill_stats(frame, view.stored_reductions(step))
         if not any(np.isfinite(frame.stats)):
@@ -194,6 +203,60 @@ def _fill_histogram(frame: Frame, value: NDArray[Any], wanted: HistogramWanted, 
     frame.hist_out = (float(made["under"]) - zeros, float(made["over"]))
 
 
+#: Reductions of a whole tensor for which those of a sample are good estimates.
+_ESTIMATED = {"mean", "std", "variance"}
+
+
+def _fill_sampled(frame: Frame, view: TensorView, wanted: Wanted, edges: SharedEdges | None) -> bool:
+    """Fill a frame from a sample; return whether there is one that can be read.
+
+    Counts of the histogram are scaled to the whole tensor, so that steps with values and with samples compare.
+    """
+    try:
+        sample = view.sample_at(frame.step)
+    except SMDebugError as error:
+        frame.error = {"type": type(error).__name__, "message": str(error)}
+        return True
+    if sample is None or not sample.elements.size:
+        return False
+    value = as_numbers(sample.elements)
+    frame.shape, frame.sampled = sample.shape, value.size
+    times = max(1.0, prod(sample.shape) / value.size)
+    if wanted.percentiles:
+        frame.percentiles = np.asarray(_core.percentiles(value, PERCENTILES), np.float64)
+    if wanted.histogram is not None:
+        _fill_histogram(frame, value, wanted.histogram, edges)
+    if frame.hist is not None:
+        frame.hist = np.minimum(np.rint(frame.hist * times), np.iinfo(np.uint32).max).astype(np.uint32)
+        frame.hist_out = (round(frame.hist_out[0] * times), round(frame.hist_out[1] * times))
+    _fill_recorded(frame, view, sample, value, times)
+    return True
+
+
+def _fill_recorded(frame: Frame, view: TensorView, sample: Sample, value: NDArray[Any], times: float) -> None:
+    """Fill statistics and counts with those that the training wrote of all elements, else from a sample of them."""
+    exact = view.recorded(frame.step)
+    if sample.elements.dtype.kind != "c" and exact and exact["count"] > 0:
+        frame.counts[:] = [exact[key] for key in ("count", "nan", "pos_inf", "neg_inf", "zeros")]
+        if not any(frame.counts[1:4]):
+            known: dict[tuple[str, bool], Any] = {(op, False): np.float64(exact[op]) for op in OPS if op in exact}
+            magnitudes = {("max", True): np.float64(exact["abs_max"]), ("l1", True): np.float64(exact["l1"])}
+            derived = {
+                ("variance", False): np.float64(exact["std"] ** 2),
+                ("sum", False): np.float64(exact["mean"] * exact["count"]),
+                ("mean", True): np.float64(exact["l1"] / exact["count"]),
+                ("sum", True): np.float64(exact["l1"]),
+                ("l2", True): np.float64(exact["l2"]),
+            }
+            _fill_stats(frame, known | magnitudes | derived)
+        return
+    frame.estimated = value.size < prod(sample.shape)
+    reduced = _core.reduce(value)
+    _fill_stats(frame, {key: reduced[key] for key in reduced if not frame.estimated or key[0] in _ESTIMATED})
+    _fill_counts(frame, value)
+    frame.counts[:] = np.rint(frame.counts * times)
+
+
 def _fill_from_buckets(frame: Frame, buckets: NDArray[np.float64], wanted: Wanted, shared: SharedEdges | None) -> None:
     """Fill a frame from a logged histogram: show the counted values, not the buckets."""
     frame.shape = buckets.shape
@@ -256,6 +319,8 @@ def pack_frames(
     if wanted.stats:
         arrays["stats"] = np.array([frame.stats for frame in frames]).reshape(len(frames), len(REDUCTIONS))
         arrays["counts"] = np.array([frame.counts for frame in frames]).reshape(len(frames), 5)
+    if any(frame.sampled for frame in frames):
+        arrays["sampled"] = np.array([(frame.sampled, frame.estimated) for frame in frames], np.float64)
     if wanted.update:
         arrays["update"] = np.array([frame.update for frame in frames])
     if wanted.percentiles and any(frame.percentiles is not None for frame in frames):

@@ -21,6 +21,7 @@ from smdwidgets.pictures.run_colours import run_colours
 from smdwidgets.pictures.run_facts import run_facts
 from smdwidgets.pictures.signal_view import SIGNALS, names_shown, rows_of
 from smdwidgets.trials.refresh import no_refresh
+from smdwidgets.trials.samples import sampled_steps
 from smdwidgets.trials.trial import Trial
 
 logger = logging.getLogger("smdwidgets.widgets")
@@ -118,6 +119,9 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
             sent.start_over(trial.restarts)
         incidents = _incidents(trial, sent.incidents)  # first, because a new one adds steps
         steps = trial.steps(show_incomplete_steps=True)
+        sampled = _sampled_steps(trial)
+        if not sampled.keys() <= set(steps):
+            steps = sorted({*steps, *sampled})
         if steps and steps[-1] > LARGEST_STEP:
             beyond = sum(step > LARGEST_STEP for step in steps)
             steps = steps[: len(steps) - beyond]
@@ -134,7 +138,10 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
         unchanged = sent.status == (status, message) and sent.incidents == incidents
         if not first and not new_steps and not new_names and unchanged:
             return []
-        modes = [(trial.mode_modestep(step), step) for step in new_steps]
+        modes = [
+            (found if (found := trial.mode_modestep(step))[1] is not None else sampled.get(step, found), step)
+            for step in new_steps
+        ]
         sent.workers = trial.workers()
         head = _head(trial, sent, status, message)
         # A new launch brings new names, or hides values, which changes the message.
@@ -176,6 +183,12 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
     sent.status = (status, message)
     sent.incidents = incidents
     return packets
+
+
+def _sampled_steps(trial: Trial) -> dict[int, tuple[ModeKeys, int]]:
+    """Return mode and mode step of steps with samples, which may have nothing else; bare steps have none."""
+    reader = getattr(trial, "reader", None)
+    return {} if reader is None else sampled_steps(reader)
 
 
 def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> list[bytes]:
@@ -257,6 +270,7 @@ def collection_members(trial: Trial, names: list[str], since: int = 0) -> dict[s
     """
     number = {name: i for i, name in enumerate(names)}
     rows = rows_of(trial)
+    sampled = _sampled_steps(trial)  # tensors with samples only are no tensor names
     signals = [at for name, at in number.items() if at >= since and name in rows]
     found: dict[str, list[int]] = {SIGNALS: signals} if signals else {}
     for collection in trial.collections():
@@ -266,7 +280,8 @@ def collection_members(trial: Trial, names: list[str], since: int = 0) -> dict[s
             members = trial.tensor_names(collection=collection)
         except SMDebugError:
             continue  # a pattern that times out matches nothing
-        indices = sorted(number[name] for name in members if number.get(name, -1) >= since)
+        members = [*members, *(trial.collections()[collection].tensor_names if sampled else ())]
+        indices = sorted({number[name] for name in members if number.get(name, -1) >= since})
         if indices:
             key = shown_name(collection)
             found[key] = sorted({*found.get(key, ()), *indices})

@@ -17,6 +17,7 @@ from smdwidgets.signals.rows import SignalRow
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.run import Course
+from smdwidgets.trials.samples import names_with_samples
 from smdwidgets.trials.trial import Trial
 
 __all__ = ["SIGNALS", "SignalView", "can_show", "names_shown", "rows_of", "view_of"]
@@ -33,8 +34,11 @@ def view_of(trial: Trial, name: str, worker: str = "") -> TensorView:
 
 
 def names_shown(trial: Trial) -> list[str]:
-    """Return the names of the tensors of a run, and of the rows of its signals."""
-    return [*trial.tensor_names(), *rows_of(trial)]
+    """Return the names of the tensors of a run, also of those with samples only, and of the rows of its signals."""
+    names = trial.tensor_names()
+    reader = getattr(trial, "reader", None)
+    sampled = set() if reader is None else {*names_with_samples(reader)} - {*names}
+    return [*names, *sorted(sampled), *rows_of(trial)]
 
 
 def can_show(trial: Trial, name: str) -> bool:
@@ -70,6 +74,13 @@ class SignalView(TensorView):
     def steps(self) -> list[int]:
         """Return the steps with a value."""
         return [step for step in self._row.steps.tolist() if step <= LARGEST_STEP]
+
+    def steps_shown(self) -> list[int]:
+        """Return the steps with a value."""
+        return self.steps()
+
+    def sample_at(self, step: int) -> None:
+        """Return None: there are no samples."""
 
     def value(self, step: int) -> NDArray[Any]:
         """Return the value at a step."""

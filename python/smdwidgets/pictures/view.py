@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.exceptions import SMDebugError
+from smdwidgets.exceptions import SMDebugError, StepUnavailable, TensorUnavailableForStep
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.run import Course
+from smdwidgets.trials.samples import Sample, sample_of
 from smdwidgets.trials.trial import Tensor, Trial
 from smdwidgets.trials.widening import widened
 
@@ -56,6 +57,42 @@ class TensorView:
                 return steps
             return [step for step in steps if self.worker in self.tensor.workers(step)]
 
+    def steps_shown(self) -> list[int]:
+        """Return the global steps with a value or a sample."""
+        steps = self.steps()
+        with no_refresh(self.trial):
+            sampled = self.tensor.sample_steps(worker=self.worker or None)
+        return sorted({*steps, *(step for step in sampled if step <= LARGEST_STEP)}) if sampled else steps
+
+    def sample_at(self, step: int) -> Sample | None:
+        """Return the sample of the elements at a global step; None without one."""
+        with no_refresh(self.trial):
+            try:
+                return sample_of(self.trial.reader, self.name, step, ModeKeys.GLOBAL, self.worker or None)
+            except TensorUnavailableForStep:
+                return None
+
+    def recorded(self, step: int) -> dict[str, float]:
+        """Return the statistics of all elements that the training wrote of a step; empty without."""
+        file = self.trial.reader.statistics_file()
+        if file is None:
+            return {}
+        with no_refresh(self.trial):
+            rows = self.trial.statistics(self.name, step, worker=self.worker or None)
+        if not rows.num_rows or int(rows["flags"][0]):
+            return {}
+        return {name: float(rows[name][0]) for name in rows if name not in {"name", "mode", "worker"}}
+
+    def shown_numbers(self, step: int) -> NDArray[Any]:
+        """Return the value as :meth:`numbers` does, or the sample where the value is missing."""
+        try:
+            return self.numbers(step)
+        except (TensorUnavailableForStep, StepUnavailable):
+            sample = self.sample_at(step)
+            if sample is None:
+                raise
+        return as_numbers(sample.elements)
+
     def value(self, step: int) -> NDArray[Any]:
         """Return the value at a global step, as saved."""
         with no_refresh(self.trial):
@@ -63,8 +100,7 @@ class TensorView:
 
     def numbers(self, step: int) -> NDArray[Any]:
         """Return the value as real numbers of NumPy; complex numbers become magnitudes."""
-        value = widened(self.value(step))
-        return np.abs(value) if value.dtype.kind == "c" else value
+        return as_numbers(self.value(step))
 
     def stored_reductions(self, step: int) -> dict[tuple[str, bool], Any]:
         """Return reductions that were saved in place of the value or with it."""
@@ -94,10 +130,12 @@ class TensorView:
         """Return the workers that saved the tensor at its latest step."""
         steps = TensorView(self.trial, self.name).steps()
         with no_refresh(self.trial):
-            return self.tensor.workers(steps[-1]) if steps else []
+            if steps:
+                return self.tensor.workers(steps[-1])
+            return [name for name in self.trial.workers() if self.tensor.sample_steps(worker=name)]
 
     def sample(self) -> tuple[str, tuple[int, ...]]:
-        """Return dtype name and shape at the latest step that has a value.
+        """Return dtype name and shape at the latest step that has a value, else a sample.
 
         ``("", ())`` means that only reductions were saved.
         """
@@ -107,4 +145,11 @@ class TensorView:
             except SMDebugError:
                 continue
             return ("str" if value.dtype.kind in "US" else value.dtype.name), value.shape
-        return "", ()
+        sample = self.sample_at(steps[-1]) if (steps := self.steps_shown()) else None
+        return (sample.elements.dtype.name, sample.shape) if sample is not None else ("", ())
+
+
+def as_numbers(value: NDArray[Any]) -> NDArray[Any]:
+    """Return real numbers of NumPy; complex numbers become magnitudes."""
+    value = widened(value)
+    return np.abs(value) if value.dtype.kind == "c" else value

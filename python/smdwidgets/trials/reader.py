@@ -357,6 +357,9 @@ class RunReader:
             self._after_refresh()
 
     def _after_refresh(self) -> None:
+        samples = self.run.samples()  # after the run: samples of a step are written before it
+        if samples is not None:
+            samples.refresh()
         self.completeness.update(self.run.index, self.num_workers)
         self.run.settled = self.completeness.until
         for key, message in self.run.problems():
@@ -589,10 +592,7 @@ class RunReader:
     def _has_samples(self, name: str) -> bool:
         """Whether a tensor has samples; one that is too large for its share has no values."""
         samples = self.run.samples() if is_text(name) else None
-        if samples is None:
-            return False
-        samples.refresh()
-        return samples.has(name)
+        return samples is not None and samples.has(name)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of a tensor of a log, such as ``scalar``; else ""."""

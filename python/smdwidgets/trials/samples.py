@@ -11,7 +11,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.reader import RunReader
 from smdwidgets.trials.run import Run
 
-__all__ = ["Sample", "sample_of", "steps_with_samples"]
+__all__ = ["Sample", "names_with_samples", "sample_of", "sampled_steps", "steps_with_samples"]
 
 
 class Sample(NamedTuple):
@@ -19,6 +19,21 @@ class Sample(NamedTuple):
 
     elements: NDArray[Any]
     shape: tuple[int, ...]
+
+
+def names_with_samples(reader: RunReader) -> list[str]:
+    """Return the names of the tensors that have samples."""
+    run = _refreshed(reader)
+    return [] if run is None else run.index.names()
+
+
+def sampled_steps(reader: RunReader) -> dict[int, tuple[ModeKeys, int]]:
+    """Return mode and mode step of each global step with samples."""
+    run = _refreshed(reader)
+    if run is None:
+        return {}
+    places = ((step, run.index.mode_of(step)) for step in run.index.steps())
+    return {step: (ModeKeys(place[0]), place[1]) for step, place in places if place is not None}
 
 
 def steps_with_samples(reader: RunReader, name: str, mode: ModeKeys, worker: str | None) -> list[int]:
@@ -41,7 +56,7 @@ def sample_of(reader: RunReader, name: str, step: int, mode: ModeKeys, worker: s
     """
     damage: DataError | RunIOError | None = None
     for _ in range(2):  # samples are deleted and segments written again while a run grows
-        run = _refreshed(reader)
+        run = _refreshed(reader, again=damage is not None)
         if run is None:
             break
         at = step if mode == ModeKeys.GLOBAL else run.index.global_step(mode.value, step)
@@ -63,11 +78,15 @@ def sample_of(reader: RunReader, name: str, step: int, mode: ModeKeys, worker: s
     )
 
 
-def _refreshed(reader: RunReader) -> Run | None:
-    if reader.closed:
-        reader.refuse()
+def _refreshed(reader: RunReader, again: bool = False) -> Run | None:
+    """Return the run of samples, which is refreshed with the run around it.
+
+    ``again`` refreshes it in any case.
+    """
+    reader.maybe_refresh()
     run = reader.run.samples()
     if run is not None:
-        run.refresh()
+        if again:
+            run.refresh()
         run.load()
     return run

@@ -275,7 +275,7 @@ class _Pictures:
             histogram=HistogramWanted(widget.hist_scale, _BINS, "own" if bins is None else "shared"),
             image=ImageWanted(tuple(widget.axes), tuple(widget.fixed), widget.pool, 4096),
         )
-        self._steps = view.tensor.steps()
+        self._steps = view.tensor.steps_shown()
         self._most = numbers if view.is_number else len(self._steps)
         self._plan = details.plan(view.tensor, view.about)
         self._frame_size = sum(map(len, self._frames(set(self._steps[-1:]))))
@@ -307,13 +307,13 @@ class _Pictures:
 
 def _size_of_statistics(views: list[_View], room: int) -> int:
     """Return the bytes reserved for statistics."""
-    wanted = sum(len(view.tensor.steps()) for view in views) * _STATISTICS_BYTES
+    wanted = sum(len(view.tensor.steps_shown()) for view in views) * _STATISTICS_BYTES
     return min(wanted, int(room * _STATISTICS_SHARE))
 
 
 def _statistics(view: _View, views: int, room: int) -> list[bytes]:
     """Return the plan and the statistics of one of so many tensors."""
-    steps = view.tensor.steps()
+    steps = view.tensor.steps_shown()
     dtype, shape = view.tensor.sample()
     size = int(np.prod(shape, dtype=np.float64)) * (np.dtype(dtype).itemsize if dtype not in {"", "str"} else 1)
     most = max(1, min(room // views // _STATISTICS_BYTES, _MOST_READ // views // max(1, size)))

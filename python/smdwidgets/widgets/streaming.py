@@ -55,13 +55,13 @@ class FrameStream:
 
     def run(self, near: int, after: Any, cancelled: Callable[[], bool]) -> Iterator[tuple[bytes, int, int]]:
         """Yield each packet with the number of steps sent so far and their total."""
-        steps = self.view.steps()
+        steps = self.view.steps_shown()
         wanted = [step for step in steps if after is None or step > int(after)]
         if self.only is not None:
             wanted = [step for step in wanted if step in self.only]
         order = nearest_first(wanted, near)
         done = 0
-        for batch in self._batches(order, steps, cancelled):
+        for batch in self._batches(order, self.view.steps(), cancelled):
             for packet in batch:
                 done = self._sent
                 yield packet, min(done, len(order)), len(order)
@@ -77,12 +77,12 @@ class FrameStream:
             if self._last is None:
                 return
             try:
-                steps = self.view.steps()
+                steps, saved = self.view.steps_shown(), self.view.steps()
             except SMDebugError:
                 return
             shown = self._edition
             edges, edition = self._bin_edges()
-            for frames in self._frame_batches(steps[bisect_right(steps, self._last) :], steps, edges):
+            for frames in self._frame_batches(steps[bisect_right(steps, self._last) :], saved, edges):
                 if self.bins is not None and any(_exceeds_edges(edges, frame) for frame in frames):
                     self.bins.recompute(edition)
                     break
@@ -91,24 +91,24 @@ class FrameStream:
             # Another stream may have changed the shared bins, too.
             edges, edition = self._bin_edges()
             if edition != shown:
-                for frames in self._frame_batches(steps, steps, edges):
+                for frames in self._frame_batches(steps, saved, edges):
                     yield from self._packets(frames, edges, edition)
 
     # ---------------------------------------------------------------------------------------------------------- details
 
     def _batches(
-        self, order: Sequence[int], steps: Sequence[int], cancelled: Callable[[], bool]
+        self, order: Sequence[int], saved: Sequence[int], cancelled: Callable[[], bool]
     ) -> Iterator[list[bytes]]:
         if not order or cancelled():
             return
         edges, edition = self._bin_edges()
-        first = self._make(order[0], steps, edges)
+        first = self._make(order[0], saved, edges)
         yield self._packets([first], edges, edition)
         # Threads gain time where the work is outside of the interpreter, which of a small value it is not.
         each = makers.map if prod(first.shape) >= _LARGE else map
         at, size = 1, _FEW
         while at < len(order):
-            made = each(lambda step: None if cancelled() else self._make(step, steps, edges), order[at : at + size])
+            made = each(lambda step: None if cancelled() else self._make(step, saved, edges), order[at : at + size])
             batch = [frame for frame in made if frame is not None]
             if cancelled():
                 return
@@ -119,17 +119,17 @@ class FrameStream:
     def _bin_edges(self) -> tuple[SharedEdges | None, int]:
         return (None, 1) if self.bins is None else self.bins.current()
 
-    def _make(self, step: int, steps: Sequence[int], edges: SharedEdges | None) -> Frame:
-        at = bisect_left(steps, step)
-        return make_frame(self.view, step, self.wanted, edges, steps[at - 1] if at else None)
+    def _make(self, step: int, saved: Sequence[int], edges: SharedEdges | None) -> Frame:
+        at = bisect_left(saved, step)
+        return make_frame(self.view, step, self.wanted, edges, saved[at - 1] if at else None)
 
     def _frame_batches(
-        self, order: Sequence[int], steps: Sequence[int], edges: SharedEdges | None
+        self, order: Sequence[int], saved: Sequence[int], edges: SharedEdges | None
     ) -> Iterator[list[Frame]]:
         """Yield batches of frames that fit into one message."""
         at, size = 0, _FEW
         while at < len(order):
-            frames = [self._make(step, steps, edges) for step in order[at : at + size]]
+            frames = [self._make(step, saved, edges) for step in order[at : at + size]]
             yield frames
             at += size
             size = min(size * 2, _frames_per_packet(frames))

@@ -84,7 +84,7 @@ class TensorRequests:
         wanted = Wanted.from_json(request.get("want") or {})
         stream = FrameStream(self._view(request), self._about(request), wanted, self._bins_of(request, wanted))
         reply.part([stream.plan()])
-        stream.only = chosen_steps(stream.view.steps(), request)
+        stream.only = chosen_steps(stream.view.steps_shown(), request)
         if "steps" not in request:
             with self._lock:
                 self._streams[role] = stream

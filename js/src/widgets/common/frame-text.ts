@@ -24,6 +24,7 @@ export function emptyReason(scene: Scene, what: string): string {
   if (plan?.form === "text") return `No ${what} for text`;
   if (plan?.reduced) return "Only reductions saved";
   if (shown.frame?.counts?.[0] === 0) return "Empty tensor";
+  if (shown.frame?.sampled) return "Only a sample is kept";
   if (shown.exported) return "Not in this file";
   return scene.failure;
 }
@@ -32,6 +33,13 @@ function noTensorReason({ run, traits, failure }: Scene): string {
   if (run && run.steps.length === 0)
     return run.head.status === "running" ? "No step saved yet. New steps appear here." : "The run has no steps";
   return traits.tensor ? failure : "No tensor selected";
+}
+
+/** "from a sample of 4,096 of 102,400 elements"; empty of a whole value. */
+export function sampleText(frame: Frame | undefined): string {
+  if (!frame?.sampled) return "";
+  const all = (frame.shape ?? []).reduce((a, b) => a * b, 1);
+  return `from a sample of ${count(frame.sampled.elements)} of ${plural(all, "element")}`;
 }
 
 /** Counts of NaN and infinities. */
@@ -50,7 +58,8 @@ export function frameSummary(frame: Frame | undefined): string {
   if (bad.length && !finiteness(frame).finite) return `no finite values   ${bad.join("   ")}`;
   const p = frame.percentiles;
   const at = (q: number) => num(p?.values[p.q.indexOf(q)] ?? Number.NaN);
-  if (Number.isNaN(s[2]) && p) return `5% ${at(5)}   median ${at(50)}   95% ${at(95)}   ${bad.join("   ")}`;
+  if (p && (Number.isNaN(s[2]) || Number.isNaN(s[0])))
+    return `5% ${at(5)}   median ${at(50)}   95% ${at(95)}   ${bad.join("   ")}`;
   return `min ${num(defined(s[0]))}   mean ${num(defined(s[2]))}   max ${num(defined(s[1]))}   std ${num(defined(s[4]))}`;
 }
 
@@ -61,6 +70,12 @@ export function describeFrame(frame: Frame | undefined): string {
   const bad = notFiniteCounts(frame);
   const { finite } = finiteness(frame);
   const which = bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite.";
+  const sample = sampleText(frame);
+  if (sample) {
+    const p = frame.percentiles;
+    const at = (q: number) => num(p?.values[p.q.indexOf(q)] ?? Number.NaN);
+    return `Estimated ${sample}: 5% ${at(5)}, median ${at(50)}, 95% ${at(95)}. ${which}`;
+  }
   if (Number.isNaN(s[0]))
     return `${plural(defined(c[0]), "value")}, ${finite ? count(finite) : "none"} of them finite. ${which}`;
   return `${plural(defined(c[0]), "value")} from ${num(defined(s[0]))} to ${num(defined(s[1]))}, mean ${num(defined(s[2]))}, standard deviation ${num(defined(s[4]))}. ${which}`;

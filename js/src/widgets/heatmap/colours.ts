@@ -45,8 +45,10 @@ export class HeatmapColours {
   }
 }
 
-function rangeOf({ scene, image, key, subtracting, beside }: HeatmapContent): [number, number] {
+function rangeOf({ scene, key, subtracting, beside, ...content }: HeatmapContent): [number, number] {
   const { main, compared, traits } = scene;
+  // Of A, only a sample may be kept at this step.
+  const image = content.image ?? (beside ? content.second : undefined);
   if (!image || !main || image.rgba) return [0, 1];
   if (subtracting) return [image.lo, image.hi];
   return extent(image, key, beside && compared ? [main, compared] : [main], traits.scale_over);

@@ -43,7 +43,8 @@ export class HeatmapDetailLoader {
   }
 
   update({ main, traits }: Scene, { matrix, window, size, pooled, tile, unknown }: HeatmapState): void {
-    if (!main?.frame || this.session.exported || main.pending || main.frames.plan?.reduced) return;
+    if (!main?.frame || this.session.exported || main.pending || main.frames.plan?.reduced || main.frame.sampled)
+      return;
     if (matrix.rows * matrix.cols === 0) return;
     const plane = { role: "main" as const, ...valueRef(main), axes: matrix.axes, fixed: matrix.fixed };
     this.#tile.update([plane, window, traits.pool, size, pooled], () => {

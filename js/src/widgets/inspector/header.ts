@@ -10,7 +10,7 @@ import { pyString } from "../../lib/save";
 import type { Scene } from "../../session/scene";
 import { viewed } from "../../session/slots";
 import { Deferred } from "../common/deferred";
-import { stepName } from "../common/frame-text";
+import { sampleText, stepName } from "../common/frame-text";
 import type { Context, Part } from "../common/part";
 import type { CompareBar } from "../compare/bar";
 import type { SliceBar } from "../heatmap/slice-bar";
@@ -125,8 +125,16 @@ export class TensorHeader implements Part {
 
   #updateSource(main: TensorView | undefined, compared: TensorView | undefined) {
     const { store } = this.context.session;
+    const showing = (shown: TensorView) => {
+      if (shown.savedStep === shown.step) return "";
+      const known = shown.exported && shown.frames.steps.includes(shown.step);
+      return `${known ? "not in this file" : "not saved at this step"}: showing step ${count(shown.savedStep)}, `;
+    };
     const describe = (shown: TensorView | undefined, prefix: string) => {
-      if (!shown || (shown.savedStep === shown.step && !shown.pending)) return "";
+      if (!shown) return "";
+      const sample = shown.pending ? "" : sampleText(shown.frame);
+      if (sample) return `${prefix}${showing(shown)}histogram ${sample}`;
+      if (shown.savedStep === shown.step && !shown.pending) return "";
       // Nothing is known about the tensor before its plan arrives.
       if (Number.isNaN(shown.savedStep)) {
         if (!shown.frames.plan) return "";
@@ -138,9 +146,7 @@ export class TensorHeader implements Part {
         return shown.frame
           ? `${prefix}loading ${name}, showing step ${count(shown.frame.step)}`
           : `${prefix}loading ${name}`;
-      const reason =
-        shown.exported && shown.frames.steps.includes(shown.step) ? "not in this file" : "not saved at this step";
-      return `${prefix}${reason}: showing ${name}`;
+      return `${prefix}${showing(shown).slice(0, -2)}`;
     };
     const run = compared && store.runs.get(compared.run)?.head.name;
     const error = main?.frame?.error;
@@ -175,12 +181,13 @@ export class TensorHeader implements Part {
       const n = defined(counts[at]);
       const total = defined(counts[0]);
       const share = n && total > 1 ? ` ${percent(n / total)}` : "";
+      const about = main?.frame?.sampled?.estimated ? "about " : "";
       setText(
         chip.lastElementChild as HTMLElement,
-        name === "zero" ? (total > 1 ? percent(total ? n / total : 0) : count(n)) : `${count(n)}${share}`,
+        about + (name === "zero" ? (total > 1 ? percent(total ? n / total : 0) : count(n)) : `${count(n)}${share}`),
       );
       chip.classList.toggle("smdw-bad", name !== "zero" && n > 0);
-      chip.title = `${count(n)} of ${count(total)} values are ${name}`;
+      chip.title = `${about}${count(n)} of ${count(total)} values are ${name}`;
     });
   }
 }

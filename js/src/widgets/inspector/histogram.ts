@@ -14,7 +14,7 @@ import type { HistogramScale } from "../../protocol/types";
 import { framesSlot } from "../../session/connection";
 import { pythonValue } from "../../session/python-code";
 import type { Scene } from "../../session/scene";
-import { describeFrame, emptyReason, frameSummary } from "../common/frame-text";
+import { describeFrame, emptyReason, frameSummary, sampleText } from "../common/frame-text";
 import { PicturePanel, type Rows } from "../common/panel";
 import type { Context } from "../common/part";
 import { ComparisonLegend, comparisonColours } from "../compare/legend";
@@ -29,6 +29,13 @@ function largestCount(hist: Histogram | undefined): number {
   let top = 0;
   if (hist) for (const n of hist.counts) if (n > top) top = n;
   return top;
+}
+
+/** Which of the bars are estimates, and from what. */
+function sourceText({ main, compared }: Scene): string {
+  const [a, b] = [sampleText(main?.frame), sampleText(compared?.frame)];
+  if (!compared) return a;
+  return a === b ? a && `both ${a}` : [a && `A ${a}`, b && `B ${b}`].filter(Boolean).join(" \u00b7 ");
 }
 
 export class HistogramPanel extends PicturePanel {
@@ -142,6 +149,7 @@ export class HistogramPanel extends PicturePanel {
       top: Math.max(...tops.filter(Number.isFinite), 1),
       logCounts: traits.log_counts,
       hover: this.#hover,
+      source: sourceText(scene),
       marked: traits.selection.kind === "bins" ? traits.selection.range : [],
       colour,
       comparedColour,
@@ -164,7 +172,7 @@ export class HistogramPanel extends PicturePanel {
       const closed = i === hist.counts.length - 1 ? "]" : ")";
       const compared = this.#picture?.compared;
       const second = sameBins(hist, compared) ? compared?.counts[i] : undefined;
-      return `[${num(defined(hist.edges[i]))}, ${num(defined(hist.edges[i + 1]))}${closed}  ${plural(n, "value")}, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  B ${count(second)}`}`;
+      return `[${num(defined(hist.edges[i]))}, ${num(defined(hist.edges[i + 1]))}${closed}  ${frame?.sampled ? "about " : ""}${plural(n, "value")}, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  B ${count(second)}`}`;
     }
     return frameSummary(frame);
   }

@@ -93,7 +93,8 @@ export class ValuesPanel extends Panel {
     const m = matrixOf(main, traits.axes, traits.fixed);
     this.#matrix = m;
     const status = this.#request.status;
-    const nothing = !m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error;
+    const nothing =
+      !m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error || main.frame?.sampled;
     if (nothing || Number.isNaN(main.savedStep)) {
       setAttributes(this.#scroll, { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined });
       const reason = emptyReason(scene, "table");

@@ -88,7 +88,9 @@ class LocalRun(SmdebugRun):
 
     def samples(self) -> LocalRun | None:
         if self._samples is None and os.path.isdir(folder := os.path.join(self.path, SAMPLES)):
-            self._samples = LocalRun(folder, *self._range, False)
+            samples = LocalRun(folder, *self._range, False)
+            samples.refresh()
+            self._samples = samples
         return self._samples
 
     def replaced_at(self) -> float | None:
