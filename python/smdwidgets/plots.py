@@ -79,8 +79,8 @@ class TensorPlots:
     ) -> Axes:
         """Plot a histogram of the elements at a step (None: the newest).
 
-        ``scale`` is linear, log or symlog. Where the value is missing, counts are estimated from the sample, as the title
-        says.
+        ``scale`` is linear, log or symlog. Where the value is missing, counts are estimated from the sample, and the
+        title says so.
         """
         ax = _axes(ax)
         step = self._step(step)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from typing import Final
 
 from smdwidgets._text import byte_size
 from smdwidgets.cli._run import plain, table
 from smdwidgets.retention import disk_use
+
+#: Parts of a run of a hook, in the order of the columns.
+_PARTS: Final = ("values", "statistics", "samples", "index", "other")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -17,12 +21,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(one) for one in uses], indent=2))
         return 0
-    rows = [["run", "size", "values", "statistics", "index", "other", "format"]]
+    rows = [["run", "size", *_PARTS, "format"]]
     for one in uses[: args.limit]:
-        parts = [
-            byte_size(one.parts[part]) if part in one.parts else ""
-            for part in ("values", "statistics", "index", "other")
-        ]
+        parts = [byte_size(one.parts[part]) if part in one.parts else "" for part in _PARTS]
         rows.append([plain(one.name), byte_size(one.size), *parts, plain(one.kind)])
     print(table(rows))
     if len(uses) > args.limit:

@@ -29,7 +29,7 @@ from smdwidgets.trials.discovery import RunFiles, runs_in
 from smdwidgets.trials.remote_discovery import one_object, store_tree
 from smdwidgets.trials.run import SweepOptions
 from smdwidgets.trials.smdebug.compaction import compaction_faults
-from smdwidgets.trials.smdebug.local import LocalRun
+from smdwidgets.trials.smdebug.local import SAMPLES, LocalRun
 from smdwidgets.trials.sources.run import SourceRun
 from smdwidgets.trials.sweeps import verify as verify_records
 from smdwidgets.trials.tensorboard.layout import foreign, is_event_file, runs_of
@@ -151,16 +151,36 @@ def _check_run(run: LocalRun | RemoteRun, steps: range | None, threads: int | No
         if statistics is not None:
             faults += [_fault(key, at, reason) for key, at, reason in statistics.faults(run.end_age() is not None)]
             _, rows, _ = statistics.size()
+        samples, sample_faults = _samples(run, steps, threads)
+        faults += sample_faults
         return {
             "path": run.path,
             "ended": run.end_age() is not None,
             "steps": run.catalog.num_steps(),
             "statistics": rows,
+            "samples": samples,
             **{key: int(count) for key, count in counts.items()},
             "faults": faults,
         }
     finally:
         run.close()
+
+
+def _samples(run: LocalRun | RemoteRun, steps: range | None, threads: int | None) -> tuple[int, list[dict[str, Any]]]:
+    """Verify the samples of a run; return the number of records, and the faults."""
+    folder = Path(run.path, SAMPLES)
+    if not isinstance(run, LocalRun) or not folder.is_dir():
+        return 0, []
+    samples = LocalRun(str(folder), *_ends(steps), lazy=False, trust="none")
+    try:
+        samples.refresh()
+        faults = [_fault(key, None, message) for key, message in samples.catalog.problems()]
+        counts = samples.verify(None, SweepOptions(threads, lambda done, total: None))
+        faults += [_record_fault(samples.catalog, *error) for error in counts["errors"]]
+        below = [{**fault, "file": f"{SAMPLES}/{fault['file']}" if fault["file"] else SAMPLES} for fault in faults]
+        return int(counts["records"]), below
+    finally:
+        samples.close()
 
 
 def _records(
@@ -331,7 +351,12 @@ def text(found: dict[str, Any]) -> str:
 def _record_counts(found: dict[str, Any]) -> str:
     checked = found["footer_crc"] + found["index_crc"]
     statistics = f"{found['statistics']:,} rows of statistics; " if found["statistics"] else ""
-    return statistics + (
-        f"{found['records']:,} records ({byte_size(found['bytes'])}) of {found['steps']:,} steps read; "
-        f"{checked:,} checksums verified, {found['unverifiable']:,} records without a checksum"
+    samples = f"{found['samples']:,} samples; " if found.get("samples") else ""
+    return (
+        statistics
+        + samples
+        + (
+            f"{found['records']:,} records ({byte_size(found['bytes'])}) of {found['steps']:,} steps read; "
+            f"{checked:,} checksums verified, {found['unverifiable']:,} records without a checksum"
+        )
     )

@@ -234,12 +234,15 @@ def _fill_sampled(frame: Frame, view: TensorView, wanted: Wanted, edges: SharedE
 
 
 def _fill_recorded(frame: Frame, view: TensorView, sample: Sample, value: NDArray[Any], times: float) -> None:
-    """Fill statistics and counts with those that the training wrote of all elements, else from a sample of them."""
+    """Fill statistics and counts with what the training wrote, else from a sample.
+
+    What it wrote is of all elements.
+    """
     exact = view.recorded(frame.step)
     if sample.elements.dtype.kind != "c" and exact and exact["count"] > 0:
         frame.counts[:] = [exact[key] for key in ("count", "nan", "pos_inf", "neg_inf", "zeros")]
         if not any(frame.counts[1:4]):
-            known: dict[tuple[str, bool], Any] = {(op, False): np.float64(exact[op]) for op in OPS if op in exact}
+            plain: dict[tuple[str, bool], Any] = {(op, False): np.float64(exact[op]) for op in OPS if op in exact}
             magnitudes = {("max", True): np.float64(exact["abs_max"]), ("l1", True): np.float64(exact["l1"])}
             derived = {
                 ("variance", False): np.float64(exact["std"] ** 2),
@@ -248,7 +251,7 @@ def _fill_recorded(frame: Frame, view: TensorView, sample: Sample, value: NDArra
                 ("sum", True): np.float64(exact["l1"]),
                 ("l2", True): np.float64(exact["l2"]),
             }
-            _fill_stats(frame, known | magnitudes | derived)
+            _fill_stats(frame, plain | magnitudes | derived)
         return
     frame.estimated = value.size < prod(sample.shape)
     reduced = _core.reduce(value)

@@ -139,7 +139,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
         if not first and not new_steps and not new_names and unchanged:
             return []
         modes = [
-            (found if (found := trial.mode_modestep(step))[1] is not None else sampled.get(step, found), step)
+            (place if (place := trial.mode_modestep(step))[1] is not None else sampled.get(step, place), step)
             for step in new_steps
         ]
         sent.workers = trial.workers()
@@ -186,7 +186,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
 
 
 def _sampled_steps(trial: Trial) -> dict[int, tuple[ModeKeys, int]]:
-    """Return mode and mode step of steps with samples, which may have nothing else; bare steps have none."""
+    """Return mode and mode step of steps with samples; bare steps have none."""
     reader = getattr(trial, "reader", None)
     return {} if reader is None else sampled_steps(reader)
 

@@ -34,7 +34,10 @@ def view_of(trial: Trial, name: str, worker: str = "") -> TensorView:
 
 
 def names_shown(trial: Trial) -> list[str]:
-    """Return the names of the tensors of a run, also of those with samples only, and of the rows of its signals."""
+    """Return the names of the tensors of a run, and of the rows of its signals.
+
+    Tensors with samples only are among them.
+    """
     names = trial.tensor_names()
     reader = getattr(trial, "reader", None)
     sampled = set() if reader is None else {*names_with_samples(reader)} - {*names}

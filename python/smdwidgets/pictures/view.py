@@ -73,7 +73,7 @@ class TensorView:
                 return None
 
     def recorded(self, step: int) -> dict[str, float]:
-        """Return the statistics of all elements that the training wrote of a step; empty without."""
+        """Return the statistics of all elements that the training wrote; or nothing."""
         file = self.trial.reader.statistics_file()
         if file is None:
             return {}
@@ -84,7 +84,7 @@ class TensorView:
         return {name: float(rows[name][0]) for name in rows if name not in {"name", "mode", "worker"}}
 
     def shown_numbers(self, step: int) -> NDArray[Any]:
-        """Return the value as :meth:`numbers` does, or the sample where the value is missing."""
+        """Return what :meth:`numbers` does, or the sample if the value is missing."""
         try:
             return self.numbers(step)
         except (TensorUnavailableForStep, StepUnavailable):

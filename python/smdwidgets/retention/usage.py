@@ -25,6 +25,7 @@ _PARTS: Final = {
     "events": "values",
     "segments": "values",
     "statistics": "statistics",
+    "samples": "samples",
     "index": "index",
     "_smdwidgets": "index",
 }
@@ -38,7 +39,7 @@ class RunUse:
     path: str
     kind: str
     size: int
-    #: Values, statistics, index and other files.
+    #: Values, statistics, samples, index and other files.
     parts: Mapping[str, int] = field(default_factory=dict)
     #: Values by tensor, the largest first.
     tensors: Mapping[str, int] = field(default_factory=dict)

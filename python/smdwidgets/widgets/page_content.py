@@ -307,8 +307,8 @@ class _Pictures:
 
 def _size_of_statistics(views: list[_View], room: int) -> int:
     """Return the bytes reserved for statistics."""
-    wanted = sum(len(view.tensor.steps_shown()) for view in views) * _STATISTICS_BYTES
-    return min(wanted, int(room * _STATISTICS_SHARE))
+    needed = sum(len(view.tensor.steps_shown()) for view in views) * _STATISTICS_BYTES
+    return min(needed, int(room * _STATISTICS_SHARE))
 
 
 def _statistics(view: _View, views: int, room: int) -> list[bytes]:

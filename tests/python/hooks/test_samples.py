@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +12,8 @@ import sys
 import numpy as np
 import pytest
 
-from smdwidgets import compact, create_trial, create_trials
+from smdwidgets import cli, compact, create_trial, create_trials
+from smdwidgets.cli.verify import check
 from smdwidgets.exceptions import StepDeleted, TensorUnavailableForStep
 from smdwidgets.hooks.writing.samples import LARGEST_SAMPLE, SAMPLES, sample_of
 from smdwidgets.numpy import Hook
@@ -119,6 +122,41 @@ def test_the_samples_are_no_run_among_others(runs):
         )
     compact(runs / "thinned")
     agree(runs / "thinned", runs / "whole")
+
+
+def test_disk_use_names_samples(runs, capsys):
+    thinned, whole = (next(one for one in disk_use(runs) if one.name == name) for name in ("thinned", "whole"))
+    sizes = [path.stat().st_size for path in (runs / "thinned" / SAMPLES).rglob("*") if path.is_file()]
+    assert thinned.parts["samples"] == sum(sizes)
+    assert "samples" not in whole.parts
+    assert cli.main(["du", str(runs)]) == 0
+    assert re.search(r"statistics\s+samples\s+index", capsys.readouterr().out)
+
+
+def test_verify_finds_a_damaged_sample(runs, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(runs / "thinned", run)
+    intact = check(str(run))
+    assert intact["samples"] > 0
+    assert intact["faults"] == []
+    file = max((run / SAMPLES).rglob("*.tfevents"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 255
+    file.write_bytes(content)
+    faults = check(str(run))["faults"]
+    assert [fault["file"] for fault in faults] == [file.relative_to(run).as_posix()]
+
+
+def test_thinning_keeps_samples(runs, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(runs / "thinned", run)
+    with create_trial(run) as trial:
+        before = len(trial.tensor("w").steps_with_value())
+    assert cli.main(["thin", str(run), "--every", "1000", "--delete"]) == 0
+    with create_trial(run) as trial:
+        assert 0 < len(trial.tensor("w").steps_with_value()) < before
+    agree(run, runs / "whole")
+    assert "1 fault" not in capsys.readouterr().out
 
 
 def test_samples_are_bounded_by_their_share(runs):

@@ -1,4 +1,4 @@
-"""Steps of which only a sample was kept: their frames in a page, live and saved, and in plots."""
+"""Steps of which only a sample was kept, in a page, live and saved, and in plots."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def frames_of(packets: list[Any], tensor: str = "w") -> dict[int, dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
+    by_step: dict[int, dict[str, Any]] = {}
     for head, arrays in packets:
         if head["kind"] == "frames" and head["tensor"] == tensor:
             for i, step in enumerate(arrays["step"]):
                 rows = {
                     name: array if name == "edges" and array.ndim == 1 else array[i] for name, array in arrays.items()
                 }
-                found.setdefault(int(step), {}).update(rows, errors=head["errors"])
-    return found
+                by_step.setdefault(int(step), {}).update(rows, errors=head["errors"])
+    return by_step
 
 
 def kept(run: Path) -> tuple[list[int], list[int]]:
@@ -90,9 +90,9 @@ def request(page: Page, tensor: str = "w") -> dict[int, dict[str, Any]]:
 def test_frames_of_samples_estimate_the_whole(run: Path, widget: Any) -> None:
     whole, sampled = kept(run)
     assert len(sampled) > 2
-    found = request(Page(widget))
-    assert sorted(found) == sorted([*whole, *sampled])
-    for step, frame in found.items():
+    by_step = request(Page(widget))
+    assert sorted(by_step) == sorted([*whole, *sampled])
+    for step, frame in by_step.items():
         value = weight(step).astype(np.float64)
         finite = value[np.isfinite(value)]
         elements, estimated = frame.get("sampled", (0, 0))
@@ -142,9 +142,9 @@ def test_the_page_knows_steps_and_tensors_that_have_samples_only(run: Path, widg
     assert (plan["dtype"], plan["shape"], plan["reduced"], plan["workers"]) == (
         "float32", [600, 1024], False, ["worker_0"],
     )  # fmt: skip
-    found = frames_of(packets, "large")
-    assert found
-    assert all(0 < frame["sampled"][0] <= LARGEST_SAMPLE and frame["hist"].any() for frame in found.values())
+    by_step = frames_of(packets, "large")
+    assert by_step
+    assert all(0 < frame["sampled"][0] <= LARGEST_SAMPLE and frame["hist"].any() for frame in by_step.values())
 
 
 def test_the_change_is_that_since_the_value_before(run: Path, widget: Any) -> None:
@@ -156,8 +156,8 @@ def test_the_change_is_that_since_the_value_before(run: Path, widget: Any) -> No
 
 def test_a_saved_page_has_the_samples(run: Path, widget: Any) -> None:
     widget.tensor = "large"
-    found = frames_of([unpack(packet) for packet in page_content(widget, ["large"], 20_000_000).packets], "large")
-    assert any(frame.get("sampled", (0, 0))[0] > 0 and frame["hist"].any() for frame in found.values())
+    by_step = frames_of([unpack(packet) for packet in page_content(widget, ["large"], 20_000_000).packets], "large")
+    assert any(frame.get("sampled", (0, 0))[0] > 0 and frame["hist"].any() for frame in by_step.values())
 
 
 def test_new_samples_are_pushed(tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ export class TensorHeader implements Part {
     const { store } = this.context.session;
     const showing = (shown: TensorView) => {
       if (shown.savedStep === shown.step) return "";
-      const known = shown.exported && shown.frames.steps.includes(shown.step);
-      return `${known ? "not in this file" : "not saved at this step"}: showing step ${count(shown.savedStep)}, `;
+      const leftOut = shown.exported && shown.frames.steps.includes(shown.step);
+      return `${leftOut ? "not in this file" : "not saved at this step"}: showing step ${count(shown.savedStep)}, `;
     };
     const describe = (shown: TensorView | undefined, prefix: string) => {
       if (!shown) return "";

@@ -1,8 +1,9 @@
 """Delete values of old runs; keep losses, statistics, incidents and findings.
 
 Without --delete, only shows what would be deleted. Losses and other small values stay at every step, as do statistics,
-incidents, the first and the last step, and the steps around the findings of the diagnosis. A run that is being written
-is left as it is, and so is one without a file of statistics. An interrupted deletion is continued by the same command.
+samples, incidents, the first and the last step, and the steps around the findings of the diagnosis. A run that is being
+written is left as it is, and so is one without a file of statistics. An interrupted deletion is continued by the same
+command.
 
 Examples:
   smdwidgets thin runs --older-than 30d
