@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import smdwidgets
+from smdwidgets.numpy import Hook
 
 RNG = np.random.default_rng(7)
 
@@ -288,3 +289,22 @@ def test_updates_of_a_policy_that_are_far_too_large_again_and_again() -> None:
     assert kinds(**rewards, **updates, train__entropy_loss=entropy) == ["entropy_collapse"]
     small = {"train__approx_kl": np.full(25, 0.008)}
     assert kinds(rollout__ep_rew_mean=20 + 10 * at, **small, train__entropy_loss=-0.67 + 0.02 * at) == []
+
+
+def test_a_loss_around_zero_does_not_say_what_is_learned(tmp_path) -> None:
+    """That of a policy gradient is noise around 0, while its rewards rise.
+
+    Large first updates are then no rate that is too high.
+    """
+    rng = np.random.default_rng(3)
+    weight = rng.standard_normal(400)
+    with Hook(tmp_path / "run") as hook:
+        for step in range(150):
+            loss = 0.01 * rng.standard_normal()
+            hook.save_tensor("loss_output_0", np.float32(loss), "losses")
+            hook.save_tensor("net.0.weight", weight.astype(np.float32), "weights")
+            hook.step()
+            change = rng.standard_normal(400)
+            size = max(0.12 * 0.8**step, 0.006) * np.linalg.norm(weight)
+            weight = weight + size * change / np.linalg.norm(change)
+    assert not smdwidgets.diagnose(tmp_path / "run").findings

@@ -64,6 +64,8 @@ _OF_TASKS = frozenset({"ce", "nll", "mse", "task", "recon", "reconstruction", "c
 MINOR, WORSE = 0.1, 1.15
 #: Growth of the norm of the gradient beside a loss that does not fall.
 GROWS = 20.0
+#: Share of the values of a loss whose sign is not that of the value before, from which it is around 0.
+CHANGES_SIGN = 0.15
 #: A training loss that falls below this share of its first value has fallen, whatever evaluations say.
 FALLEN = 0.5
 #: Words that say how one loss is logged.
@@ -78,7 +80,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     improves = any(_improves(series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
     for series in data.training_losses():
         trend = series.trend
-        if trend is None or _falls_elsewhere(data, series):
+        if trend is None or _falls_elsewhere(data, series) or _is_around_zero(series):
             continue
         constant = len(series) >= LEAST_POINTS and _is_constant(series, trend)
         if constant:
@@ -103,6 +105,15 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
+
+
+def _is_around_zero(series: Series) -> bool:
+    """Whether a loss changes its sign again and again, as that of a policy gradient.
+
+    Its size does not say what is learned.
+    """
+    signs = np.sign(series.values[np.isfinite(series.values)])
+    return len(signs) >= LEAST_POINTS and float(np.mean(signs[1:] != signs[:-1])) > CHANGES_SIGN
 
 
 def _falls_elsewhere(data: RunData, series: Series) -> bool:
