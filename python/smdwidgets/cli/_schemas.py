@@ -339,7 +339,7 @@ def _verify() -> _Schema:
         {"run": _TEXT, "tensor": _TEXT, "step": _WHOLE, "worker": _or_null(_TEXT)},
     )
     counts = dict.fromkeys(("records", "bytes", "footer_crc", "footer_constant", "index_crc", "unverifiable"), _WHOLE)
-    hook = _object({"ended": _FLAG, "steps": _WHOLE, "statistics": _WHOLE, **counts})
+    hook = _object({"ended": _FLAG, "steps": _WHOLE, "statistics": _WHOLE, "samples": _WHOLE, **counts})
     source = _object(
         {
             "run": _TEXT,
