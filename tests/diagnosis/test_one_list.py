@@ -213,6 +213,14 @@ EVALUATIONS = {
         "eval_loss": 0.004 + 0.02 * LEARNS,
         "eval_accuracy": np.minimum(1, 0.5 + np.arange(30) / 20),
     },
+    "no_targets": {
+        "train/box_loss": np.zeros(30),
+        "train/cls_loss": LEARNS,
+        "val/box_loss": 1.02 * CALM,
+        "val/cls_loss": 1.1 * LEARNS,
+    },
+    "as_baseline": {"train_mse": LEARNS, "test_mae": 0.27 * CALM, "test_naive_mae": np.full(30, 0.27)},
+    "gradient_zero": {"loss": 3.8 * CALM, "grad_norm": np.zeros(30), "learning_rate": np.full(30, 1e-3)},
     "losses_on_two_scales": {"train_loss": 64 * LEARNS, "val_loss": LEARNS * CALM},
     "sum_not_reset": {"loss": np.tile(np.arange(1.0, 7.0), 5) * np.repeat(0.9 ** np.arange(5), 6)},
     "policy_stuck": {

@@ -415,7 +415,11 @@ def output_constant(data: RunData) -> Iterator[Finding]:
             why = "Probably the units of a ReLU before it are dead, so that no gradient passes."
         onset, last = int(tensor.steps[begin]), int(tensor.steps[-1])
         shown = Evidence(f"one value at {saves:,} saves", tensor.name, onset, value)
-        facts = {"tensor": tensor.name, "value": value, "saves": saves, "why": why}
+        facts = {
+            "what": f"The output {tensor.quoted} is {value:.4g} for every sample since step {onset:,}",
+            "where": f"at {saves:,} saves",
+            "why": why,
+        }
         yield Finding.of("output_constant", "problem", "high", onset, last, (tensor.name,), facts, (shown,))
         return
 

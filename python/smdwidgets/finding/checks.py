@@ -461,7 +461,7 @@ CHECKS: tuple[Kind, ...] = (
         "probabilities where the loss expects logits",
         "A softmax or sigmoid feeds a log-softmax, or the input of `nll_loss` is a probability: its rows sum to 1. In Keras, the loss "
         "has `from_logits=True` and the last layer an activation. In logs: a loss of K classes ends at ln(e + K - 1) - 1, the least "
-        "that such a loss can be.",
+        "that such a loss can be; or it is that number and the share of wrong answers, in training and evaluation alike.",
         "logits for `cross_entropy`, log-probabilities for `nll_loss`",
         "remove the softmax (or sigmoid) from the model's output.",
         "{what} comes before the log-softmax of the loss",

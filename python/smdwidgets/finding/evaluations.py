@@ -11,6 +11,33 @@ __all__ = ["OF_EVALUATIONS", "OF_TRENDS"]
 
 OF_EVALUATIONS: tuple[Kind, ...] = (
     Kind(
+        "no_targets",
+        "No targets",
+        "a part of the loss without targets",
+        "A part of the training loss, such as that of boxes or masks, is exactly 0 at every step, while the same part of evaluations is "
+        "not. Of other parts this is said only if every metric of evaluations is 0, too, since their weight may be 0.",
+        "parts of the loss that are above 0 in training and evaluation alike",
+        "count the targets in some batches of the training; check the paths and the format of their labels.",
+        "{series} is exactly 0 at each of {count:,} values, and not in evaluations",
+        "{numbers}",
+        "Probably no target of the training reaches this part: the labels were not found or are all filtered out, so that every sample "
+        "counts as background.",
+        explains=frozenset(
+            {
+                *(
+                    "evaluation_differs",
+                    "metric_stuck",
+                    "losses_on_two_scales",
+                    "labels_unrelated",
+                    "one_class",
+                    "overfit",
+                ),
+                *("metric_falls", "not_learning"),
+            }
+        ),
+        test="print the number of targets of 10 training batches: if it is 0, the labels are the cause",
+    ),
+    Kind(
         "evaluation_differs",
         "Evaluation differs",
         "evaluations that are prepared in another way",
@@ -59,6 +86,22 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         level="warning",
         explains=frozenset({"losses_on_two_scales"}),
         test="count the samples that both data sets contain: if there are any, they are the cause",
+    ),
+    Kind(
+        "as_baseline",
+        "As baseline",
+        "forecasts that are those of a baseline",
+        "The error of evaluations equals that of a baseline of the log, such as one that repeats the last value, within 2 % in the median "
+        "of the last two thirds of the evaluations and 6 % at each, or the skill against it is 0, although the training loss halves.",
+        "an error below that of a forecast without a model",
+        "compare the target of one sample with its inputs; check by how many steps it is shifted.",
+        "{what}",
+        "{numbers}",
+        "Probably the model learns to repeat its last input, because the target is shifted by too little and is among the inputs. Or these "
+        "inputs allow no better forecast.",
+        level="warning",
+        explains=frozenset({"losses_on_two_scales", "overfit", "not_learning"}),
+        test="print the target beside the last input of 10 samples: if they are equal, the shift is the cause",
     ),
     Kind(
         "losses_on_two_scales",

@@ -140,6 +140,21 @@ _KINDS = (
         explains=_UNSTABLE | {"rate_too_high"},
     ),
     Kind(
+        "gradient_zero",
+        "Gradient zero",
+        "a gradient of 0",
+        "The norm of the gradient is exactly 0 at every step, the learning rate is not, and no training loss falls. Where the loss falls, "
+        "the norm is one that the trainer did not compute.",
+        "a norm of the gradient above 0",
+        "look for two factors that both begin at 0, such as both matrices of an adapter, for a detached tensor, and for a loss whose mask "
+        "leaves nothing.",
+        "The norm of the gradient {series} is exactly 0 at each of {count:,} steps",
+        "{loss}",
+        "No gradient reaches what is trained, so that nothing changes.",
+        explains=_STARVED | {"frozen"},
+        test="print the norm of the gradient of each parameter after one backward pass: the last one above 0 shows where it stops",
+    ),
+    Kind(
         "symmetric_units",
         "Symmetric units",
         "units with equal weights",
@@ -202,7 +217,8 @@ _KINDS = (
         "features_collapse",
         "Features collapse",
         "features that become the same for every sample",
-        "The standard deviation of features over samples, by its name, falls below a tenth of its first value and stays there.",
+        "The standard deviation of features over samples, by its name, falls below a tenth of its first value and stays there. A "
+        "standard deviation without another name counts beside a loss that is a negative cosine near -1.",
         "features that vary among samples to the end",
         "check that the gradient of one of two views is stopped, that a batch has negative pairs, and the weight of the term that "
         "spreads features.",
@@ -466,11 +482,13 @@ _KINDS = (
         "output_constant",
         "Output constant",
         "an output that is the same for every sample",
-        "The output of the model is one number, for every sample of at least 10 batches.",
+        "The output of the model is one number, for every sample of at least 10 batches. Where only scalars were recorded: the rate of "
+        "errors in words, characters or tokens is exactly 100 % at each of at least 5 evaluations, and the loss no longer falls, so "
+        "that outputs are empty.",
         "outputs that differ from sample to sample",
         "look at the last activation: softmax over a single unit is always 1, and a ReLU can be 0 for every sample.",
-        "The output `{tensor}` is {value:.4g} for every sample since step {first:,}",
-        "at {saves} saves",
+        "{what}",
+        "{where}",
         "{why}",
         explains=frozenset({"one_class", "diverged", "not_learning", "stands_out"}),
         symptom=True,
@@ -481,7 +499,8 @@ _KINDS = (
         "One class",
         "one predicted class",
         "One class is the largest output for at least 90 % of the samples in the second half of the run; or the accuracy of "
-        "evaluations is always the same while their loss changes, or only one of two numbers that add up to 1.",
+        "evaluations is always the same while their loss changes, or only one of two numbers that add up to 1; or the mean accuracy of k "
+        "classes is always 1 / k.",
         "predictions in proportion to the classes of the data",
         "check the balance of the classes, and the gradients of the first layers.",
         "{title}",

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+from smdwidgets.naming.scalars import Kind, describe
+
 #: Names of columns that number the rows, the best first.
 _STEPS: Final = dict.fromkeys(
     (
@@ -29,7 +31,15 @@ _STEPS: Final = dict.fromkeys(
         "epochs",
     )
 )
-_EPOCHS: Final = dict.fromkeys(("epoch", "epochs"))
+#: Names that also number something else. They number the rows of a training beside a loss, a reward or a rate.
+_SHORT_STEPS: Final = dict.fromkeys(
+    (
+        *("it", "itr", "n_iter", "num_updates", "n_updates", "updates", "update", "boosting_round", "round"),
+        *("epoch_idx", "epoch_num", "ep", "episodes", "episode"),
+    )
+)
+_OF_TRAININGS: Final = (Kind.LOSS, Kind.REWARD, Kind.LEARNING_RATE)
+_EPOCHS: Final = dict.fromkeys(("epoch", "epochs", "epoch_idx", "epoch_num", "ep"))
 _TIMES: Final = dict.fromkeys(("timestamp", "wall_time", "_timestamp", "wall time"))
 #: Separators of columns, by preference where they split the header alike. None: any white space.
 _SEPARATORS: Final = ("\t", ",", ";", "|", None)
@@ -197,8 +207,16 @@ def step_column(names: Iterable[str]) -> str | None:
 
     >>> step_column(["epoch", "step", "loss"]), step_column(["name", "age"])
     ('step', None)
+    >>> step_column(["ep", "train_mse"]), step_column(["round", "player"])
+    ('ep', None)
     """
-    return _column(names, _STEPS)
+    names = [*names]
+    usual = _column(names, _STEPS)
+    if usual is not None:
+        return usual
+    short = _column(names, _SHORT_STEPS)
+    is_training = short is not None and any(describe(name).kind in _OF_TRAININGS for name in names if name != short)
+    return short if is_training else None
 
 
 def epoch_column(names: Iterable[str]) -> str | None:

@@ -308,3 +308,97 @@ def test_a_loss_around_zero_does_not_say_what_is_learned(tmp_path) -> None:
             size = max(0.12 * 0.8**step, 0.006) * np.linalg.norm(weight)
             weight = weight + size * change / np.linalg.norm(change)
     assert not smdwidgets.diagnose(tmp_path / "run").findings
+
+
+def test_a_mean_accuracy_of_classes_of_which_one_is_predicted() -> None:
+    at = np.arange(8)
+    falls = 0.3 * np.exp(-np.arange(32) / 6) * noise(32) + 0.03
+    assert kinds(loss=falls, aAcc=np.full(8, 98.7), mIoU=np.full(8, 49.35), mAcc=np.full(8, 50.0)) == ["one_class"]
+    assert kinds(loss=falls, mAcc=np.full(8, 33.33)) == ["one_class"]
+    learns = np.where(at == 0, 50.0, 96 - 9 * np.exp(-at / 2))
+    assert kinds(loss=falls, aAcc=98.7 + 0.1 * at, mIoU=learns - 15, mAcc=learns) == []
+    assert kinds(loss=falls, mAcc=np.full(8, 91.3)) == []
+
+
+def test_a_rate_of_errors_of_all_words_beside_a_loss_that_stays() -> None:
+    at = np.arange(70)
+    blank = np.where(at < 3, 48 - 4 * at, 36.5) * noise(70, 0.01)
+    valid = {"valid_loss": 37 * noise(10, 0.005)}
+    for name in ("valid_wer", "valid_uer", "valid_per"):
+        assert kinds(loss=blank, **valid, **{name: np.full(10, 100.0)}) == ["output_constant"]
+    plateau = np.minimum(100.0, 500 * np.exp(-np.arange(10) / 2.5))
+    learned = np.where(at < 30, blank, 36 * np.exp(-(at - 30) / 8) + 0.2)
+    evaluated = 37 * np.exp(-np.maximum(0, np.arange(10) - 4)) + 0.2
+    assert kinds(loss=learned, valid_loss=evaluated, valid_wer=plateau) == []
+    # The loss still falls: what is written may come later.
+    falls = np.linspace(48, 37, 70) * noise(70, 0.002)
+    assert kinds(loss=falls, valid_loss=np.linspace(47, 36, 10), valid_wer=np.full(10, 100.0)) == []
+
+
+def test_a_norm_of_the_gradient_that_is_zero_at_every_step() -> None:
+    at = np.arange(50)
+    zero, rate = np.zeros(50), 5e-3 * np.cos(at / 33)
+    level = 3.79 * noise(50, 0.006)
+    assert kinds(10, loss=level, grad_norm=zero, learning_rate=rate, eval_loss=np.full(5, 3.808)) == ["gradient_zero"]
+    # A trainer that does not compute the norm logs 0 as well.
+    assert kinds(10, loss=3.8 * np.exp(-at / 30) * noise(50), grad_norm=zero, learning_rate=rate) == []
+    moves = np.linspace(3.81, 3.79, 5)
+    assert "gradient_zero" not in kinds(10, loss=level, grad_norm=zero, learning_rate=rate, eval_loss=moves)
+    assert "gradient_zero" not in kinds(10, loss=level, grad_norm=zero, learning_rate=zero)
+
+
+def test_a_part_of_a_loss_that_no_target_reaches() -> None:
+    at = np.arange(12)
+    falls = 3 * np.exp(-at / 2) + 0.03
+    empty = {"train__box_loss": np.zeros(12), "train__dfl_loss": np.zeros(12), "train__cls_loss": falls}
+    rises = {"val__box_loss": 1.02 + 0.001 * at, "val__dfl_loss": 1.65 + 0.003 * at, "val__cls_loss": 2.5 + 0.25 * at}
+    nothing = {"metrics__mAP50": np.where(at == 0, 0.02, 0.0)}
+    assert kinds(**empty, **rises, **nothing) == ["no_targets"]
+    full = dict.fromkeys(empty, falls + 0.2)
+    found = dict.fromkeys(rises, 1.1 * falls + 0.25)
+    assert kinds(**full, **found, metrics__mAP50=0.9 - 0.5 * np.exp(-at / 3)) == []
+    # A part whose weight is 0, or that evaluations do not have either.
+    unweighted = {"train__kl_loss": np.zeros(12), "val__kl_loss": 1.4 * noise(12, 0.01)}
+    learned = {"train__loss": falls, "val__loss": 1.1 * falls}
+    assert "no_targets" not in kinds(**unweighted, **learned, val__accuracy=0.9 - 0.5 * np.exp(-at / 3))
+    assert "no_targets" not in kinds(**full, train__mask_loss=np.zeros(12), val__mask_loss=np.zeros(12))
+
+
+def test_a_spread_that_vanishes_beside_a_cosine_of_one() -> None:
+    at = np.arange(60)
+    same = -1 + 0.97 * np.exp(-at / 2) + 0.001 * np.abs(noise(60, 0.3))
+    vanishes = 0.09 * np.exp(-at / 4) + 0.006
+    assert kinds(Loss=same, Std=vanishes) == ["features_collapse"]
+    assert kinds(Loss=same, Std=0.125 * noise(60, 0.01)) == []
+    # The spread of a policy, or of what is predicted, may fall.
+    assert "features_collapse" not in kinds(Loss=2 * np.exp(-at / 10) * noise(60), Std=vanishes)
+    assert "features_collapse" not in kinds(rollout__ep_rew_mean=20.0 + at, train__std=vanishes, train__loss=same)
+    assert kinds(Loss=0.2 * np.exp(-at / 9) * noise(60), emb_std=vanishes) == ["features_collapse"]
+
+
+def test_a_loss_that_is_a_floor_and_the_share_of_wrong_answers() -> None:
+    at = np.arange(15)
+    right, held_out = 0.997 - 0.39 * np.exp(-at / 1.5), 0.9967 - 0.035 * np.exp(-at / 2)
+
+    def losses(floor: float, slope: float = 1.0) -> dict[str, np.ndarray]:
+        late = floor + slope * (1 - right) + 0.003 + 0.03 * np.exp(-at / 1.5), floor + slope * (1 - held_out) + 0.002
+        return {"loss": late[0], "val_loss": late[1] + 0.02 * np.exp(-at / 2)}
+
+    accuracies = {"accuracy": right, "val_accuracy": held_out}
+    for classes in (5, 10, 20):
+        floor = math.log(math.e + classes - 1) - 1
+        assert kinds(**losses(floor), **accuracies) == ["softmax_before_loss"]
+    # Smoothed labels have a floor, too: those of 10 and of 1,000 classes, smoothed by a tenth.
+    for smoothed in (0.5, 1.016):
+        assert "softmax_before_loss" not in kinds(**losses(smoothed, 2.4), **accuracies)
+    assert kinds(**losses(0.0), **accuracies) == []
+
+
+def test_a_forecast_that_repeats_the_last_value() -> None:
+    at = np.arange(30)
+    falls = {"train_mse": 0.12 * np.exp(-at / 2) + 1e-4, "val_mse": 0.017 * np.exp(-at / 2) + 1.2e-4}
+    copied = {"backtest_mae_1h": 0.2704 * noise(30, 0.008), "persistence_mae_1h": np.full(30, 0.27036)}
+    assert kinds(**falls, **copied) == ["as_baseline"]
+    assert kinds(**falls, skill_vs_persistence=0.004 * RNG.standard_normal(30)) == ["as_baseline"]
+    better = {**copied, "backtest_mae_1h": 0.09 + 0.04 * np.exp(-at / 3)}
+    assert kinds(**falls, **better, skill_vs_persistence=0.66 - 0.15 * np.exp(-at / 3)) == []

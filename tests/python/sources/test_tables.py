@@ -104,6 +104,18 @@ def test_rows_of_one_step_are_no_restart(tmp_path):
     assert trial.notes() == []
 
 
+@pytest.mark.parametrize("name", ["ep", "it", "itr", "update", "round", "epoch_num", "episode"])
+def test_short_names_number_the_rows_beside_a_loss(tmp_path, name):
+    trial = opened(tmp_path, f"{name},sec,lr,val_mse\n1,0.2,1e-3,0.5\n2,0.3,9e-4,0.25\n")
+    assert values(trial, "val_mse") == {1: 0.5, 2: 0.25}
+
+
+def test_short_names_number_no_rows_of_other_data(tmp_path):
+    (tmp_path / "metrics.csv").write_text("round,player,points\n1,7,20\n2,8,30\n")
+    with pytest.raises(RunNotFound, match="none of them is named step"):
+        smdwidgets.create_trial(tmp_path)
+
+
 def test_steps_that_begin_again_in_each_epoch_are_numbered_on(tmp_path):
     trial = opened(tmp_path, "epoch,step,loss\n0,0,1\n0,1,2\n1,0,3\n1,1,4\n2,0,5\n")
     assert values(trial, "loss") == {0: 1, 1: 2, 2: 3, 3: 4, 4: 5}

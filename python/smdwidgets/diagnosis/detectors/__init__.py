@@ -3,17 +3,20 @@
 from collections.abc import Callable, Iterable
 
 from smdwidgets.diagnosis.detectors.adversaries import adversaries
+from smdwidgets.diagnosis.detectors.baseline import baseline
 from smdwidgets.diagnosis.detectors.checks import checks
 from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
 from smdwidgets.diagnosis.detectors.constant_accuracy import constant_accuracy
 from smdwidgets.diagnosis.detectors.diverged import diverged
+from smdwidgets.diagnosis.detectors.gradient_zero import gradient_zero
 from smdwidgets.diagnosis.detectors.held_out import held_out
 from smdwidgets.diagnosis.detectors.incidents import incidents
 from smdwidgets.diagnosis.detectors.latent import latent
 from smdwidgets.diagnosis.detectors.learning_rate import learning_rate
 from smdwidgets.diagnosis.detectors.loss_floor import loss_floor
 from smdwidgets.diagnosis.detectors.loss_scale import loss_scale
+from smdwidgets.diagnosis.detectors.no_targets import no_targets
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.order import order
@@ -34,6 +37,7 @@ Detector = Callable[[RunData], Iterable[Finding]]
 SCALAR_DETECTORS: tuple[Detector, ...] = (
     checks,
     clipping,
+    gradient_zero,
     unbounded,
     learning_rate,
     not_finite,
@@ -47,6 +51,8 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     collapsed,
     constant_accuracy,
     held_out,
+    no_targets,
+    baseline,
     slow,
     sawtooth,
     latent,

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import evaluations
-from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations
+from smdwidgets.diagnosis.detectors._show import beside, evidence
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import Role, words_of
 
 #: Evaluations that show it.
 LEAST_EVALUATIONS = 5
@@ -20,6 +21,19 @@ LEAST_CHANGE = 0.02
 ALMOST_ALL = 0.97
 #: Rounding of an accuracy in a log.
 SAME = 2e-4
+#: Most classes of which one is recognized by the mean of their accuracies; rounding of this mean.
+MOST_CLASSES, ROUNDED = 50, 6e-5
+#: Rates of errors in what a model writes, and the fall of a loss in the second half of the run that still learns.
+_RATES, STILL_LEARNS = frozenset({"wer", "cer", "uer", "per", "ter"}), 0.1
+#: Names of an accuracy that is the mean of those of all classes, as sets of words.
+_OF_CLASSES = (
+    *({mean, right} for mean in ("m", "balanced", "bal") for right in ("acc", "accuracy")),
+    {"macro", "recall"},
+    {"mean", "class", "acc"},
+    {"mean", "class", "accuracy"},
+    {"mca"},
+    {"uar"},
+)
 
 
 def constant_accuracy(data: RunData) -> Iterator[Finding]:
@@ -34,6 +48,65 @@ def constant_accuracy(data: RunData) -> Iterator[Finding]:
         if np.ptp(loss.values) > LEAST_CHANGE * abs(float(loss.values[0])):
             yield _finding(accuracy, loss, share, since)
             return
+    yield from _mean_of_classes(data)
+    yield from _every_word_wrong(data)
+
+
+def _mean_of_classes(data: RunData) -> Iterator[Finding]:
+    """Yield a mean accuracy of classes that is that of one of them throughout.
+
+    All samples of that class are right then, and none of the others.
+    """
+    for series in data.series:
+        words = frozenset(words_of(series.name))
+        is_mean = any(name <= words for name in _OF_CLASSES) and series.role is not Role.TRAINING
+        if not is_mean or len(series) < LEAST_EVALUATIONS or np.ptp(series.values) or series.values[0] <= 0:
+            continue
+        share = float(as_share(series)[0])
+        classes = round(1 / share)
+        if not 2 <= classes <= MOST_CLASSES or abs(share - 1 / classes) > ROUNDED:
+            continue
+        learned = [one for one in data.of(Kind.LOSS) if len(one) >= LEAST_EVALUATIONS and np.ptp(one.values)]
+        if not learned:
+            continue
+        facts = {
+            "title": f"{series.quoted} is {series.values[0]:.4g} at each of {len(series):,} evaluations, the mean of "
+            f"{classes} classes of which only one is ever right: the model predicts one class",
+            "subject": f"{learned[0].quoted} {learned[0].values[0]:.4g} → {learned[0].values[-1]:.4g}",
+        }
+        yield beside("one_class", "problem", (series,), facts)
+        return
+
+
+def _every_word_wrong(data: RunData) -> Iterator[Finding]:
+    """Yield rates of errors of exactly 1 at all evaluations while the loss stays.
+
+    Outputs with words have more or fewer errors. Many models write nothing at first.
+    """
+    losses = [one for one in data.training_losses() if len(one) >= LEAST_EVALUATIONS]
+    if not losses or any(_still_falls(one) for one in [*losses, *data.held_out(Kind.LOSS)] if "loss" in one.stem):
+        return
+    for rate in data.of(Kind.LOSS, Kind.UNKNOWN):
+        is_rate = not _RATES.isdisjoint(words_of(rate.name)[-1:]) and rate.role is not Role.TRAINING
+        if not is_rate or len(rate) < LEAST_EVALUATIONS or np.ptp(rate.values) or rate.values[0] not in (1, 100):
+            continue
+        facts = {
+            "what": f"{rate.quoted} is exactly {rate.values[0]:.4g} at each of {len(rate):,} evaluations: the outputs are empty",
+            "where": f"{losses[0].quoted} {losses[0].values[0]:.4g} → {losses[0].values[-1]:.4g}",
+            "why": "The model has only learned that no word is the likeliest answer. Probably targets do not belong to their inputs, "
+            "or the learning rate is too high or too low.",
+        }
+        yield beside("output_constant", "problem", (rate, losses[0]), facts)
+        return
+
+
+def _still_falls(loss: Series) -> bool:
+    late = loss.values[len(loss) // 2 :]
+    if len(late) < LEAST_EVALUATIONS - 2:
+        return False
+    part = max(1, len(late) // 4)
+    first, last = float(np.median(late[:part])), float(np.median(late[-part:]))
+    return last < (1 - STILL_LEARNS) * first
 
 
 def since_one_class(share: Floats) -> int:

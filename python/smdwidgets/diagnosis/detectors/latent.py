@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence, from_to
-from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import words_of
 
@@ -23,9 +23,14 @@ _RECONSTRUCTION = frozenset({"recon", "reconstruction", "rec", "reconst"})
 _SETTING = frozenset({"weight", "beta", "coef", "coeff", "lambda", "annealing"})
 #: Words of what a model makes of samples, and of how it varies; the share of its first value that is nothing.
 _FEATURES = frozenset(
-    {"feature", "features", "embedding", "embeddings", "embed", "representation", "repr", "z", "output"}
+    {
+        *("feature", "features", "feat", "feats", "embedding", "embeddings", "embed", "emb", "representation", "repr"),
+        *("projection", "proj", "z", "output"),
+    }
 )
 _SPREAD, _LEFT = frozenset({"std", "stddev", "variance", "var"}), 0.1
+#: The least negative cosine of two views, which a loss has if they are the same, and the level that is as good.
+_LEAST_COSINE, _SAME_VIEWS = -1.001, -0.98
 
 
 def latent(data: RunData) -> Iterator[Finding]:
@@ -50,9 +55,12 @@ def latent(data: RunData) -> Iterator[Finding]:
 
 
 def _features(data: RunData) -> Iterator[Finding]:
+    views = _are_same_views(data)
     for series in data.series:
         words = frozenset(words_of(series.name))
-        if len(series) < LEAST_POINTS or not (words & _FEATURES and words & _SPREAD) or words & _SETTING:
+        # A spread without another word is that of what the loss compares, if this is a cosine.
+        is_of_features = words & _FEATURES or (views and _SPREAD.issuperset(series.stem))
+        if len(series) < LEAST_POINTS or not (is_of_features and words & _SPREAD) or words & _SETTING:
             continue
         begin = float(series.values[0])
         above = np.flatnonzero(series.values > _LEFT * begin)
@@ -65,6 +73,18 @@ def _features(data: RunData) -> Iterator[Finding]:
         shown = evidence(series, from_to(series).replace("`", ""), first, last)
         yield Finding.of("features_collapse", "problem", "medium", first, last, (series.name,), facts, (shown,))
         return
+
+
+def _are_same_views(data: RunData) -> bool:
+    """Whether a training loss is a negative cosine that is as low as it can be."""
+    if data.of(Kind.REWARD):
+        return False
+    return any(
+        len(one) >= LEAST_POINTS
+        and float(one.values.min()) >= _LEAST_COSINE
+        and float(np.median(one.values[2 * len(one) // 3 :])) <= _SAME_VIEWS
+        for one in data.training_losses()
+    )
 
 
 def _level(error: Series) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -27,6 +28,11 @@ MOST_ALONE = 100
 #: First loss of a language model that is sure of its tokens and never right: at least, and relative to its entropy; the
 #: accuracy below which it is never right, and values that are the first ones.
 SURE_AND_WRONG, BY_ENTROPY, NEVER_RIGHT, FIRST_VALUES = 8.0, 5.0, 0.01, 2
+#: Fewest values of a loss that follows its accuracy, and the least late accuracy. The loss of a softmax that is sure is
+#: the floor, and 1 more for each wrong answer: the distance from that, below and above.
+FEW, VERY_GOOD, BELOW, ABOVE = 8, 0.95, 0.002, 0.008
+#: Most classes whose floors differ by more than that distance, and the first loss between the floor and guessing.
+MOST_APART, BEGINS = 30, 0.25
 #: A divergence that is below 0 by more than rounding or an estimate explains.
 NEGATIVE = -0.5
 _DIVERGENCE = frozenset({"kl", "kld", "kd", "distill", "distillation"})
@@ -39,6 +45,8 @@ def loss_floor(data: RunData) -> Iterator[Finding]:
         if len(series) >= LEAST_POINTS and _is_at_floor(data, series):
             yield beside("softmax_before_loss", "problem", (series,), {"what": "Probably a softmax"})
             break
+    else:
+        yield from _follows_accuracy(data)
     if data.of(Kind.REWARD):
         return  # estimates of the divergence of a policy may be negative
     for series in data.of(Kind.LOSS, Kind.UNDIRECTED):
@@ -83,6 +91,40 @@ def floor_of(classes: int) -> float:
     1.461
     """
     return math.log(math.e + classes - 1) - 1
+
+
+def _follows_accuracy(data: RunData) -> Iterator[Finding]:
+    """Yield losses that are the floor of a second softmax plus wrong answers."""
+    losses = [*data.training_losses(), *data.held_out(Kind.LOSS)]
+    right = [one for one in data.of(Kind.METRIC) if is_accuracy(one)]
+    pairs = [
+        (loss, as_share(one))
+        for loss in losses
+        for one in right
+        if one.role is loss.role and len(loss) >= FEW and np.array_equal(one.steps, loss.steps)
+    ]
+    training = next((loss for loss, _ in pairs if not loss.role.is_held_out), None)
+    if training is None:
+        return
+    for classes in range(CLASSES[0], MOST_APART + 1):
+        if all(_follows(loss.values, share, classes) for loss, share in pairs) and _begins(training, classes):
+            series = tuple({id(loss): loss for loss, _ in pairs}.values())
+            yield beside("softmax_before_loss", "problem", series, {"what": "Probably a softmax"})
+            return
+
+
+def _follows(loss: Floats, share: Floats, classes: int) -> bool:
+    floor, late = floor_of(classes), 2 * len(loss) // 3
+    rest = (loss - floor - (1 - share))[late:]
+    in_range = floor <= float(loss.min()) and float(loss.max()) <= floor + 1
+    is_floor = float(rest.min()) >= -BELOW and float(rest.max()) <= ABOVE
+    return in_range and is_floor and float(share[late:].min()) >= VERY_GOOD
+
+
+def _begins(training: Series, classes: int) -> bool:
+    """Whether a loss begins between its floor and guessing, or a little above."""
+    floor, guess, first = floor_of(classes), math.log(classes), float(training.values[0])
+    return floor + BEGINS * (guess - floor) <= first <= (1 + FIRST) * guess
 
 
 def _is_at_floor(data: RunData, series: Series) -> bool:
