@@ -118,15 +118,15 @@ class Alteration:
 
 
 ALTERATIONS = (
-    Alteration("half of the values", thinned(2), 7),
+    Alteration("half of the values", thinned(2), 8),
     Alteration("a quarter of the values", thinned(4), 7),
-    Alteration("half of the evaluations", fewer_evaluations, 3),
-    Alteration("begun later", begun_later, 10),
-    Alteration("noise", with_noise, 4),
+    Alteration("half of the evaluations", fewer_evaluations, 5),
+    Alteration("begun later", begun_later, 13),
+    Alteration("noise", with_noise, 6),
     Alteration("named test", renamed("test_", "training_"), 1),
     Alteration("named in folders", renamed("valid/", "train/"), 1),
-    Alteration("without the norm of the gradient", without("norm"), 1),
-    Alteration("the first 60 %", until(0.6), 50),
+    Alteration("without the norm of the gradient", without("norm"), 2),
+    Alteration("the first 60 %", until(0.6), 54),
     Alteration("the first 80 %", until(0.8), 25),
 )
 

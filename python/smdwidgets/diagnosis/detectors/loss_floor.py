@@ -29,8 +29,9 @@ MOST_ALONE = 100
 #: accuracy below which it is never right, and values that are the first ones.
 SURE_AND_WRONG, BY_ENTROPY, NEVER_RIGHT, FIRST_VALUES = 8.0, 5.0, 0.01, 2
 #: Fewest values of a loss that follows its accuracy, and the least late accuracy. The loss of a softmax that is sure is
-#: the floor, and 1 more for each wrong answer: the distance from that, below and above.
-FEW, VERY_GOOD, BELOW, ABOVE = 8, 0.95, 0.002, 0.008
+#: the floor, and 1 more for each wrong answer: the distance of the median from that, below and
+#: above, and of each value.
+FEW, VERY_GOOD, BELOW, ABOVE, EACH = 8, 0.95, 0.002, 0.008, 0.015
 #: Most classes whose floors differ by more than that distance, and the first loss between the floor and guessing.
 MOST_APART, BEGINS = 30, 0.25
 #: A divergence that is below 0 by more than rounding or an estimate explains.
@@ -116,8 +117,8 @@ def _follows_accuracy(data: RunData) -> Iterator[Finding]:
 def _follows(loss: Floats, share: Floats, classes: int) -> bool:
     floor, late = floor_of(classes), 2 * len(loss) // 3
     rest = (loss - floor - (1 - share))[late:]
-    in_range = floor <= float(loss.min()) and float(loss.max()) <= floor + 1
-    is_floor = float(rest.min()) >= -BELOW and float(rest.max()) <= ABOVE
+    in_range = floor - EACH <= float(loss.min()) and float(loss.max()) <= floor + 1
+    is_floor = -BELOW <= float(np.median(rest)) <= ABOVE and float(np.abs(rest).max()) <= EACH
     return in_range and is_floor and float(share[late:].min()) >= VERY_GOOD
 
 
