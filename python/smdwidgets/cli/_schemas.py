@@ -353,6 +353,7 @@ def _verify() -> _Schema:
         {"path": _TEXT, "ended": _FLAG, "steps": _WHOLE, "faults": _list(fault)},
         {
             "statistics": _WHOLE,
+            "samples": _WHOLE,
             **counts,
             "files": _WHOLE,
             "runs": _list(_TEXT),
