@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from e2e.jupyter import Jupyter, Notebook
+from e2e.jupyter import Jupyter
 from e2e.looking import Looking
 
 SHOW = """
@@ -99,7 +99,7 @@ def look(jupyter: Jupyter, run: Path, tensor: str, step: int, shot: str) -> Figu
     expect(view.el.locator(".smdw-map-nan").first).to_be_visible()
     view.drawn()
     notebook.screenshot(f"{shot}-map")
-    figures.heap = _heap(notebook)
+    figures.heap = heap(notebook.page)
     for what, zooms in (("pan", False), ("zoom", True)):
         times = notebook.page.evaluate(FRAMES, zooms)
         figures.frames[what] = times[len(times) // 2], times[len(times) * 95 // 100]
@@ -112,9 +112,9 @@ def look(jupyter: Jupyter, run: Path, tensor: str, step: int, shot: str) -> Figu
     return figures
 
 
-def _heap(notebook: Notebook) -> float:
+def heap(page: Page) -> float:
     """Return the bytes of all that the page's scripts hold, JupyterLab's included."""
-    tools = notebook.page.context.new_cdp_session(notebook.page)
+    tools = page.context.new_cdp_session(page)
     tools.send("HeapProfiler.collectGarbage")
     usage = tools.send("Runtime.getHeapUsage")
     tools.detach()
