@@ -19,6 +19,7 @@ from uv import PROJECT, UV, install, make_venv, python_of
 VENV = ROOT / ".venv"
 PYTHON = python_of(VENV)
 PEERS = ROOT / ".venv-peers"
+INTERFACES = ROOT / ".venv-interfaces"
 JS = ROOT / "js"
 SERVERS = CACHE / "servers"
 SERVER_PACKAGES = ("package.json", "package-lock.json", ".npmrc")
@@ -103,8 +104,19 @@ PEERS_STEP = Step(
     outputs=(python_of(PEERS),),
     requires=(UV,),
 )
+INTERFACES_TXT = ROOT / "tests" / "interfaces.txt"
+INTERFACES_STEP = Step(
+    "interfaces",
+    lambda: make_venv(INTERFACES, "-r", INTERFACES_TXT),
+    inputs=(INTERFACES_TXT,),
+    outputs=(python_of(INTERFACES),),
+    requires=(UV,),
+)
 
-STEPS = {step.name: step for step in (UV, PY, NPM, FRONT_END, EXTENSION, BROWSER, DOCS, SERVERS_STEP, PEERS_STEP)}
+STEPS = {
+    step.name: step
+    for step in (UV, PY, NPM, FRONT_END, EXTENSION, BROWSER, DOCS, SERVERS_STEP, PEERS_STEP, INTERFACES_STEP)
+}
 DEFAULT = ("python", "front-end", "extension", "browser")
 
 

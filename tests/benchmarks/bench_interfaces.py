@@ -41,13 +41,17 @@ SIZES_OF_AIM = {300: 1000, 3000: 30, 10_000: 10}
 #: Seconds within which a page has a picture, and after that names what was planted.
 PICTURE, NAMED = 60, 15
 #: A page that has a picture, and is not ready to be read after so many seconds, is given up.
-GIVE_UP = 150
+GIVE_UP = 60
 VIEW = {"width": 1280, "height": 900}
 
-#: How many series have a picture in view. An element counts if a part of it is inside the window.
+#: An element is in view if a part of it is inside the window, and nothing else is at the middle of that part.
 IN_VIEW = """const inView = (all) => [...all].filter((el) => {
   const box = el.getBoundingClientRect();
-  return box.width > 0 && box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
+  const [left, right] = [Math.max(0, box.left), Math.min(innerWidth, box.right)];
+  const [top, bottom] = [Math.max(0, box.top), Math.min(innerHeight, box.bottom)];
+  if (left >= right || top >= bottom) return false;
+  const there = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+  return el.contains(there) || there?.contains(el);
 });
 const painted = (canvas) => canvas.width > 0 && canvas.height > 0 && canvas.getContext("2d")
   ?.getImageData(0, 0, canvas.width, canvas.height).data.some((value, at) => at % 4 === 3 && value > 0);
@@ -83,18 +87,20 @@ TENSORBOARD = """inView(document.querySelectorAll("scalar-card")).filter((card) 
   && /[0-9]/.test(card.querySelector("tb-data-table-content-row")?.textContent ?? "")).length"""
 TRACKIO = "inView(document.querySelectorAll('canvas')).filter(painted).length"
 AIM = "inView(document.querySelectorAll('path.Line')).filter((path) => path.getAttribute('d')).length"
-# A folded module stands for its tensors; its row has their number.
-OURS = """[...document.querySelectorAll(".smdw-map-plot canvas")].some(painted)
+# A folded module stands for its tensors; its row has their number. Runs of scalars only have curves instead.
+MAP = """[...document.querySelectorAll(".smdw-map-plot canvas")].some(painted)
   ? inView(document.querySelectorAll(".smdw-map-row"))
     .map((row) => [row, row.querySelector(".smdw-map-size")])
     .reduce((sum, [row, size]) => sum + (size ? number(size) : row.matches(".smdw-map-module") ? 0 : 1), 0) : 0"""
+CURVES = """inView(document.querySelectorAll(".smdw-multiple"))
+  .filter((cell) => [...cell.querySelectorAll("canvas")].some(painted)).length"""
 TOOLS = {
     "TensorBoard": Tool("TensorBoard", SIZES, TENSORBOARD),
     "trackio": Tool("trackio", SIZES, TRACKIO),
     "Aim": Tool("Aim", SIZES_OF_AIM, AIM),
-    "smdwidgets, its own run": Tool("smdwidgets", SIZES, OURS),
-    "smdwidgets, TensorBoard's log": Tool("TensorBoard", SIZES, OURS),
-    "smdwidgets, trackio's database": Tool("trackio", SIZES, OURS),
+    "smdwidgets, its own run": Tool("smdwidgets", SIZES, MAP),
+    "smdwidgets, TensorBoard's log": Tool("TensorBoard", SIZES, CURVES),
+    "smdwidgets, trackio's database": Tool("trackio", SIZES, CURVES),
 }
 
 
@@ -121,6 +127,9 @@ def write_own(folder: Path, count: int, steps: int) -> None:
             writer.append(step, numbers, {**counts, **moments, **rest}, 1)
             with _core.StepWriter(folder, step, "worker_0", 1) as event:
                 event.tensor("loss", np.float32(2 + np.exp(-step / 100)))
+                # The map shows the tensors of which some values were saved.
+                for name, value in zip(names_of(count), std if step == 0 else [], strict=False):
+                    event.tensor(name, np.full(4, value, np.float32))
     (folder / "training_job_end.ts").touch()
 
 

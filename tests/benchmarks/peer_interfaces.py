@@ -21,7 +21,7 @@ Rows = Iterator[tuple[int, list[float]]]
 
 
 def names_in_groups(count: int) -> list[str]:
-    """Return names of weights and gradients with a group before the slash, by which TensorBoard and trackio order charts."""
+    """Return names with a group before the slash, by which TensorBoard and trackio order charts."""
     return [name if "/" in name else f"weight/{name}" for name in names_of(count)]
 
 
@@ -79,7 +79,11 @@ def aim(folder: Path, names: list[str], rows: Rows) -> None:
     run.close()
 
 
-WRITERS: dict[str, Callable[[Path, list[str], Rows], None]] = {"TensorBoard": tensorboard, "trackio": trackio, "Aim": aim}
+WRITERS: dict[str, Callable[[Path, list[str], Rows], None]] = {
+    "TensorBoard": tensorboard,
+    "trackio": trackio,
+    "Aim": aim,
+}
 
 
 def main() -> None:
