@@ -86,12 +86,14 @@ TENSORBOARD = """inView(document.querySelectorAll("scalar-card")).filter((card) 
   card.querySelector("line-chart canvas, line-chart path")
   && /[0-9]/.test(card.querySelector("tb-data-table-content-row")?.textContent ?? "")).length"""
 TRACKIO = "inView(document.querySelectorAll('canvas')).filter(painted).length"
-AIM = "inView(document.querySelectorAll('path.Line')).filter((path) => path.getAttribute('d')).length"
+AIM = """inView(document.querySelectorAll(".LineChart"))
+  .filter((chart) => chart.querySelector("path.Line")?.getAttribute("d")).length"""
 # A folded module stands for its tensors; its row has their number. Runs of scalars only have curves instead.
 MAP = """[...document.querySelectorAll(".smdw-map-plot canvas")].some(painted)
-  ? inView(document.querySelectorAll(".smdw-map-row"))
-    .map((row) => [row, row.querySelector(".smdw-map-size")])
-    .reduce((sum, [row, size]) => sum + (size ? number(size) : row.matches(".smdw-map-module") ? 0 : 1), 0) : 0"""
+  ? inView(document.querySelectorAll(".smdw-map-row")).reduce((sum, row) => {
+    const folded = row.querySelector(".smdw-map-mark")?.textContent === "\u25b8";
+    return sum + (folded ? number(row.querySelector(".smdw-map-size")) : row.matches(".smdw-map-module") ? 0 : 1);
+  }, 0) : 0"""
 CURVES = """inView(document.querySelectorAll(".smdw-multiple"))
   .filter((cell) => [...cell.querySelectorAll("canvas")].some(painted)).length"""
 TOOLS = {
@@ -378,7 +380,7 @@ HEAD = [
 def main() -> None:
     """Write the logs, look at each, and print or write the table."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("--data", type=Path, help="where logs are kept for the next run")
+    asked.add_argument("--data", type=Path, help="where logs and figures are kept, so that `--only` repeats some")
     asked.add_argument("--pictures", type=Path, default=ROOT / ".cache/screenshots/interfaces")
     asked.add_argument("--only", nargs="*", choices=TOOLS, default=list(TOOLS))
     asked.add_argument("--most", type=int, default=max(SIZES), help="the largest number of series")
@@ -391,10 +393,11 @@ def main() -> None:
         look(name, Path(folder), int(count), Path(shot))
         return
     options.pictures.mkdir(parents=True, exist_ok=True)
-    rows = []
     with tempfile.TemporaryDirectory() as own:
         data = (options.data or Path(own, "data")).resolve()
         data.mkdir(exist_ok=True)
+        kept = data / "figures.json"
+        looks: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
         for name in options.only:
             tool = TOOLS[name]
             for count, steps in tool.sizes.items():
@@ -403,15 +406,17 @@ def main() -> None:
                 folder = data / f"{tool.written}-{count}"
                 write(tool.written, folder, count, steps)
                 shot = options.pictures / f"{re.sub('[^a-z]+', '-', name.lower())}-{count}.png"
-                figures = ask(name, folder, count, shot, Path(own, f"cache-{len(rows)}"))
+                figures = ask(name, folder, count, shot, Path(own, f"cache-{shot.stem}"))
                 written = json.loads(folder.with_name(f"{folder.name}-written.json").read_text())
                 figures |= {"steps": steps, "disk": size_of(folder), "written": written["seconds"]}
                 if shot.exists():
                     Image.open(shot).convert("RGB").save(shot.with_suffix(".webp"), quality=70, method=6)
-                rows.append(row(figures))
+                looks[f"{name}, {count}"] = figures
+                kept.write_text(json.dumps(looks))
                 print(json.dumps(figures), flush=True)
                 if "picture" not in figures or figures.get("failed"):
                     break
+    rows = [row(looks[f"{name}, {count}"]) for name in TOOLS for count in SIZES if f"{name}, {count}" in looks]
     body = (
         "`python tests/benchmarks/bench_interfaces.py`, described in docs/large-runs-compared.md. Chromium without a graphics "
         f"card. A page has {PICTURE} s for its first picture.\n\n{report.table(HEAD, rows)}"
