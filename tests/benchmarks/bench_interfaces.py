@@ -1,9 +1,9 @@
-"""Open the same series in TensorBoard, trackio, Aim and the explorer, and measure their pages.
+"""Measure the pages of TensorBoard, trackio, Aim and the explorer.
 
 Usage: `python tests/benchmarks/bench_interfaces.py [--data FOLDER] [--pictures FOLDER] [--write]`.
 
-`python tools/setup.py interfaces` installs the other programs. Each tool gets the series by its own writer, in growing
-numbers, until its page has no picture within a limit. Each page is opened in a browser of its own.
+`python tools/setup.py interfaces` installs the other programs. Each tool gets the same series by its
+own writer, in growing numbers, until its page has no picture within a limit. Each page is opened in a separate browser.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ TOOLS = {
 
 
 def write_own(folder: Path, count: int, steps: int) -> None:
-    """Write the series as the standard deviations of tensors, with their other statistics."""
+    """Write the series as standard deviations, with the other statistics."""
     from smdwidgets import _core
 
     place = folder / "collections/000000000"
@@ -222,7 +222,7 @@ def serving(tool: str, folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def page_of(tool: str, address: str) -> str:
-    """Return the address of the page that shows the series of the run without a search."""
+    """Return the address of the page that shows the series, without a search."""
     if tool == "TensorBoard":
         return address
     if tool == "trackio":

@@ -21,12 +21,18 @@ Rows = Iterator[tuple[int, list[float]]]
 
 
 def names_in_groups(count: int) -> list[str]:
-    """Return names with a group before the slash, by which TensorBoard and trackio order charts."""
+    """Return names with a group before the slash.
+
+    TensorBoard and trackio order charts by it.
+    """
     return [name if "/" in name else f"weight/{name}" for name in names_of(count)]
 
 
 def planted(count: int, steps: int) -> dict[str, tuple[int, int]]:
-    """Return tensor and step of the events of one step: a NaN, and a value 10,000 times the usual one."""
+    """Return tensor and step of the events of one step.
+
+    One is a NaN, one a value 10,000 times the usual one.
+    """
     return {"nan": (count // 2, steps * 3 // 5), "spike": (count // 3, steps * 2 // 5)}
 
 
