@@ -9,8 +9,9 @@ and `u` for reporting; `r` was looked at once before `u` was written.
 `keras_programs.txt` those of Keras, in the part `k`, `reported.txt` those with faults that people report, in the part
 `e`, `unseen.txt` more of these, in the part `f`, `common.txt` those with common mistakes, in the part `g`,
 `reports.txt` those that are modelled on public reports, in the part `h`, `typical.txt` those with typical mistakes, in
-the part `i`, `overlooked.txt` those with mistakes that are easily overlooked, in the part `j`, and `frequent.txt` those
-with the mistakes that people make most often, in the part `l`.
+the part `i`, `overlooked.txt` those with mistakes that are easily overlooked, in the part `j`, `frequent.txt` those
+with the mistakes that people make most often, in the part `l`, and `asked.txt` those with mistakes that people ask
+about, in the part `m`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ WHOLE = tuple(
         "typical",
         "overlooked",
         "frequent",
+        "asked",
     )
 )
 
