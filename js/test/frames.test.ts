@@ -57,6 +57,22 @@ describe("frames", () => {
     expect(held.frameAt(40)?.sampled).toEqual({ elements: 4096, estimated: true });
   });
 
+  test("a step without an image has none beside steps that have one", () => {
+    const store = new Store();
+    const image = { axes: [0, 1], fixed: [], pool: "maxabs" as const, rows: 1, cols: 1 };
+    const head: FramesHead = { kind: "frames", run: 0, tensor: "t", worker: "", edition: 1, errors: {}, image };
+    const none = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+    store.addPackets([
+      encode(head, {
+        step: ["f8", [3], [0, 1, 2]],
+        image: ["u1", [3, 1, 1], [7, 0, 255]],
+        image_range: ["f8", [3, 2], [0, 1, ...none, Number.NaN, Number.NaN]],
+      }),
+    ]);
+    const held = store.frames(0, "t", "");
+    expect([0, 1, 2].map((step) => held.frames.get(step)?.images.size)).toEqual([1, 0, 1]);
+  });
+
   test("a lower edition does not replace a higher one", () => {
     const store = new Store();
     const head = (edition: number): FramesHead => ({

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import smdwidgets
-from e2e.looking import Looking
+from e2e.looking import Looking, until
 from smdwidgets.numpy import Hook
 
 SAMPLED = re.compile(r"from a sample of 4,096 of 102,400 elements")
@@ -47,6 +47,11 @@ def expect_sample(look: Looking, whole: int, sampled: int) -> None:
     assert (np.abs(pixels[..., 2] - pixels[..., 0]) > 60).mean() > 0.02  # blue bars
 
 
+def shows_nan(look: Looking) -> bool:
+    red, green, blue = np.moveaxis(look.pixels("heatmap").astype(int), -1, 0)
+    return bool(((red > 100) & (green < 40) & (blue > 200)).any())
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_step_without_its_value_has_the_histogram_of_its_sample(lab, run, dark):
     whole, sampled = steps_of(run)
@@ -55,6 +60,7 @@ def test_a_step_without_its_value_has_the_histogram_of_its_sample(lab, run, dark
     notebook.run(0)
     look = Looking.at(notebook)
     expect_sample(look, whole, sampled)
+    until(lambda: not shows_nan(look), "a heat map without the colour of NaN")
     notebook.screenshot(f"sample-{'dark' if dark else 'light'}")
 
 

@@ -211,6 +211,7 @@ export class TensorFrames {
         const key = imageKey(head.image.axes, head.image.fixed, head.image.pool);
         if ((frame.images.get(key)?.edition ?? -1) <= head.edition) {
           const [lo, hi] = range ? row(range, i) : [0, 1];
+          if (defined(lo) > defined(hi)) continue; // this step has no image, others of the packet have
           frame.images.set(key, {
             data: row(image, i),
             height: defined(image.shape[1]),

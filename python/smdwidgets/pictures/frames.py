@@ -381,4 +381,5 @@ def _pack_images(head: dict[str, Any], arrays: dict[str, Any], frames: Sequence[
     head["image"] = {"axes": first.axes, "fixed": first.fixed, "pool": wanted.pool, "rows": rows, "cols": cols}
     nothing = np.zeros_like(first.codes)
     arrays["image"] = np.array([nothing if f.image is None else f.image.codes for f in frames], np.uint8)
-    arrays["image_range"] = np.array([(np.nan, np.nan) if f.image is None else f.image.limits for f in frames])
+    # Limits that are NaN belong to an image: of a tensor that is NaN throughout.
+    arrays["image_range"] = np.array([(np.inf, -np.inf) if f.image is None else f.image.limits for f in frames])
