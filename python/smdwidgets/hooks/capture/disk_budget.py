@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 
+from smdwidgets._looks import Looks
 from smdwidgets.config.capture_plan import (
     INCIDENTS_SHARE,
     SAMPLES_SHARE,
@@ -165,7 +165,8 @@ class DiskBudget:
             self.reserve = int(min(max(_RESERVE_SHARE * found[1], _RESERVE_LEAST), _RESERVE_OF_FREE * found[0]))
         #: Whether values are not saved, because the disk is full but for the reserve.
         self.paused = False
-        self._resumes_at = self._next_look = 0.0
+        self._resumes_at = 0.0
+        self._looks = Looks(_LOOK_EVERY)
         self._statistics_used = 0
         #: Statistics are written at every nth of their steps, because their share is being used up.
         self.statistics_every = 1
@@ -191,10 +192,7 @@ class DiskBudget:
 
         A look takes longer than writing a small step.
         """
-        if (now := time.monotonic()) < self._next_look and not self.paused:
-            return False
-        self._next_look = now + _LOOK_EVERY
-        return self.check()
+        return (self._looks.is_due() or self.paused) and self.check()
 
     def check(self) -> bool:
         """Look at the free space; return whether :attr:`paused` has changed."""

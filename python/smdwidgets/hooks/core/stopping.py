@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+from smdwidgets._looks import Looks
 from smdwidgets.exceptions import TrainingStopped
 from smdwidgets.stop import STOP_FILE, StopRequest, stop_requested
 
@@ -30,14 +30,14 @@ class Stopping:
         self.seen = False
         #: Ends the loop of the framework; returns False if it cannot yet. Without it, TrainingStopped is raised.
         self.end_loop: Callable[[StopRequest], bool] | None = None
-        self._next_look = 0.0
+        self._looks = Looks(_INTERVAL)
 
     @property
     def request(self) -> StopRequest | None:
         """The request, or None."""
         request = stop_requested(self._run) if os.path.exists(self._file) else None
         if request is not None:
-            self._next_look = 0.0
+            self._looks.repeat()
         return request
 
     def check(self) -> None:
@@ -45,9 +45,8 @@ class Stopping:
 
         It looks at most ten times a second.
         """
-        if self.seen or (now := time.monotonic()) < self._next_look:
+        if self.seen or not self._looks.is_due():
             return
-        self._next_look = now + _INTERVAL
         request = self.request
         if request is None:
             return
@@ -55,4 +54,3 @@ class Stopping:
         if self.end_loop is None:
             raise TrainingStopped(request.by, request.reason, request.step)
         self.seen = self.end_loop(request)
-        self._next_look = 0.0

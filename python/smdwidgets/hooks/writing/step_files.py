@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets._atomic import replace_file
+from smdwidgets._looks import Looks
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.hooks.capture.arrays import Staging
@@ -77,7 +78,7 @@ class StepFiles:
         self._without_samples: Exception | None = None
         self._said_without_samples = False
         self._gone = False
-        self._next_look = 0.0
+        self._looks = Looks(_LOOK_EVERY)
         self._content = ""
         self._writers: dict[StepKey, _core.StepWriter] = {}
         self._key: StepKey | None = None
@@ -102,7 +103,7 @@ class StepFiles:
         """Write tensors of a step, or their statistics, reductions and shapes."""
         if key != self._key:
             self._key = key
-            if time.monotonic() >= self._next_look:
+            if self._looks.is_due():
                 self._look()
         ready = [one for one in captured if self._complete(one)]
         self._tell(lambda observer: observer.tensors(key, ready))
@@ -127,7 +128,6 @@ class StepFiles:
     def _look(self) -> None:
         """Look whether the directory is still there and belongs to this writer."""
         self._gone = self._gone or self._check_directory()
-        self._next_look = time.monotonic() + _LOOK_EVERY
 
     def publish(self, key: StepKey) -> None:
         """Make a step visible to readers.
