@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import extension
 import steps
@@ -96,22 +97,22 @@ SERVERS_STEP = Step(
     inputs=tuple(ROOT / "tests" / "servers" / name for name in SERVER_PACKAGES),
     outputs=(SERVERS / "node_modules" / "azurite",),
 )
-PEERS_TXT = ROOT / "tests" / "peers.txt"
-PEERS_STEP = Step(
-    "peers",
-    lambda: make_venv(PEERS, "-r", PEERS_TXT),
-    inputs=(PEERS_TXT,),
-    outputs=(python_of(PEERS),),
-    requires=(UV,),
-)
-INTERFACES_TXT = ROOT / "tests" / "interfaces.txt"
-INTERFACES_STEP = Step(
-    "interfaces",
-    lambda: make_venv(INTERFACES, "-r", INTERFACES_TXT),
-    inputs=(INTERFACES_TXT,),
-    outputs=(python_of(INTERFACES),),
-    requires=(UV,),
-)
+
+
+def _others(name: str, venv: Path) -> Step:
+    """Return the step that installs what `tests/NAME.txt` lists in an environment."""
+    packages = ROOT / "tests" / f"{name}.txt"
+    return Step(
+        name,
+        lambda: make_venv(venv, "-r", packages),
+        inputs=(packages,),
+        outputs=(python_of(venv),),
+        requires=(UV,),
+    )
+
+
+PEERS_STEP = _others("peers", PEERS)
+INTERFACES_STEP = _others("interfaces", INTERFACES)
 
 STEPS = {
     step.name: step

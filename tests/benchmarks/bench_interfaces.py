@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import psutil
 import report
-from bench_large_map import names_of
+from bench_large_map import names_of, write_collections
 from peer_interfaces import PROJECT, names_in_groups, planted, rows_of
 from PIL import Image
 
@@ -110,12 +110,7 @@ def write_own(folder: Path, count: int, steps: int) -> None:
     """Write the series as standard deviations, with the other statistics."""
     from smdwidgets import _core
 
-    place = folder / "collections/000000000"
-    place.mkdir(parents=True)
-    patterns = {"losses": "^loss$", "weights": "^model", "gradients": "^gradient/"}
-    collections = {name: {"name": name, "include_regex": [regex]} for name, regex in patterns.items()}
-    content = {"collections": collections, "_meta": {"num_workers": 1}}
-    (place / "worker_0_collections.json").write_text(json.dumps(content))
+    write_collections(folder)
     none, size = np.zeros(count, np.int64), 1 << 24
     with _core.StatisticsWriter(folder, seconds=1e9) as writer:
         numbers = [writer.add(name, "float32", [4096, 4096]) for name in names_of(count)]

@@ -47,6 +47,16 @@ def names_of(count: int) -> list[str]:
     return [name for name, _ in zip(each(), range(count), strict=False)]
 
 
+def write_collections(root: Path) -> None:
+    """Begin a run with the loss, weights and their gradients."""
+    folder = root / "collections/000000000"
+    folder.mkdir(parents=True)
+    patterns = {"losses": "^loss$", "weights": "^model", "gradients": "^gradient/"}
+    collections = {name: {"name": name, "include_regex": [regex]} for name, regex in patterns.items()}
+    content = {"collections": collections, "_meta": {"num_workers": 1}}
+    (folder / "worker_0_collections.json").write_text(json.dumps(content))
+
+
 def write_run(root: Path, tensors: int, steps: int, planted: int) -> None:
     """Write the run, and `planted.json` with step, tensor and kind of each event."""
     from smdwidgets import _core
@@ -57,12 +67,7 @@ def write_run(root: Path, tensors: int, steps: int, planted: int) -> None:
     where = chance.choice(tensors, planted, replace=False)
     for at, (tensor, step) in enumerate(zip(where, chance.integers(40, steps - 1, planted), strict=True)):
         events.setdefault(int(step), []).append((int(tensor), at % 2 == 0))
-    folder = root / "collections/000000000"
-    folder.mkdir(parents=True)
-    patterns = {"losses": "^loss$", "weights": "^model", "gradients": "^gradient/"}
-    collections = {name: {"name": name, "include_regex": [regex]} for name, regex in patterns.items()}
-    content = {"collections": collections, "_meta": {"num_workers": 1}}
-    (folder / "worker_0_collections.json").write_text(json.dumps(content))
+    write_collections(root)
     base, none = np.exp(chance.normal(-4, 1, tensors)), np.zeros(tensors, np.int64)
     with _core.StatisticsWriter(root, seconds=1e9) as writer:
         numbers = [writer.add(name, "float32", [4096, 4096]) for name in names]
