@@ -89,10 +89,11 @@ impl Catalog {
         let mut rows: Vec<EntryRow> = Vec::new();
         for file in &files {
             let before = rows.len();
-            let of_file = self.files[*file as usize].rows();
-            match &wanted {
-                None => rows.extend(of_file.map(|at| self.rows.get(at))),
-                Some(ids) => ids.iter().for_each(|id| rows.extend(self.rows.of(of_file.clone(), *id))),
+            if let Some(section) = self.files[*file as usize].section {
+                match &wanted {
+                    None => rows.extend(self.rows.rows(section)),
+                    Some(ids) => ids.iter().for_each(|id| rows.extend(self.rows.of(section, *id))),
+                }
             }
             counts.push((rows.len() - before) as u32);
         }
@@ -290,7 +291,7 @@ impl Catalog {
                 return Err(input.wrong("files are not in order"));
             }
             before = order;
-            self.files.push(File { step, mode_step, first: 0, count: 0, worker: *worker, stamp, mode, state });
+            self.files.push(File { step, mode_step, section: None, worker: *worker, stamp, mode, state });
         }
         let files = 0..FileId::try_from(count).map_err(|_| too_many())?;
         self.order = files.clone().collect();
@@ -364,13 +365,9 @@ impl Catalog {
             if !unique || *count > 0 && self.files[file].state != State::Read {
                 return Err(input.wrong("a file has rows that it cannot have"));
             }
-            // The number of rows fits in 32 bits, hence also those of files.
-            self.files[file].first = self.rows.push(&of_file) as u32;
-            self.files[file].count = *count;
-            for group in of_file.chunk_by(|a, b| a.name == b.name) {
-                let posting = &mut self.postings[group[0].name as usize];
-                reserve(posting, 1);
-                posting.push(file as FileId);
+            if self.files[file].state == State::Read {
+                let section = self.rows.push(file as FileId, &of_file).ok_or_else(too_many)?;
+                self.files[file].section = Some(section);
             }
         }
         Ok(())

@@ -100,16 +100,10 @@ impl Catalog {
         if represents == Some(file) {
             self.modes.remove(&self.files, file);
         }
-        let rows = self.files[file as usize].rows();
-        let mut last = None;
-        for name in self.rows.names(rows.clone()) {
-            if last != Some(name) {
-                self.postings[*name as usize].retain(|other| *other != file);
-            }
-            last = Some(name);
+        if let Some(section) = self.files[file as usize].section.take() {
+            self.rows.leave_out(section, file);
+            self.dead_rows += self.rows.len_of(section);
         }
-        self.dead_rows += rows.len();
-        self.files[file as usize].count = 0;
         self.unusual_event_keys.remove(&file);
     }
 
@@ -124,15 +118,7 @@ impl Catalog {
             }
             let known = &mut self.files[file as usize];
             (known.mode, known.mode_step) = (index.mode, index.mode_step);
-            known.first = u32::try_from(self.rows.len()).map_err(|_| too_many())?;
-            known.count = u32::try_from(rows.len()).map_err(|_| too_many())?;
-            u32::try_from(self.rows.len() + rows.len()).map_err(|_| too_many())?;
-            self.rows.push(&rows);
-            for group in rows.chunk_by(|a, b| a.name == b.name) {
-                let posting = &mut self.postings[group[0].name as usize];
-                reserve(posting, 1);
-                posting.push(file);
-            }
+            known.section = Some(self.rows.push(file, &rows).ok_or_else(too_many)?);
             if let Some(key) = &index.event_file
                 && *key != event_key(known.step, self.workers.get(known.worker))
             {
@@ -202,8 +188,6 @@ impl Catalog {
             // Initially its own tensor: the actual tensor may be a new name, too.
             reserve(&mut self.meanings, 1);
             self.meanings.push((id, Kind::VALUE));
-            reserve(&mut self.postings, 1);
-            self.postings.push(Vec::new());
             let (tensor, kind) = if nested == 0 { (recorded, Kind::VALUE) } else { parse_recorded_name(recorded) };
             if kind == Kind::VALUE {
                 self.any_digits |= without_output_index(recorded) != recorded;
@@ -264,10 +248,10 @@ impl Catalog {
             return;
         }
         let old = std::mem::take(&mut self.rows);
-        for file in &mut self.files {
-            let live: Vec<EntryRow> = file.rows().map(|at| old.get(at)).collect();
-            // There are fewer rows than before, so the index fits.
-            file.first = self.rows.push(&live) as u32;
+        for (file, about) in (0..).zip(&mut self.files) {
+            let live = about.section.map(|section| old.rows(section).collect::<Vec<_>>());
+            // There are fewer rows than before, so they fit.
+            about.section = live.and_then(|rows| self.rows.push(file, &rows));
         }
         self.dead_rows = 0;
     }

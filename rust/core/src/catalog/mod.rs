@@ -1,14 +1,15 @@
 //! The catalog of a run: which tensor, step, mode and worker is stored where.
 //!
 //! Files are first known by name (`add_keys`), which suffices for steps and workers; their content is added on demand
-//! (`insert`). All data is in integer columns: names are interned, the entries of a file are contiguous and sorted by
-//! tensor, and files are sorted by step and worker, so (tensor, step, worker) is found by binary search. Adding a step
-//! costs time proportional to that step, not to the run.
+//! (`insert`). All data is in integer columns: names are interned, the entries of a file are sorted by tensor, and files
+//! are sorted by step and worker, so (tensor, step, worker) is found by binary search. Files share what they have in
+//! common. Adding a step costs time proportional to that step, not to the run.
 
 mod columns;
 mod insert;
 mod intern;
 mod keys;
+mod lists;
 mod modes;
 mod queries;
 mod rows;
@@ -31,7 +32,7 @@ use crate::step::{Mode, Step};
 use intern::Interner;
 use keys::is_usual;
 use modes::Modes;
-use rows::{EntryRow, EntryTable};
+use rows::{EntryRow, EntryTable, SectionId};
 use sorted::{merge, reserve};
 
 /// The number of an index file, valid for the lifetime of its catalog.
@@ -52,19 +53,13 @@ pub enum State {
 struct File {
     step: Step,
     mode_step: Step,
-    first: u32,
-    count: u32,
+    /// Its rows, once it has been read.
+    section: Option<SectionId>,
     worker: u32,
     /// A hash of size and time of the file that was read.
     stamp: u32,
     mode: Mode,
     state: State,
-}
-
-impl File {
-    fn rows(&self) -> Range<usize> {
-        self.first as usize..self.first as usize + self.count as usize
-    }
 }
 
 /// The location of a record.
@@ -116,8 +111,6 @@ pub struct Catalog {
     names: Interner,
     /// For each name, the tensor it belongs to and the kind of the entry.
     meanings: Vec<(u32, Kind)>,
-    /// For each name, the files with an entry of the tensor.
-    postings: Vec<Vec<FileId>>,
     /// Whether some name contains `:digits`, so that its reductions may be stored under another name.
     any_digits: bool,
     workers: Interner,
@@ -150,7 +143,6 @@ impl Catalog {
             range,
             names: Interner::default(),
             meanings: Vec::new(),
-            postings: Vec::new(),
             any_digits: false,
             workers: Interner::default(),
             files: Vec::new(),
@@ -334,7 +326,7 @@ impl Catalog {
 impl File {
     fn unread(step: Step, worker: u32) -> File {
         let (mode, state) = (Mode::Global, State::Unread);
-        File { step, mode_step: 0, first: 0, count: 0, worker, stamp: 0, mode, state }
+        File { step, mode_step: 0, section: None, worker, stamp: 0, mode, state }
     }
 }
 

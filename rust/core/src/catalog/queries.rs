@@ -163,7 +163,7 @@ impl Catalog {
 
     /// Names of all tensors, sorted.
     pub fn names(&self) -> Vec<&str> {
-        self.sorted_names((0..self.names.len() as u32).filter(|id| !self.postings[*id as usize].is_empty()))
+        self.sorted_names((0..self.names.len() as u32).filter(|id| self.is_saved(*id)))
     }
 
     /// Names of the tensors of a step (and worker), sorted.
@@ -187,7 +187,21 @@ impl Catalog {
     }
 
     fn names_in(&self, file: FileId) -> &[u32] {
-        self.rows.names(self.file(file).rows())
+        self.file(file).section.map_or(&[], |section| self.rows.names(section))
+    }
+
+    /// The rows of a tensor in a file.
+    fn rows_of_name(&self, file: FileId, name: u32) -> impl Iterator<Item = EntryRow> {
+        self.file(file).section.into_iter().flat_map(move |section| self.rows.of(section, name))
+    }
+
+    fn row_in(&self, file: FileId, name: u32, kind: Kind) -> Option<EntryRow> {
+        self.rows.find(self.file(file).section?, name, kind)
+    }
+
+    /// Whether a name is that of a tensor with any entry.
+    fn is_saved(&self, name: u32) -> bool {
+        self.rows.files_of(name).any(|files| !files.is_empty())
     }
 
     /// Whether a tensor has any entry.
@@ -196,13 +210,13 @@ impl Catalog {
     }
 
     fn name_id(&self, name: &str) -> Option<u32> {
-        self.names.find(name).filter(|id| !self.postings[*id as usize].is_empty())
+        self.names.find(name).filter(|id| self.is_saved(*id))
     }
 
     /// Global steps of a tensor, ascending; with a mode only its steps.
     pub fn steps_of(&self, name: &str, mode: Option<Mode>) -> Vec<Step> {
         let Some(id) = self.name_id(name) else { return Vec::new() };
-        let mut steps: Vec<Step> = self.postings[id as usize].iter().map(|file| self.file(*file).step).collect();
+        let mut steps: Vec<Step> = self.rows.files_of(id).flatten().map(|file| self.file(*file).step).collect();
         // Files are nearly in order, which makes a run-detecting sort cheap.
         steps.sort();
         steps.dedup();
@@ -215,7 +229,7 @@ impl Catalog {
     /// The workers that wrote a tensor at a step, sorted.
     pub fn workers_of(&self, name: &str, step: Step) -> Vec<Cow<'_, str>> {
         let Some(id) = self.name_id(name) else { return Vec::new() };
-        let has = |file: &&FileId| self.rows.of(self.file(**file).rows(), id).next().is_some();
+        let has = |file: &&FileId| self.names_in(**file).binary_search(&id).is_ok();
         self.at_step(step).iter().filter(has).map(|file| self.worker_of(*file)).collect()
     }
 
@@ -233,7 +247,7 @@ impl Catalog {
     /// A row of a tensor at a step, from the first worker that has it.
     fn row(&self, name: &str, step: Step, worker: Option<&str>, kind: Kind) -> Option<(FileId, EntryRow)> {
         let id = self.names.find(name)?;
-        let row = |file| Some((file, self.rows.find(self.file(file).rows(), id, kind)?));
+        let row = |file| Some((file, self.row_in(file, id, kind)?));
         self.files_at(step, worker).find_map(row)
     }
 
@@ -247,7 +261,7 @@ impl Catalog {
         let Some(id) = self.names.find(name) else { return Vec::new() };
         let stored = |file| {
             let of = |row: EntryRow| row.kind.as_reduction().map(|(op, abs)| (op, abs, self.entry(file, &row)));
-            let list: Vec<_> = self.rows.of(self.file(file).rows(), id).filter_map(of).collect();
+            let list: Vec<_> = self.rows_of_name(file, id).filter_map(of).collect();
             if list.is_empty() { None } else { Some(list) }
         };
         self.files_at(step, worker).find_map(stored).unwrap_or_default()
@@ -269,7 +283,7 @@ impl Catalog {
         let number = if self.has_shards() { self.names.find(name) } else { None };
         number.into_iter().flat_map(move |number| {
             self.at_step(step).iter().filter_map(move |file| {
-                let row = self.rows.find(self.file(*file).rows(), number, Kind::SHARD)?;
+                let row = self.row_in(*file, number, Kind::SHARD)?;
                 Some((*file, self.shards.get(u32::try_from(row.offset).ok()?)))
             })
         })
@@ -278,8 +292,9 @@ impl Catalog {
     /// The framework's name of a tensor, from the latest step that has it.
     pub fn original_name(&self, name: &str) -> Option<&str> {
         let id = self.name_id(name)?;
-        let shape = |file: &FileId| self.rows.find(self.file(*file).rows(), id, Kind::SHAPE);
-        let row = self.postings[id as usize].iter().rev().find_map(shape)?;
+        let shape = |file: &FileId| Some((self.file(*file).step, self.row_in(*file, id, Kind::SHAPE)?));
+        let last = self.rows.files_of(id).filter_map(|files| files.iter().rev().find_map(shape));
+        let (_, row) = last.max_by_key(|(step, _)| *step)?;
         Some(self.names.get(u32::try_from(row.length).ok()?))
     }
 
@@ -290,13 +305,13 @@ impl Catalog {
 
     /// The entries of a tensor in a file without its shape and position; the value comes first.
     pub fn entries_of(&self, file: FileId, number: u32) -> impl Iterator<Item = Entry> {
-        let rows = self.rows.of(self.file(file).rows(), number);
+        let rows = self.rows_of_name(file, number);
         rows.filter(|row| row.kind.is_record()).map(move |row| self.entry(file, &row))
     }
 
     /// All entries of a file without shapes and positions, as (tensor, entry).
     pub fn entries_in(&self, file: FileId) -> impl Iterator<Item = (&str, Entry)> {
-        let rows = self.file(file).rows().map(|at| self.rows.get(at));
+        let rows = self.file(file).section.into_iter().flat_map(|section| self.rows.rows(section));
         let records = rows.filter(|row| row.kind.is_record());
         records.map(move |row| (self.names.get(row.name), self.entry(file, &row)))
     }
@@ -319,7 +334,6 @@ impl Catalog {
 
     /// Memory in bytes.
     pub fn memory(&self) -> usize {
-        let postings: usize = self.postings.iter().map(|list| size_of_val(list) + list.capacity() * 4).sum();
         let odd = self.unusual_index_keys.values().chain(self.unusual_event_keys.values());
         let odd: usize = odd.map(|key| key.len() + 32).sum();
         let shapes: usize = self.shapes.iter().map(|shape| 2 * (shape.len() * 8 + 32)).sum();
@@ -328,8 +342,6 @@ impl Catalog {
             + self.workers.memory()
             + self.shards.memory()
             + self.meanings.capacity() * size_of::<(u32, Kind)>()
-            + postings
-            + (self.postings.capacity() - self.postings.len()) * size_of::<Vec<FileId>>()
             + self.files.capacity() * size_of::<File>()
             + (self.order.capacity() + self.pending.capacity()) * size_of::<FileId>()
             + self.modes.memory()
