@@ -879,7 +879,65 @@ def sequences_that_are_packed(watch):
     pack(watch, lambda lengths: lengths.clamp(max=20))
 
 
+class Kept(torch.utils.data.Dataset):
+    """Rows that a data set keeps, prepared by a function when they are read."""
+
+    def __init__(self, rows, prepare):
+        self.rows, self.prepare = rows, prepare
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, number):
+        return self.prepare(self.rows, number), Y[number]
+
+
+def rows_that_are_prepared_once(watch):
+    """A cache changes rows when they are read first, and others belong to each epoch."""
+    ready = set()
+
+    def prepare(rows, number):
+        if number not in ready:
+            ready.add(number)
+            rows[number] = (rows[number] - 0.3) / 1.7
+        return rows[number]
+
+    data = Kept(X.clone(), prepare)
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        for x, y in DataLoader(data, 32, shuffle=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    changing = Kept(X.clone(), lambda rows, number: rows[number])
+    for _ in range(4):
+        changing.rows.copy_(torch.randn_like(X))
+        fit(network(), lambda *models: None, loader=DataLoader(changing, 32))
+
+
+def mean_of_rows_beside_them(watch):
+    """A value of each group is picked for its rows, and added up beside them."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.whole, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4)
+            self.group = torch.arange(32) % 5
+
+        def forward(self, x):
+            rows = self.first(x)
+            means = torch.zeros(5, 8).index_add(0, self.group, rows) / 6
+            both = rows * self.whole(means)[self.group]
+            return self.head(torch.zeros(5, 8).index_add(0, self.group, both)[self.group] + rows)
+
+    fit(Net(), watch)
+
+
 HEALTHY = (
+    rows_that_are_prepared_once,
+    mean_of_rows_beside_them,
     sequences_that_are_packed,
     noise_of_a_diffusion,
     uniform_data_of_a_diffusion,
@@ -2015,6 +2073,43 @@ def data_that_are_normalized_in_place(watch, broken):
             optimizer.step()
 
 
+def rows_that_are_normalized_where_they_are_kept(watch, broken):
+    def prepare(rows, number):
+        row = rows[number]
+        if broken:
+            row -= 0.3
+            row /= 1.7
+        return row if broken else (row - 0.3) / 1.7
+
+    fit(network(), watch, loader=DataLoader(Kept(X.numpy().copy(), prepare), 32, shuffle=True), epochs=3)
+
+
+def pictures_that_are_mirrored_where_they_are_kept(watch, broken):
+    pictures = list(torch.randn(256, 1, 6, 8).unbind())
+
+    def prepare(pictures, number):
+        picture = pictures[number] if broken else pictures[number].clone()
+        picture.copy_(picture.flip(-1))
+        return picture
+
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 4))
+    fit(model, watch, loader=DataLoader(Kept(pictures, prepare), 32, shuffle=True), epochs=4)
+
+
+def messages_of_targets(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.message, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+            self.source, self.target = torch.randint(0, 40, (2, 160))
+
+        def forward(self, x):
+            messages = self.message(x)[self.target if broken else self.source]
+            return self.head(torch.zeros(len(x), 8).index_add(0, self.target, 0.5 * messages).relu())
+
+    fit(Net(), watch, loader=batches(torch.randn(40, 4), torch.randint(0, 3, (40,)), 40), epochs=6)
+
+
 def sampler_of_frequent_classes(watch, broken):
     counts = torch.tensor([200, 40, 16])
     labels = torch.arange(3).repeat_interleave(counts)
@@ -2157,6 +2252,9 @@ PAIRS = {
     attention_over_queries_with_dropout: "softmax_over_queries",
     blocks_of_one_layer: "layer_repeated",
     data_that_are_normalized_in_place: "inputs_changed",
+    rows_that_are_normalized_where_they_are_kept: "inputs_changed",
+    pictures_that_are_mirrored_where_they_are_kept: "inputs_changed",
+    messages_of_targets: "messages_to_itself",
     messages_to_repeated_nodes: "repeated_index",
     differences_at_repeated_places: "repeated_index",
     advantage_without_the_dimension_of_an_action: "broadcast_loss",

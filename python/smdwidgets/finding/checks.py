@@ -1359,6 +1359,17 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "messages_to_itself",
+        "problem",
+        "messages that return to where they come from",
+        "Rows that an index picks are added to the rows that the same index names, as messages of a graph, at 2 steps. Each node gets its "
+        "own row, as often as it has neighbours, and the rows of these are not used.",
+        "messages that are picked by one end of each edge, and added by the other",
+        "pick the rows by the sources of the edges, and add them by the targets.",
+        "Rows are picked and added by the same index, so that {rows:,} rows get multiples of themselves",
+        _WEAKER,
+    ),
+    _check(
         "twin_batches",
         "problem",
         "neighbouring batches that are equal",
@@ -1477,10 +1488,11 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "inputs that are changed in place",
         "Inputs that come again, at the same place in memory, are a multiple of what they were, or have moved by a constant, at 3 "
-        "steps. Code such as `x /= 255` changes the data themselves, again in each epoch.",
+        "steps; or 3 rows that a data set keeps change each time that they are read, twice. Code such as `x /= 255` changes the data "
+        "themselves, again in each epoch.",
         "data that stay as they are",
         "write `x = x / 255`, or prepare the data once before the training.",
-        "Inputs that come again have been changed in place: they are {factor} times what they were, plus {offset}",
+        "Inputs that come again have been changed in place: {what}",
         _WEAKER | {"input_not_scaled", "dead", "saturated", "vanishing"},
     ),
     _check(

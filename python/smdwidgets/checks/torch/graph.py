@@ -157,6 +157,7 @@ class Graph:
         heads: shapes before and after a view that merges heads of attention without moving them; empty: there is none.
         teachers: probabilities that logarithms of a softmax are multiplied with.
         indexed: indices of rows that values are added to, with the number of rows.
+        returned: such indices, with those by which the values were picked.
         over_queries: shape of weights of attention that add up to 1 over the queries; empty: there are none.
         divergence: targets that a difference multiplies with a softmax, as `kl_div` does with logarithms.
         ratios: exponentials of differences of two values that have gradients, as of log-probabilities.
@@ -177,6 +178,7 @@ class Graph:
     heads: tuple[tuple[int, ...], ...] = ()
     teachers: list[torch.Tensor] = field(default_factory=list)
     indexed: list[tuple[torch.Tensor, int]] = field(default_factory=list)
+    returned: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
     divergence: torch.Tensor | None = None
     ratios: list[torch.Tensor] = field(default_factory=list)
     uses: int = 0
@@ -771,6 +773,32 @@ def _indexed(node: Any) -> list[tuple[torch.Tensor, int]]:
     return [(index.detach().reshape(len(index), -1)[:, 0], shape[0])] if len(index) else []
 
 
+def _picked_by(node: Any) -> list[torch.Tensor]:
+    """Return the index by which the values were picked that an index adds to rows.
+
+    Between, they may have been multiplied with numbers, or passed through layers. Empty: other values come in.
+    """
+    node = node.next_functions[-1][0] if node.next_functions else None
+    for _ in range(_MOST_BETWEEN):
+        if node is None or _is(node, ("Index", "IndexSelect", "Gather")):
+            break
+        before = [each for each, _ in node.next_functions if each is not None]
+        before = [each for each in before if not _is_weight(each)]
+        node = before[0] if len(before) == 1 and not _is(node, _JOINING) else None
+    if node is None:
+        return []
+    every = _saved(node, "_saved_indices") if _is(node, ("Index",)) else (_saved(node, "_saved_index"),)
+    picked = [one for one in every or () if isinstance(one, torch.Tensor)]
+    is_by_row = getattr(node, "_saved_dim", 0) == 0
+    return [picked[0].detach()] if len(picked) == 1 and is_by_row else []
+
+
+def _is_weight(node: Any) -> bool:
+    """Whether a node stands for a parameter, or its transposition."""
+    node = _previous(node) if _is(node, ("T", "Transpose")) else node
+    return getattr(node, "variable", None) is not None
+
+
 def _over_queries(product: Any) -> tuple[int, ...]:
     """Return the shape of weights of attention that add up to 1 over the queries.
 
@@ -841,7 +869,9 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             if name == "IndexPut" and len(graph.added) < _MOST_ADDED:
                 graph.added += _added(node)
             elif name in ("IndexAdd", "ScatterAdd") and len(graph.indexed) < _MOST_ADDED:
-                graph.indexed += _indexed(node)
+                of_node = _indexed(node)
+                graph.indexed += of_node
+                graph.returned += [(index, picked) for index, _ in of_node for picked in _picked_by(node)]
         elif name in _VIEWS and not graph.heads:
             graph.heads = _merged_heads(node)
         elif name == "PackPaddedSequence":

@@ -113,7 +113,7 @@ class InputChecks:
         if usual is not None and not np.allclose(usual, self._change, rtol=_ALIKE_CHANGE, atol=_ALIKE_CHANGE):
             self._context.log.unseen("inputs_changed")
             return
-        facts = {"factor": f"{factor:.3g}", "offset": f"{offset:.3g}"}
+        facts = {"what": f"they are {factor:.3g} times what they were, plus {offset:.3g}"}
         self._context.log.say("inputs_changed", self._context.step, facts, need=_CHANGES)
 
     def _channels(self, first: torch.Tensor) -> None:

@@ -200,6 +200,20 @@ class LossChecks:
 
         self._context.values.read(judge, index.max().reshape(1))
 
+    def returns(self, index: torch.Tensor, picked: torch.Tensor) -> None:
+        """Values that an index has picked are added to rows by another one."""
+        picked = picked.reshape(len(picked), -1)[:, 0] if picked.ndim > 1 else picked
+        if picked.shape != index.shape or len(index) < _FEWEST_ROWS or not (is_plain(index) and is_plain(picked)):
+            return
+        step = self._context.step
+
+        def judge(index: Any, picked: Any) -> None:
+            # Each row at most once is a selection, and the same row for all is a sum.
+            if np.array_equal(index, picked) and 1 < len(np.unique(index)) < len(index):
+                self._context.log.say("messages_to_itself", step, {"rows": len(np.unique(index))}, need=2)
+
+        self._context.values.read(judge, sampled(index, _TARGETS), sampled(picked, _TARGETS))
+
     def _blanks(self, call: LossCall, blank: int) -> None:
         """Look for the blank of a connectionist loss among its targets."""
         lengths, step = call.lengths, self._context.step

@@ -41,6 +41,7 @@ from smdwidgets.checks.torch.replicas import ReplicaDigests
 from smdwidgets.checks.torch.rows import RowChecks
 from smdwidgets.checks.torch.series import SeriesChecks
 from smdwidgets.checks.torch.settings import SettingsChecks
+from smdwidgets.checks.torch.stored import StoredChecks
 from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.transitions import TransitionChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
@@ -58,6 +59,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "heads_mixed",
         "teacher_unrelated",
         "rows_out_of_reach",
+        "messages_to_itself",
         "broadcast_loss",
         "unused_batches",
         "repeated_index",
@@ -224,6 +226,7 @@ class TorchChecks:
         self._modes = ModeChecks(context, lambda call: functools.partial(self._run, "modes", call))
         self._models = ModelChecks(context)
         self._loaders = LoaderChecks(context)
+        self._stored = StoredChecks(context)
         self._replicas = ReplicaDigests(context)
         self._recurrence = RecurrenceChecks(context)
         self._series = SeriesChecks(context)
@@ -432,6 +435,8 @@ class TorchChecks:
             self._losses.teaches(shares)
         for index, rows in walked.indexed:
             self._losses.indexes(index, rows)
+        for index, picked in walked.returned:
+            self._losses.returns(index, picked)
         if walked.over_queries:
             self.log.say("softmax_over_queries", step, {"shape": walked.over_queries}, need=2)
         if walked.divergence is not None:
@@ -538,6 +543,7 @@ class TorchChecks:
             self._run("settings", self._with(gradients, self._settings.batch), iterator)
             if gradients:
                 self._run("missing", self._missing.batch, tensors_of(batch))
+                self._run("inputs", self._stored.batch, iterator, tensors_of(batch))
             if gradients and getattr(iterator, "_num_yielded", 1) == 1:
                 self._run("balance", self._balance.sampler, iterator)
             epoch = self._loaders.epoch
