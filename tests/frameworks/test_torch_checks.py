@@ -2096,6 +2096,21 @@ def pictures_that_are_mirrored_where_they_are_kept(watch, broken):
     fit(model, watch, loader=DataLoader(Kept(pictures, prepare), 32, shuffle=True), epochs=4)
 
 
+def adapter_alone_with_two_factors_of_zeros(watch, broken):
+    class Adapted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base = nn.Linear(8, 4).requires_grad_(False)
+            self.first = nn.Parameter(torch.zeros(2, 8) if broken else 0.1 * torch.randn(2, 8))
+            self.last = nn.Parameter(torch.zeros(4, 2))
+
+        def forward(self, x):
+            return self.base(x) + x @ self.first.T @ self.last.T
+
+    model = Adapted()
+    fit(model, watch, epochs=3, optimizer=torch.optim.AdamW([model.first, model.last], weight_decay=0.0))
+
+
 def messages_of_targets(watch, broken):
     class Net(nn.Module):
         def __init__(self):
@@ -2255,6 +2270,7 @@ PAIRS = {
     rows_that_are_normalized_where_they_are_kept: "inputs_changed",
     pictures_that_are_mirrored_where_they_are_kept: "inputs_changed",
     messages_of_targets: "messages_to_itself",
+    adapter_alone_with_two_factors_of_zeros: "stays_zero",
     messages_to_repeated_nodes: "repeated_index",
     differences_at_repeated_places: "repeated_index",
     advantage_without_the_dimension_of_an_action: "broadcast_loss",

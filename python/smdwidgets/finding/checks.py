@@ -325,7 +325,7 @@ CHECKS: tuple[Kind, ...] = (
         "stays_zero",
         "problem",
         "weights that stay 0",
-        "Two or more matrices of the optimizer are 0, and so are their gradients, in 8 updates while others have gradients. Of two "
+        "Two or more matrices of the optimizer are 0, and so are their gradients, in 8 updates while others have gradients, or have only zeros, too. Of two "
         "matrices that are multiplied, each gets a gradient only from the other.",
         "at most one of two factors begins at 0",
         "initialize one of the two at random, as the first factor of an adapter.",

@@ -187,7 +187,7 @@ class UpdateChecks:
 
         One of two that are multiplied may begin at 0, not both.
         """
-        if not gradients.any():
+        if not gradients.any() and weights.any():  # nothing depends on them at this step
             return
         zeros, begin = [], 0
         for name, key, size, counts in zip(names, ids, sizes, is_matrix, strict=True):
