@@ -218,6 +218,40 @@ TRAINERS: Final = (
         ),
     ),
     Trainer(
+        "RecBole",
+        "Wed 02 Jul 2025 22:41:13 INFO  epoch 0 training [time: 2.68s, train loss: 17.8021]",
+        (
+            _line(" training [", r"\bepoch (?P<epoch>\d+) training \["),
+            _line(" evaluating [", r"\bepoch (?P<epoch>\d+) evaluating \["),
+            *(
+                _line(
+                    f"{data} result: ",
+                    rf"\b{data} result: \s*$",
+                    None,
+                    prefix=prefix,
+                    block=Block.LINES,
+                    body=re.compile(r"^(?=[A-Za-z]+@?\d* : )"),
+                )
+                for data, prefix in (("valid", "val/"), ("test", "test/"))
+            ),
+        ),
+    ),
+    Trainer(
+        "TransReID",
+        "2025-09-03 14:02:13,116 transreid.train INFO: Epoch[1] Iteration[20/100] Loss: 6.512, Acc: 0.012, Base Lr: 3.50e-04",
+        (
+            _line("Iteration[", r"\bEpoch\[(?P<epoch>\d+)\] Iteration\[(?P<batch>\d+)/(?P<of>\d+)\] "),
+            _line(
+                "Validation Results",
+                r"\bValidation Results\b",
+                None,
+                prefix="val/",
+                block=Block.LINES,
+                body=re.compile(r"^.{0,80}?(?:CMC curve, |(?=mAP: ))"),
+            ),
+        ),
+    ),
+    Trainer(
         "Composer",
         "[epoch=1][batch=10/1000]:\n\t Train time/batch: 9\n\t Train loss/train/total: 2.3456",
         (
@@ -552,6 +586,36 @@ class Reader:
         return box if box.values else None
 
 
+def _of_one_role(values: dict[str, float]) -> dict[str, float]:
+    """Return the numbers of a line that begins with a loss of held-out data.
+
+    Its losses and metrics without a role belong to the same data.
+
+    >>> _of_one_role({"val Loss": 0.5, "Acc": 0.75}), _of_one_role({"train Loss": 0.5, "Acc": 0.75})
+    ({'val Loss': 0.5, 'val/Acc': 0.75}, {'train Loss': 0.5, 'Acc': 0.75})
+    """
+    said = {name: describe(name) for name in values}
+    roles = {one.role for one in said.values()} - {Role.NONE}
+    first = said[next(iter(values))]
+    if len(roles) != 1 or not first.role.is_held_out or len(values) < 2:
+        return values
+    prefix = "test/" if first.role is Role.TEST else "val/"
+    judged = (Kind.LOSS, Kind.METRIC)
+    return {
+        f"{prefix}{name}" if said[name].role is Role.NONE and said[name].kind in judged else name: number
+        for name, number in values.items()
+    }
+
+
+#: Between two columns of a table; what its first column is called; a cell that is a number, or a time.
+_GAP: Final = re.compile(r"\s{2,}|\t")
+_FIRST_COLUMNS: Final = ("epoch", "e", "step", "iter", "iteration")
+_NUMBER_ALONE: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf|-inf")
+_TIME_ALONE: Final = re.compile(r"\(?\d+(?::\d\d)+\)?")
+_FEWEST_COLUMNS: Final = 3
+_LONGEST_HEADING: Final = 400
+
+
 class ColumnReader:
     """Reads lines of no known trainer: names and numbers that repeat.
 
@@ -570,6 +634,10 @@ class ColumnReader:
     >>> reader = ColumnReader()
     >>> [reader.read(f"[epoch {epoch}, step {step}] loss: 0.5").step for epoch in (1, 2) for step in (100, 200)]
     [100, 200, 300, 400]
+    >>> reader = ColumnReader()
+    >>> lines = "epoch  train_loss  error_rate", "1      1.52        0.25    (00:31)"
+    >>> [reader.read(line) for line in lines][1].values
+    {'train_loss': 1.52, 'error_rate': 0.25}
     """
 
     def __init__(self) -> None:
@@ -578,9 +646,15 @@ class ColumnReader:
         #: The last epoch with batches, its last batch, and the number of batches before it.
         self._epoch = self._batch = -1
         self._before = 0
+        #: The names of the columns below a line of names.
+        self._columns: list[str] = []
 
     def read(self, line: str) -> Row | None:
         """Return the numbers of a line; None if none is one of a training."""
+        if self._is_heading(line):
+            return None
+        if self._columns and (row := self._below_heading(line)) is not None:
+            return row
         if _DIGIT.search(line) is None:
             return None
         values: dict[str, float] = {}
@@ -596,6 +670,7 @@ class ColumnReader:
             values |= spaced | (_cells(line) if spaced else {})
         if not _tells(values):
             return None
+        values = _of_one_role(values)
         if step is None:
             # Lines without a step: a name that comes again begins the next one.
             if self._step < 0 or not self._row_of.isdisjoint(values):
@@ -603,6 +678,37 @@ class ColumnReader:
             self._row_of |= values.keys()
         else:
             self._step = step
+        return Row(self._step, values)
+
+    def _is_heading(self, line: str) -> bool:
+        """Whether a line names columns, which are remembered.
+
+        The tables of spaCy and fastai have such lines.
+        """
+        columns = _GAP.split(line.strip()) if len(line) < _LONGEST_HEADING else []
+        first = columns[0].lower() if len(columns) >= _FEWEST_COLUMNS else ""
+        if first not in _FIRST_COLUMNS or not _tells(columns) or any(map(_NUMBER_ALONE.fullmatch, columns)):
+            return False
+        self._columns = columns
+        return True
+
+    def _below_heading(self, line: str) -> Row | None:
+        """Return the numbers of a line below the names of columns."""
+        cells = line.split()
+        count = len(self._columns)
+        numbers = [float(cell) if _NUMBER_ALONE.fullmatch(cell) else None for cell in cells]
+        is_time = [_TIME_ALONE.fullmatch(cell) is not None for cell in cells]
+        if len(cells) < count or not all(one is not None or time for one, time in zip(numbers, is_time, strict=True)):
+            return None
+        by_name = {
+            name: number for name, number in zip(self._columns, numbers[:count], strict=True) if number is not None
+        }
+        steps = [by_name[name] for name in by_name if name.lower() in ("#", "step", "iter", "iteration")]
+        step = (steps or [numbers[0] or 0.0])[0]
+        values = {name: number for name, number in by_name.items() if name.lower() not in (*_FIRST_COLUMNS, "#")}
+        if not step.is_integer() or not _tells(values):
+            return None
+        self._step = int(step)
         return Row(self._step, values)
 
     def _step_of(self, line: str) -> int | None:

@@ -22,6 +22,8 @@ EXAMPLES = {
     "fairseq": (100, {"loss": 12.345, "lr": 1.25e-5, "gnorm": 2.345}),
     "DeepSpeed": (10, {"lr": 0.0001, "skipped": 0.0}),
     "Coqui TTS": (125, {"loss": 1.23456, "grad_norm": 0.51234, "current_lr": 0.00025}),
+    "RecBole": (0, {"train loss": 17.8021}),
+    "TransReID": (20, {"Loss": 6.512, "Acc": 0.012, "Base Lr": 3.5e-4}),
     "Composer": (10, {"loss/train/total": 2.3456}),
     "Keras": (1, {"accuracy": 0.8012, "loss": 0.5678, "val_accuracy": 0.9012, "val_loss": 0.3456}),
     "Transformers": (1, {"loss": 1.2345, "grad_norm": 2.3456, "learning_rate": 4.5e-5, "epoch": 0.25}),
@@ -86,6 +88,51 @@ def test_lines_of_a_trainer_are_recognized(trainer):
 
 
 # ---------------------------------------------------------------------------------------------------- whole logs
+
+
+def test_results_of_two_data_sets_are_apart(tmp_path):
+    lines = "".join(
+        f"Wed 02 Jul 2025 22:41:13 INFO  epoch {epoch} training [time: 2.68s, train loss: {9 - epoch}]\n"
+        f"Wed 02 Jul 2025 22:41:13 INFO  epoch {epoch} evaluating [time: 0.18s, valid_score: 0.{epoch}]\n"
+        f"Wed 02 Jul 2025 22:41:13 INFO  valid result: \nrecall@10 : 0.{epoch}1    mrr@10 : 0.5\n"
+        f"Wed 02 Jul 2025 22:41:13 INFO  test result: \nrecall@10 : 0.{epoch}    mrr@10 : 0.25\n"
+        for epoch in range(1, 6)
+    )
+    trial = opened(tmp_path, lines)
+    assert values(trial, "val/recall@10") == {epoch: pytest.approx(epoch / 10 + 0.01) for epoch in range(1, 6)}
+    assert values(trial, "test/recall@10") == {epoch: pytest.approx(epoch / 10) for epoch in range(1, 6)}
+
+
+def test_metrics_belong_to_the_data_of_their_line(tmp_path):
+    lines = "".join(
+        f"Epoch {epoch}/5\n----------\ntrain Loss: 0.7{epoch} Acc: 0.5{epoch}\nval Loss: 0.8{epoch} Acc: 0.4{epoch}\n\n"
+        for epoch in range(6)
+    )
+    trial = opened(tmp_path, lines)
+    assert trial.tensor_names() == ["Acc", "train Loss", "val Loss", "val/Acc"]
+    assert trial.steps() == [*range(6)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "row", "expected"),
+    [
+        (
+            "epoch     train_loss  valid_loss  accuracy  time",
+            "{0}         0.5         0.75        0.9       00:31",
+            {"accuracy": 0.9},
+        ),
+        (
+            "E    #       LOSS NER  ENTS_F  SCORE\n---  ------  --------  ------  ------",
+            "  7     {0}      16.25    58.82    0.59",
+            {"SCORE": 0.59},
+        ),
+    ],
+)
+def test_tables_with_names_above(tmp_path, heading, row, expected):
+    lines = "\n".join([f"Total time: 05:44\n{heading}", *(row.format(100 * at) for at in range(5)), "done"])
+    trial = opened(tmp_path, lines)
+    assert trial.steps() == [0, 100, 200, 300, 400]
+    assert {name: trial.tensor(name).value(200).item() for name in expected} == expected
 
 
 def test_megatron_with_settings_first_and_validation(tmp_path):
