@@ -10,8 +10,8 @@ and `u` for reporting; `r` was looked at once before `u` was written.
 `e`, `unseen.txt` more of these, in the part `f`, `common.txt` those with common mistakes, in the part `g`,
 `reports.txt` those that are modelled on public reports, in the part `h`, `typical.txt` those with typical mistakes, in
 the part `i`, `overlooked.txt` those with mistakes that are easily overlooked, in the part `j`, `frequent.txt` those
-with the mistakes that people make most often, in the part `l`, and `asked.txt` those with mistakes that people ask
-about, in the part `m`.
+with the mistakes that people make most often, in the part `l`, `asked.txt` those with mistakes that people ask about,
+in the part `m`, and `seen_often.txt` those with frequent and with subtle mistakes, in the part `n`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ WHOLE = tuple(
         "overlooked",
         "frequent",
         "asked",
+        "seen_often",
     )
 )
 

@@ -84,13 +84,18 @@ MISSED = {
     "fifth_lora_bad": "a rate too low for adapters is usual for a whole model, and the log does not say which is trained",
     "seventh_img_glyphs_bad": "the accuracy of a subset of the training data is the only sign",
     "seventh_det_shapes_bad": "the losses fall slowly, and so does the rate",
+    "ninth_prefseq_bad": "preferred answers that become unlikely are named, not the rate that makes them so",
+    "ninth_kd_student_bad": "a teacher that is trained, too, ends as good as it began",
+    "ninth_blobseg_bad": "classes that are not predicted until the second half are predicted at the end",
+    "ninth_chargpt_bad": "the loss falls to a level that only another run shows to be high",
+    "ninth_corridor_a2c_bad": "a policy that is certain before it has learned is named as no learning",
     "fifth_embeddings_bad": "samples of one document in a batch only raise the floor of the loss",
 }
 
 
 def test_faulty_logs_of_small_trainings_are_named_and_healthy_ones_are_not():
     results = {one.name: one for one in logs(unpacked("training-logs"), "")}
-    assert len(results) == 358
+    assert len(results) == 390
     assert {name: one.kinds for name, one in results.items() if name.endswith("_good") and one.kinds} == {}
     wrong = {name: one.kinds for name, one in results.items() if not one.right and name not in MISSED}
     assert wrong == {}

@@ -174,7 +174,8 @@ _KINDS = (
         "Unshuffled",
         "data that come in one order",
         "The training loss rises by half or more within each epoch, at the same places of all epochs: their courses have a "
-        "correlation of 0.55 or more, of 0.75 if only two are known, or of 0.4 if six or more are.",
+        "correlation of 0.55 or more, of 0.75 if only two are known, or of 0.4 if six or more are. Where no epochs are logged, "
+        "evaluations at regular distances are taken for their ends.",
         "a loss that does not show at which place of an epoch it is",
         "shuffle the training data, of all files together, in another order in each epoch.",
         "{series} rises and falls at the same places of each epoch, by a factor of {rise:.2g}",
@@ -203,7 +204,8 @@ _KINDS = (
         "posterior_collapse",
         "Posterior collapse",
         "a collapsed posterior",
-        "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve. Or, of at least "
+        "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve; or it is below 1 nat, "
+        "and the loss adds it with a weight of 5 or more. Or, of at least "
         "three outputs of the model, two of one size, mean and variance, are below 0.03 in the last third of the run.",
         "a divergence of some nats, and a reconstruction that improves",
         "reduce the weight of the divergence, or raise it slowly from 0; check that both terms are sums, or both means.",
@@ -218,7 +220,8 @@ _KINDS = (
         "Features collapse",
         "features that become the same for every sample",
         "The standard deviation of features over samples, by its name, falls below a tenth of its first value and stays there. A "
-        "standard deviation without another name counts beside a loss that is a negative cosine near -1.",
+        "standard deviation without another name counts beside a loss that is a negative cosine near -1. So does the distance of "
+        "samples that do not belong together.",
         "features that vary among samples to the end",
         "check that the gradient of one of two views is stopped, that a batch has negative pairs, and the weight of the term that "
         "spreads features.",
@@ -327,7 +330,8 @@ _KINDS = (
         "Discriminator wins",
         "a discriminator that is always right",
         "The loss of the discriminator, which began near that of guessing, is nearly 0 for most of the run, and the loss of the "
-        "generator is above 4: less than 2 % of the samples that it makes look real.",
+        "generator is above 4: less than 2 % of the samples that it makes look real. With smoothed labels, the logged share of "
+        "them tells.",
         "a discriminator that errs: with the usual loss, both are near 0.7 to 1.4",
         "train the discriminator with a lower rate or less often; smooth its labels, or add noise to its inputs.",
         "The discriminator is nearly always right since step {first:,}, so that the generator hardly learns",

@@ -87,8 +87,8 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "dead_experts",
             "Dead experts",
             "experts without tokens",
-            "An expert gets less than 5 % of an equal share of the tokens for at least the last 25 steps, after it had more than 25 %. The "
-            "loss hardly shows it.",
+            "An expert gets less than 5 % of an equal share of the tokens for at least the last 25 steps, after it had more than 25 %; or "
+            "the share of the tokens that a training logs for it is 0. The loss hardly shows it.",
             "every expert with more than half of an equal share",
             "raise the weight of the loss that balances the load, or update the router's bias; look at what changed at this step.",
             "Expert {expert} of the router `{tensor}` gets no tokens since step {first:,}",

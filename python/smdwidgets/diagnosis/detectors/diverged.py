@@ -10,7 +10,7 @@ import numpy as np
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
-from smdwidgets.diagnosis.trends import local_noise
+from smdwidgets.diagnosis.trends import local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding
 from smdwidgets.naming.scalars import words_of
 
@@ -49,6 +49,11 @@ BURSTS, SHARE_LATER = 5.0, 0.5
 VALUES, GROWN = frozenset({"q", "qvalue", "qvalues", "values"}), 8.0
 
 
+#: Fewest values of a loss that rises from a best near its beginning, the share of the run before it, the fall to it and
+#: the rise from it relative to it, and the statistic of its trend since.
+LEAST_SOON, SOON, FELL, ROSE, RISING = 15, 0.25, 0.1, 0.15, 3.0
+
+
 class _Rise(NamedTuple):
     onset: int
     best: float
@@ -61,7 +66,7 @@ def diverged(data: RunData) -> Iterator[Finding]:
     """Yield losses that end wholly above their best, or above their first values."""
     for series in data.training_losses():
         rise = _at_first(series) or _after_best(series) or _from_start(series) or _far_above(series)
-        rise = rise or _beside_bursts(series)
+        rise = rise or _beside_bursts(series) or _after_early_best(series, data)
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
@@ -178,6 +183,24 @@ def _beside_bursts(series: Series) -> _Rise | None:
         return None
     near = np.flatnonzero(trend.blocks <= trend.best + rise / 2)
     return _Rise(step_of_block(series, int(near[-1])), trend.best, float(np.median(tail)), "medium")
+
+
+def _after_early_best(series: Series, data: RunData) -> _Rise | None:
+    """Return the rise of a loss that fell at first, and has gone up ever since.
+
+    It ends above its first value. Losses of estimated returns may.
+    """
+    values = series.values
+    at = int(values.argmin()) if len(values) >= LEAST_SOON else 0
+    if not 0 < at <= SOON * len(values) or data.of(Kind.REWARD):
+        return None
+    first, best = float(values[0]), float(values[at])
+    tail = values[-max(3, len(values) // 5) :]
+    if best <= 0 or first < (1 + FELL) * best or tail.min() <= max(first, (1 + ROSE) * best):
+        return None
+    if float(mann_kendall(values[None, at:])[0]) < RISING:
+        return None
+    return _Rise(int(series.steps[at]), best, float(np.median(tail)), "medium", "rises ever since")
 
 
 def _lowest(first: Floats) -> float:

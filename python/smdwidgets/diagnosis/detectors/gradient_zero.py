@@ -15,6 +15,8 @@ __all__ = ["gradient_zero"]
 
 #: Fewest norms, and fewest values of a loss that shows whether the model learns.
 LEAST_POINTS, LEAST_LOSSES = 10, 6
+#: The same where the loss is 0, too.
+LEAST_ZEROS = 4
 #: Fall of a loss, relative to its first values, and statistic of its trend, of a model that learns nevertheless.
 LEARNS, FALLING = 0.05, -3
 #: Change of a loss of evaluations, relative to its first value, that weights which stay do not make.
@@ -30,15 +32,16 @@ def gradient_zero(data: RunData) -> Iterator[Finding]:
     """
     if data.tensors or data.checked:
         return  # gradients themselves tell
-    losses = [one for one in data.training_losses() if len(one) >= LEAST_LOSSES]
+    losses = [one for one in data.training_losses() if len(one) >= (LEAST_LOSSES if one.values.any() else LEAST_ZEROS)]
     if not losses or any(map(_falls, losses)) or any(map(_moves, data.held_out(Kind.LOSS))):
         return
     rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
     if rates and not any(one.values.any() for one in rates):
         return  # another finding says so
+    least = LEAST_ZEROS if not any(one.values.any() for one in losses) else LEAST_POINTS
     for norm in data.of(Kind.GRADIENT_NORM):
         is_whole = _WHOLE.issuperset(norm.stem) and not norm.name.endswith(BEFORE_CLIPPING)
-        if is_whole and len(norm) >= LEAST_POINTS and not norm.values.any():
+        if is_whole and len(norm) >= least and not norm.values.any():
             facts = {"series": norm.quoted, "count": len(norm), "loss": from_to(losses[0])}
             yield beside("gradient_zero", "problem", (norm, losses[0]), facts)
             return

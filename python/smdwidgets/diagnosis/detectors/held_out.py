@@ -67,6 +67,8 @@ OF_TEXTS, SURE_OF_TOKENS, BADLY = frozenset({"bleu", "rouge", "chrf"}), 0.1, 0.7
 _SUCCESS = frozenset(
     {"custom", "success", "succeeded", "solved", "delivered", "completed", "goal", "goals", "reached", "won"}
 )
+#: A metric of the validation relative to that of the test that is far above it, at how many of the evaluations.
+ABOVE_TEST, NEARLY_ALL = 1.5, 0.9
 #: Metrics that another threshold exchanges for each other.
 _ONE_SIDED = frozenset({"precision", "recall", "sensitivity", "specificity"})
 
@@ -87,6 +89,7 @@ def held_out(data: RunData) -> Iterator[Finding]:
     yield from _best_is_worst(data)
     yield from _generated(data)
     yield from _same_as_training(data)
+    yield from _far_above_test(data)
     if len(data.tensors):
         return  # a hook finds losses of evaluations itself, which may be those of few samples, or of another form
     for loss in data.held_out(Kind.LOSS):
@@ -530,6 +533,28 @@ def _sets_differ(data: RunData) -> Iterator[Finding]:
             }
             yield beside("evaluation_too_good", "warning", (held_out, other), facts)
             return
+
+
+def _far_above_test(data: RunData) -> Iterator[Finding]:
+    """Judge a metric that rises far above that of test data."""
+    metrics = [one for one in data.held_out(Kind.METRIC) if len(one) >= FEW and one.values.min() > 0]
+    for metric in metrics:
+        tests = [one for one in metrics if one.role is Role.TEST and one.stem == metric.stem]
+        if metric.role is not Role.VALIDATION or not tests:
+            continue
+        _, at, of = np.intersect1d(metric.steps, tests[0].steps, return_indices=True)
+        if len(at) < FEW or not metric.values[at][-1] > metric.values[at][0]:
+            continue
+        ratios = metric.values[at] / tests[0].values[of]
+        if (ratios > ABOVE_TEST).mean() < NEARLY_ALL or ratios[-1] < ABOVE_TEST:
+            continue
+        facts = {
+            "what": f"{metric.quoted} is {np.median(ratios):.2g} times {tests[0].quoted}",
+            "numbers": f"{from_to(metric)}, {from_to(tests[0])}",
+            "why": "Probably validation data are among those of the training, or the two are prepared in another way.",
+        }
+        yield beside("evaluation_differs", "problem", (metric, tests[0]), facts)
+        return
 
 
 def _perfect_area(data: RunData) -> Iterator[Finding]:

@@ -15,6 +15,9 @@ __all__ = ["latent"]
 
 #: Fewest values; a divergence that is nearly 0, and relative to the reconstruction, which may be a mean.
 LEAST_POINTS, NOTHING, OF_RECONSTRUCTION = 8, 0.02, 1e-3
+#: Weight of a divergence that is large, the divergence beside which it leaves nothing, in nats, and how exactly a loss
+#: is the weighted sum.
+LARGE_WEIGHT, FEW_NATS, EXACT = 5.0, 1.0, 0.01
 #: Fall of the reconstruction after its first values that is an improvement.
 IMPROVES = 0.1
 _DIVERGENCE = frozenset({"kl", "kld"})
@@ -29,6 +32,8 @@ _FEATURES = frozenset(
     }
 )
 _SPREAD, _LEFT = frozenset({"std", "stddev", "variance", "var"}), 0.1
+#: Words of a distance of samples that do not belong together.
+_DISTANCE, _APART = frozenset({"dist", "distance", "distances"}), frozenset({"an", "neg", "negative", "negatives"})
 #: The least negative cosine of two views, which a loss has if they are the same, and the level that is as good.
 _LEAST_COSINE, _SAME_VIEWS = -1.001, -0.98
 
@@ -49,8 +54,12 @@ def latent(data: RunData) -> Iterator[Finding]:
         error = next((one for one in errors if one.role is series.role), None)
         late = series.values[len(series) // 2 :]
         value = float(np.median(np.abs(late)))
-        if error is not None and value < NOTHING and _stays(error) and value < OF_RECONSTRUCTION * _level(error):
-            yield _finding(series, error, value)
+        if error is None:
+            continue
+        is_nothing = value < NOTHING and _stays(error) and value < OF_RECONSTRUCTION * _level(error)
+        weight = _weight(data, series, error) if value < FEW_NATS else 0.0
+        if is_nothing or weight >= LARGE_WEIGHT:
+            yield _finding(series, error, value, weight)
             return
 
 
@@ -60,7 +69,8 @@ def _features(data: RunData) -> Iterator[Finding]:
         words = frozenset(words_of(series.name))
         # A spread without another word is that of what the loss compares, if this is a cosine.
         is_of_features = words & _FEATURES or (views and _SPREAD.issuperset(series.stem))
-        if len(series) < LEAST_POINTS or not (is_of_features and words & _SPREAD) or words & _SETTING:
+        is_spread = bool(is_of_features and words & _SPREAD) or bool(words & _DISTANCE and words & _APART)
+        if len(series) < LEAST_POINTS or not is_spread or words & _SETTING:
             continue
         begin = float(series.values[0])
         above = np.flatnonzero(series.values > _LEFT * begin)
@@ -87,6 +97,22 @@ def _are_same_views(data: RunData) -> bool:
     )
 
 
+def _weight(data: RunData, divergence: Series, error: Series) -> float:
+    """Return the weight with which a loss adds a divergence to an error.
+
+    0 if it does not, or changes the weight.
+    """
+    for loss in data.of(Kind.LOSS):
+        if loss.role is not error.role or not (len(loss) == len(error) == len(divergence)) or loss is error:
+            continue
+        with np.errstate(all="ignore"):
+            weights = (loss.values - error.values) / divergence.values
+        weight = float(np.median(weights))
+        if np.isfinite(weights).all() and np.abs(weights - weight).max() <= EXACT * abs(weight):
+            return weight
+    return 0.0
+
+
 def _level(error: Series) -> float:
     return float(np.median(np.abs(error.values)))
 
@@ -97,13 +123,15 @@ def _stays(error: Series) -> bool:
     return early - float(np.median(error.values[-3:])) < IMPROVES * abs(early)
 
 
-def _finding(series: Series, error: Series, value: float) -> Finding:
+def _finding(series: Series, error: Series, value: float, weight: float) -> Finding:
     first, last = int(series.steps[0]), int(series.steps[-1])
     recon = from_to(error)
     shown = (
         evidence(series, f"{series.label} {series.values[0]:.3g} → {series.values[-1]:.3g}", first, last),
         evidence(error, recon.replace("`", ""), first, last),
     )
+    if weight >= LARGE_WEIGHT:
+        recon += f"; the loss adds the divergence with the weight {weight:.3g}"
     facts = {"series": series.quoted, "value": value, "recon": recon}
     names = series.name, error.name
     return Finding.of("posterior_collapse", "problem", "medium", first, last, names, facts, shown)

@@ -19,8 +19,8 @@ ZERO = 0.2
 #: Share of the largest rate that is as good as 0.
 NOTHING = 1e-5
 #: Share of the largest rate with which nothing moves, the share of the run that it may take at most, and the change of
-#: a loss, relative to its level, that shows it.
-TINY, MOST_TRAINED, UNMOVED = 1e-3, 0.5, 0.02
+#: a loss that shows it, relative to its level, or to its fall before.
+TINY, MOST_TRAINED, UNMOVED, OF_FALL = 1e-3, 0.5, 0.02, 0.05
 #: Factor within a few points that is a jump, not a warm-up.
 JUMP = 5.0
 #: Rises within the first part of the run are a warm-up.
@@ -94,7 +94,8 @@ def _nothing_moves(data: RunData, series: Series, first: int) -> bool:
             return False
         third = len(after) // 3
         soon, late = float(np.median(after[:third])), float(np.median(after[-third:]))
-        if abs(late - soon) > UNMOVED * abs(soon) or before[0] - soon < FELL * abs(float(before[0])):
+        fall = float(before[0]) - soon
+        if abs(late - soon) > max(UNMOVED * abs(soon), OF_FALL * fall) or fall < FELL * abs(float(before[0])):
             return False
     return True
 

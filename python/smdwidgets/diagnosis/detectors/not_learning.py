@@ -50,9 +50,9 @@ LEAST_OF_TARGETS, LARGE_SQUARES = 10, 1e4
 EXPLAINS = 0.02
 #: Share of the run at its end that counts as its end.
 LATE = 0.15
-#: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run
-#: within which that is early, and the first value below which it never explored.
-DECIDED, EARLY, LEAST_ENTROPY = 0.03, 0.5, 0.05
+#: Entropy of a policy relative to its first value below which the policy no longer explores, and in nats; the share of
+#: the run within which that is early, and the first value below which it never explored.
+DECIDED, DECIDED_NATS, EARLY, LEAST_ENTROPY = 0.03, 0.05, 0.5, 0.05
 #: Shares of random actions with which a policy hardly explores, and with which it does nothing else; values that show
 #: it.
 EXPLORES, RANDOM, LEAST_RATES = 0.05, 0.9, 5
@@ -70,41 +70,84 @@ CHANGES_SIGN = 0.15
 FALLEN = 0.5
 #: Words that say how one loss is logged.
 _OF_LOGGING = frozenset({"loss", "step", "epoch", "batch", "mean", "avg", "average", "smooth", "smoothed", "running"})
+#: Fewest values of a loss that is that of guessing exactly: how near, relative to it, and how even it is after the
+#: first one, and beside accuracies that never change; accuracies relative to that of guessing beside it.
+LEAST_EXACT, EXACTLY, EVENLY, NEARLY_EVENLY, AS_CHANCE = 5, 0.004, 0.005, 0.03, (0.75, 1.3)
 #: Words of a loss over the pairs of a batch, and the distance from that of guessing, relative to it.
 _OF_PAIRS = frozenset({"contrastive", "clip", "infonce", "nce", "ntxent"})
 OF_PAIRS = 0.02
+#: Most classes among which guessing is recognized by its loss and accuracy.
+MOST_CLASSES = 1000
 
 
 def not_learning(data: RunData) -> Iterator[Finding]:
     """Yield training losses and rewards that never improve, and constant losses."""
-    improves = any(_improves(series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
-    for series in data.training_losses():
-        trend = series.trend
-        if trend is None or _falls_elsewhere(data, series) or _is_around_zero(series):
-            continue
-        constant = len(series) >= LEAST_POINTS and _is_constant(series, trend)
-        if constant:
-            yield _finding("constant", series, "low", {"value": trend.median})
-        if not improves and not constant and never_below_guessing(data, series):
-            # The loss of an untrained network may be far above guessing at first.
-            late = trend.blocks[len(trend.blocks) // 2 :]
-            begins_above = trend.start > trend.median * (1 + 2 * EVEN)
-            z = float(mann_kendall(late[None])[0]) if begins_above else trend.z
-            yield _of_loss(data, series, trend, _classes(data), z, guesses=_held_out_guesses(data))
-        elif not improves and (_is_level(trend, len(series)) or _stays(trend, len(series)) or is_at_mean(data)):
-            held_out = not constant and (_held_out_stays(data) or _held_out_unmoved(data))
-            guesses = not constant and (_accuracy_of_guessing(data, series) or _every_accuracy_guesses(data, trend))
-            yield _of_loss(data, series, trend, _classes(data), trend.z, held_out, is_at_mean(data), guesses)
-        elif not constant and _guesses_pairs(data, series):
-            yield _of_loss(data, series, trend, _classes(data), 0.0, guesses=True)
-        elif not improves and not constant and trend.end > FALLEN * trend.start and _accuracy_of_guessing(data, series):
-            yield _of_loss(data, series, trend, _classes(data), trend.z, guesses=True)
+    named = False
+    for finding in _of_losses(data):
+        named = True
+        yield finding
+    yield from [] if named else _exactly_guessed(data)
     yield from _far_from_targets(data)
     yield from _drowned(data)
     yield from _sacrificed(data)
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
+
+
+def _of_losses(data: RunData) -> Iterator[Finding]:
+    improves = any(_improves(series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
+    for series in data.training_losses():
+        trend = series.trend
+        if trend is None or _falls_elsewhere(data, series) or _is_around_zero(series):
+            continue
+        # An accuracy may rise to that of guessing.
+        learns = improves and not _every_accuracy_guesses(data, trend)
+        constant = len(series) >= LEAST_POINTS and _is_constant(series, trend)
+        if constant:
+            yield _finding("constant", series, "low", {"value": trend.median})
+        if not learns and not constant and never_below_guessing(data, series):
+            # The loss of an untrained network may be far above guessing at first.
+            late = trend.blocks[len(trend.blocks) // 2 :]
+            begins_above = trend.start > trend.median * (1 + 2 * EVEN)
+            z = float(mann_kendall(late[None])[0]) if begins_above else trend.z
+            yield _of_loss(data, series, trend, _classes(data), z, guesses=_held_out_guesses(data))
+        elif not learns and (_is_level(trend, len(series)) or _stays(trend, len(series)) or is_at_mean(data)):
+            held_out = not constant and (_held_out_stays(data) or _held_out_unmoved(data))
+            guesses = not constant and (_accuracy_of_guessing(data, series) or _every_accuracy_guesses(data, trend))
+            yield _of_loss(data, series, trend, _classes(data), trend.z, held_out, is_at_mean(data), guesses)
+        elif not constant and _guesses_pairs(data, series):
+            yield _of_loss(data, series, trend, _classes(data), 0.0, guesses=True)
+        elif not learns and not constant and trend.end > FALLEN * trend.start and _accuracy_of_guessing(data, series):
+            yield _of_loss(data, series, trend, _classes(data), trend.z, guesses=True)
+
+
+def _exactly_guessed(data: RunData) -> Iterator[Finding]:
+    """Yield a loss that is exactly that of guessing, as its accuracies are.
+
+    Few values are enough.
+    """
+    shares = [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_EXACT - 1]
+    are_constant = all(float(np.ptp(one[1:])) == 0 for one in shares)
+    for series in data.training_losses():
+        later = series.values[1:]
+        if len(series) < LEAST_EXACT or not shares or not np.isfinite(later).all():
+            continue
+        level = float(np.median(later))
+        classes = round(math.exp(level)) if 0 < level < math.log(MOST_CLASSES) else 0
+        even = NEARLY_EVENLY if are_constant else EVENLY
+        if classes < 2 or abs(level - math.log(classes)) > EXACTLY * level or float(np.ptp(later)) > even * level:
+            continue
+        low, high = (limit / classes for limit in AS_CHANCE)
+        if all(low <= float(share.min()) and float(share.max()) <= high for share in shares):
+            facts = {
+                "detail": f"{series.quoted} {series.values[0]:.4g} → {series.values[-1]:.4g} over {len(series):,} values",
+                "guessing": f"Guessing one of {classes} classes gives {math.log(classes):.4g}, and is right as often. ",
+                "what": "training loss",
+                "verb": "fall",
+            }
+            yield _finding("not_learning", series, "medium", facts)
+            return
 
 
 def _is_around_zero(series: Series) -> bool:
@@ -452,7 +495,8 @@ def _decided(entropy: Series) -> int | None:
     size = np.abs(entropy.values)
     if len(size) < LEAST_POINTS or size[0] < LEAST_ENTROPY:
         return None
-    above = np.flatnonzero(size > DECIDED * size[0])
+    limit = max(DECIDED * size[0], min(DECIDED_NATS, size[0] / 4))
+    above = np.flatnonzero(size > limit)
     at = int(above[-1]) + 1
     return int(entropy.steps[at]) if at <= EARLY * len(size) else None
 

@@ -16,6 +16,8 @@ __all__ = ["order"]
 
 #: Fewest whole epochs and values of each; fewest and most places of an epoch that are compared.
 EPOCHS, VALUES, PLACES, MOST_PLACES = 2, 10, 12, 50
+#: Fewest evaluations that may be the ends of epochs.
+EVALUATIONS = 4
 #: Correlation of the courses of two epochs, alone, among others, or among as many as follow, and the rise of the
 #: logarithm of the loss in each.
 ALIKE, ALIKE_AMONG, ALIKE_AMONG_MANY, MANY, RISES = 0.75, 0.55, 0.4, 6, 0.4
@@ -24,10 +26,9 @@ ALIKE, ALIKE_AMONG, ALIKE_AMONG_MANY, MANY, RISES = 0.75, 0.55, 0.4, 6, 0.4
 def order(data: RunData) -> Iterator[Finding]:
     """Yield a loss that rises and falls at the same places of each epoch."""
     epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if words_of(one.name)[-1:] == ("epoch",)), None)
-    if epochs is None:
-        return
     for loss in data.training_losses():
-        courses = _courses(loss, epochs)
+        along = _by_evaluations(data, loss) if epochs is None else _by_epochs(loss, epochs)
+        courses = None if along is None else _courses(*along)
         if courses is not None and _repeat(courses):
             rise = float(np.exp(np.median([_rise(one) for one in courses])))
             facts = {"series": loss.quoted, "rise": rise, "epochs": len(courses), "numbers": from_to(loss)}
@@ -35,14 +36,30 @@ def order(data: RunData) -> Iterator[Finding]:
             return
 
 
-def _courses(loss: Series, epochs: Series) -> Floats | None:
+def _by_epochs(loss: Series, epochs: Series) -> tuple[Floats, Floats]:
+    """Return the values of a loss, and the number of epochs until each."""
+    steps, at, of = np.intersect1d(loss.steps, epochs.steps, return_indices=True)
+    return loss.values[at], _along_epochs(steps, epochs.values[of])
+
+
+def _by_evaluations(data: RunData, loss: Series) -> tuple[Floats, Floats] | None:
+    """Return the same where each epoch ends with an evaluation.
+
+    None without evaluations at regular distances.
+    """
+    for other in [*data.held_out(Kind.METRIC), *data.held_out(Kind.LOSS)]:
+        distances = np.diff(other.steps)
+        if len(other) >= EVALUATIONS and distances[0] > 1 and (distances == distances[0]).all():
+            return loss.values, (loss.steps - other.steps[0]) / distances[0] + 1
+    return None
+
+
+def _courses(losses: Floats, when: Floats) -> Floats | None:
     """Return the logarithm of the loss at the same places of each whole epoch.
 
     None if too few values are known.
     """
-    steps, at, of = np.intersect1d(loss.steps, epochs.steps, return_indices=True)
-    losses, when = loss.values[at], _along_epochs(steps, epochs.values[of])
-    whole = int(when.max()) if len(steps) else 0
+    whole = int(when.max()) if len(when) else 0
     if whole < EPOCHS or losses.min() <= 0 or (np.diff(when) <= 0).any():
         return None
     inside = [(when > epoch) & (when <= epoch + 1) for epoch in range(whole)]

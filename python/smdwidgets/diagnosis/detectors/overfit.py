@@ -149,7 +149,9 @@ def _judge(
     near = len(validation) < MANY and float(np.median(falls[-3:])) > APART * abs(trend.end)
     doubts = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= MANY else 1 + near
     by_doubts: tuple[Confidence, ...] = ("high", "medium", "low", "low")
-    confidence = by_doubts[doubts + still_improves]
+    # Beside a training without mistakes, a metric that creeps up is no sign that more is learned.
+    by_heart = 0 <= training_trend.end < BY_HEART * trend.end
+    confidence = by_doubts[doubts + (still_improves and not by_heart)]
     last = int(validation.steps[-1])
     # The best of a level stretch is chance; the rise begins at its end.
     low = best_at + int(np.flatnonzero(after <= trend.best + max(2 * trend.noise, 0.1 * rise))[-1])

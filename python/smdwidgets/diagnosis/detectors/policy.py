@@ -66,6 +66,7 @@ class _Reward(NamedTuple):
 def policy(data: RunData) -> Iterator[Finding]:
     """Yield what the series of such a training show."""
     yield from _stuck(data)
+    yield from _never_an_advantage(data)
     yield from _decided_soon(data)
     yield from _preferred(data)
     by_quantity: dict[Quantity, list[Series]] = {}
@@ -108,6 +109,17 @@ def _stuck(data: RunData) -> Iterator[Finding]:
         facts = {"series": series.quoted, "value": float(np.median(later)), "value_loss": size}
         yield _finding("policy_stuck", series, 0, facts, "medium")
         return
+
+
+def _never_an_advantage(data: RunData) -> Iterator[Finding]:
+    """Judge few logs of which each has groups of equal rewards only."""
+    for series in data.series:
+        if not LOGS <= len(series) < LEAST_LOGS or quantity(series.name) is not Quantity.EQUAL_GROUPS:
+            continue
+        if series.values.min() >= 1:
+            facts = {"series": series.quoted, "value": 1.0, "gradient": ""}
+            yield _finding("zero_advantage", series, 0, facts, "medium")
+            return
 
 
 def _decided_soon(data: RunData) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.detectors._show import beside, from_to
-from smdwidgets.diagnosis.inputs import RunData
+from smdwidgets.diagnosis.inputs import RunData, Series
 from smdwidgets.diagnosis.tensor_layers import median, median_of
 from smdwidgets.finding import Curve, Evidence, Finding
 from smdwidgets.naming.scalars import words_of
@@ -35,6 +35,8 @@ AVERAGED, COLLAPSED, COLLAPSED_STEPS = 10.0, 0.85, 15
 LOGGED_LOAD = 0.7
 #: The load of a dead expert, that of one that lived, for so many steps; saves at least.
 DEAD, ALIVE, DEAD_STEPS, LEAST_SAVES = 0.05, 0.25, 25, 5
+#: Fewest experts of a router whose shares are logged one by one.
+FEWEST_EXPERTS = 4
 _POINTS = 60
 
 Floats = NDArray[np.float64]
@@ -43,6 +45,7 @@ Floats = NDArray[np.float64]
 def signals(data: RunData) -> Iterator[Finding]:
     """Yield what the signals of a run show."""
     yield from _logged_loads(data)
+    yield from _logged_zeros(data)
     if not len(data.signals):
         return
     yield from _attention(data.signals.of("attention_max"))
@@ -239,9 +242,8 @@ def _logged_loads(data: RunData) -> Iterator[Finding]:
     """Judge the largest load of an expert, as a share of the tokens."""
     for series in data.series:
         words = frozenset(words_of(series.name))
-        is_load = words & {"expert", "experts"} and words & {"load", "fraction", "share", "usage", "utilization"}
         numbers = [word for word in words_of(series.name)[-3:] if word.isdecimal()]
-        if not (is_load and (words & {"max", "maximum", "largest"} or numbers)) or len(series) < LEAST_SAVES:
+        if not (_is_load(words) and (words & {"max", "maximum", "largest"} or numbers)) or len(series) < LEAST_SAVES:
             continue
         if not 0 <= series.values.min() <= series.values.max() <= 1:
             continue  # a multiple of an equal share, whose limit is unknown
@@ -256,6 +258,35 @@ def _logged_loads(data: RunData) -> Iterator[Finding]:
         }
         yield beside("experts_collapsed", "warning", (series,), facts, int(series.steps[at]))
         return
+
+
+def _logged_zeros(data: RunData) -> Iterator[Finding]:
+    """Judge experts whose logged share of the tokens is 0 to the end.
+
+    Others of the same router have some.
+    """
+    routers: dict[tuple[str, ...], list[Series]] = {}
+    for series in data.series:
+        words = words_of(series.name)
+        if _is_load(frozenset(words)) and words[-1].isdecimal() and len(series) >= LEAST_SAVES:
+            routers.setdefault(words[:-1], []).append(series)
+    for experts in routers.values():
+        if len(experts) < FEWEST_EXPERTS or len({len(one) for one in experts}) > 1:
+            continue
+        since = [_since(one.steps, one.values <= 0, DEAD_STEPS) for one in experts]
+        dead = [(at, one) for at, one in zip(since, experts, strict=True) if at is not None and at <= len(one) // 2]
+        if not 0 < len(dead) < len(experts):
+            continue
+        at, series = dead[0]
+        others = f"; so do {len(dead) - 1} other experts" if len(dead) > 1 else ""
+        facts = {"tensor": series.name, "expert": words_of(series.name)[-1], "load": 0.0, "others": others}
+        yield beside("dead_experts", "warning", (series,), facts, int(series.steps[at]))
+        return
+
+
+def _is_load(words: frozenset[str]) -> bool:
+    """Whether these are words of a share of the tokens that an expert gets."""
+    return bool(words & {"expert", "experts"} and words & {"load", "fraction", "share", "usage", "utilization"})
 
 
 def _since(steps: NDArray[np.int64], holds: NDArray[np.bool_], duration: int) -> int | None:

@@ -17,6 +17,8 @@ __all__ = ["slow"]
 
 #: Fewest values; share of the first loss by which it falls at most and at least.
 LEAST_POINTS, MOST_FALL, LEAST_FALL = 10, 0.15, 0.02
+#: The same of a loss beside that of held-out data, which has as many values; the distance of both by the fall.
+MOST_OF_BOTH, OF_BOTH, TOGETHER = 0.5, 30, 0.1
 #: Distance from a straight line, relative to the fall, and the fall of the second half relative to that of the first.
 STRAIGHT, AS_FAST = 0.12, 0.6
 #: An accuracy at the end, and at the start relative to that of guessing by the loss, of a model that began untrained.
@@ -40,6 +42,7 @@ def slow(data: RunData) -> Iterator[Finding]:
     The accuracy of the first ones is poor.
     """
     yield from _clipped(data)
+    yield from _both(data)
     accuracies = [one for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_POINTS]
     accuracies = [one for one in accuracies if one.role.is_held_out] or accuracies
     for loss in data.training_losses():
@@ -51,6 +54,24 @@ def slow(data: RunData) -> Iterator[Finding]:
             if UNTRAINED[0] <= begins <= UNTRAINED[1] and RISES * share[0] <= share[-1] < POOR:
                 yield _finding(loss, accuracy)
                 return
+
+
+def _both(data: RunData) -> Iterator[Finding]:
+    """Judge a loss that falls in a straight line to the end.
+
+    That of held-out data does so, too.
+    """
+    for loss in data.training_losses():
+        other = next((one for one in data.held_out(Kind.LOSS) if one.stem[-1:] == loss.stem[-1:]), None)
+        if other is None or min(len(loss), len(other)) < OF_BOTH or not np.array_equal(loss.steps, other.steps):
+            continue
+        fall = float(loss.values[0] - loss.values[-1])
+        is_tabular = not data.of(Kind.METRIC)  # a metric shows whether a model is untrained
+        if fall <= 0 or not is_tabular or float(np.abs(loss.values - other.values).max()) > TOGETHER * fall:
+            continue
+        if _creeps(loss, MOST_OF_BOTH) and _creeps(other, MOST_OF_BOTH):
+            yield _finding(loss, other)
+            return
 
 
 def _clipped(data: RunData) -> Iterator[Finding]:
@@ -79,11 +100,11 @@ def _clipped(data: RunData) -> Iterator[Finding]:
         return
 
 
-def _creeps(loss: Series) -> bool:
+def _creeps(loss: Series, most: float = MOST_FALL) -> bool:
     values = loss.values
     first, last = float(values[0]), float(values[-1])
     fall = first - last
-    if first <= 0 or not LEAST_FALL * first <= fall <= MOST_FALL * first:
+    if first <= 0 or not LEAST_FALL * first <= fall <= most * first:
         return False
     progress = (loss.steps - loss.steps[0]) / (loss.steps[-1] - loss.steps[0])
     slope, level = np.polyfit(progress, values, 1)
@@ -92,12 +113,12 @@ def _creeps(loss: Series) -> bool:
     return apart <= STRAIGHT * fall and middle - last >= AS_FAST * (first - middle)
 
 
-def _finding(loss: Series, accuracy: Series) -> Finding:
+def _finding(loss: Series, other: Series) -> Finding:
     first, last = int(loss.steps[0]), int(loss.steps[-1])
     facts = {
         "what": "The loss falls in a straight line to the end, and little",
-        "detail": f"{from_to(loss)}, {from_to(accuracy)}",
+        "detail": f"{from_to(loss)}, {from_to(other)}",
         "or_stopped": "",
     }
     shown = (course(loss, first, last),)
-    return Finding.of("rate_too_low", "problem", "medium", first, last, (loss.name, accuracy.name), facts, shown)
+    return Finding.of("rate_too_low", "problem", "medium", first, last, (loss.name, other.name), facts, shown)
