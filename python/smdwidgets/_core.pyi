@@ -1146,12 +1146,16 @@ class Pyramid:
         path: str,
         whole: Sequence[str] = ...,
         progress: Callable[[int, int], object] | None = None,
+        growing: int | None = None,
     ) -> int:
         """Write the pyramid of a worker to a path, and return its size.
 
-        It keeps all records of the tensors in `whole`. `progress` is called with the rows done and their total; an
-        exception ends the work and leaves no file. Raises ValueError if steps were written again in a way that cannot
-        be merged in one pass.
+        A file that has the pyramid of earlier rows is continued. It keeps all records of the tensors in `whole`.
+        `progress` is called with the rows done and their total; an exception ends the work and leaves the file as it
+        was. With `growing`, rows of the last step may follow, and the file grows by about so many rows at most.
+
+        Raises ValueError if another process writes the file, or if steps were written again in a way that cannot be
+        merged in one pass.
         """
 
     def belongs_to(self, reader: StatisticsReader, worker: str) -> bool:
@@ -1170,7 +1174,7 @@ class Pyramid:
 
     @property
     def size(self) -> int:
-        """Size of the file, but for its directory."""
+        """Size of the file."""
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -1186,6 +1190,12 @@ class Pyramid:
         """Return where each tensor starts.
 
         The columns are the first size and norm, their steps, and whether the tensor has several elements.
+        """
+
+    def sizes(self) -> NDArray[np.float32]:
+        """Return the last 32 sizes of each series, one series after the other.
+
+        They are logarithms, from the oldest one on; NaN is none. What follows is compared with them.
         """
 
     def records(self) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,6 @@
 """Cells that are stored beside the statistics of a run.
 
-They are the pyramid that `smdwidgets compact` writes.
+They are the pyramid that a hook or `smdwidgets compact` writes.
 
 Only the tiles that a view needs are read, so that its cost follows what it shows, not the size of the run.
 """

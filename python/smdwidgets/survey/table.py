@@ -19,6 +19,7 @@ from smdwidgets.anomalies.defaults import SIZE_DEVIATIONS, SIZE_WINDOW
 from smdwidgets.anomalies.sizes import surprise
 from smdwidgets.survey.bins import DOMAINS, ERROR, INFINITE, NAN, REDUCTIONS, SUDDEN, Bins, binned
 from smdwidgets.survey.cells import Cells
+from smdwidgets.survey.earlier import EarlierSizes
 from smdwidgets.survey.growth import Layer, Starts, limit_of
 from smdwidgets.survey.measures import measures
 from smdwidgets.survey.spans import Span, Spans
@@ -74,6 +75,8 @@ class SurveyTable:
         self._cells: Cells | None = None
         #: Cells that are stored beside the statistics of the run, of earlier steps.
         self._stored: list[StoredCells] = []
+        #: The last sizes in them, with which the first records behind them are compared; None: too far behind.
+        self._earlier: EarlierSizes | None = EarlierSizes()
         self._sorted: list[str] = []
         #: Records in cells that stand out, with their neighbours.
         self._kept = _empty()
@@ -179,6 +182,9 @@ class SurveyTable:
             rows = self._rows_of_worker(pyramid.names(), worker)
             self._stored.append(StoredCells(pyramid, rows))
             self._starts.put(rows, pyramid.starts())
+            if self._earlier is not None:
+                tensors, modes = pyramid.series()
+                self._earlier.add(rows[tensors], modes, pyramid.sizes())
             records = pyramid.records()
             kept: Records = {
                 "row": rows[records["tensor"]],
@@ -331,6 +337,7 @@ class SurveyTable:
             self._move_to_cells(_final(self._records, self._spans))
             if len(self._records["row"]) > self._most:  # a run of many short spans
                 self._move_to_cells(self._records["span"] >= 0)
+                self._earlier = None
 
     def _move_to_cells(self, moved: NDArray[np.bool_]) -> None:
         if self._cells is None:
@@ -378,7 +385,7 @@ class SurveyTable:
             # Of equal keys, the last one counts.
             order = order[np.append((row[1:] != row[:-1]) | (step[1:] != step[:-1]), True)]
             records, is_new = {name: column[order] for name, column in joined.items()}, is_new[order]
-        _set_surprise(records, is_new)
+        _set_surprise(records, is_new, self._earlier)
         self._starts.add(records if is_new.all() else _chosen(records, is_new))
         return records
 
@@ -550,7 +557,7 @@ def _chosen(records: Records, rows: NDArray[np.bool_]) -> Records:
     return {name: column[rows] for name, column in records.items()}
 
 
-def _set_surprise(records: Records, is_new: NDArray[np.bool_]) -> None:
+def _set_surprise(records: Records, is_new: NDArray[np.bool_], earlier: EarlierSizes | None) -> None:
     """Compute the surprise of new records, and of those whose earlier values are new."""
     row, mode = records["row"], records["mode"]
     if not len(row):
@@ -569,7 +576,10 @@ def _set_surprise(records: Records, is_new: NDArray[np.bool_]) -> None:
     sizes = records["size"][order].copy()
     unknown = np.isnan(sizes)
     sizes[unknown] = records["l2"][order][unknown]
-    found, usual = surprise(sizes, first, stale)
+    if earlier is None:
+        found, usual = surprise(sizes, first, stale)
+    else:
+        found, usual = surprise(*earlier.before(sizes, first, stale, row[begins], mode[begins]))
     changed = stale if isinstance(order, slice) else order[stale]
     records["surprise"][changed] = found
     records["usual"][changed] = usual

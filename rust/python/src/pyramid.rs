@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use smdwidgets_core::statistics_file::pyramid::{self as core, MEASURES, Wanted};
+use smdwidgets_core::statistics_file::pyramid::{self as core, Extent, MEASURES, Wanted};
 use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
@@ -34,9 +34,11 @@ impl Pyramid {
         py.detach(|| core::Pyramid::open(source.as_dyn(), worker)).map(Pyramid).map_err(|error| to_python(py, &error))
     }
 
-    /// Writes the pyramid of a worker, and returns its size. `progress` is called with the rows done and their total.
+    /// Writes or continues the pyramid of a worker, and returns its size. `progress` is called with the rows done and
+    /// their total.
     #[staticmethod]
-    #[pyo3(signature = (files, reader, worker, path, whole = Vec::new(), progress = None))]
+    #[pyo3(signature = (files, reader, worker, path, whole = Vec::new(), progress = None, growing = None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn write(
         py: Python<'_>,
         files: &Bound<'_, PyAny>,
@@ -45,11 +47,13 @@ impl Pyramid {
         path: PathBuf,
         whole: Vec<String>,
         progress: Option<Py<PyAny>>,
+        growing: Option<u64>,
     ) -> PyResult<u64> {
         let source = RecordSource::of(files)?;
+        let extent = growing.map_or(Extent::WHOLE, |rows| Extent { growing: true, rows });
         let whole: HashSet<&str> = whole.iter().map(String::as_str).collect();
         reporting(py, progress, |report| {
-            reader.with(|reader| core::build(reader, source.as_dyn(), worker, &path, &whole, report))
+            reader.with(|reader| core::build(reader, source.as_dyn(), worker, &path, &whole, extent, report))
         })
     }
 
@@ -96,13 +100,20 @@ impl Pyramid {
     /// By tensor: whether it has several elements, and the first size and norm with their steps.
     fn starts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
-        let all = &self.0.starts;
-        found.set_item("several", bytes(py, all.iter().map(|start| start.several.into()))?)?;
+        let all = &self.0.seen;
+        found.set_item("several", bytes(py, all.iter().map(|seen| seen.several.into()))?)?;
         for (at, name) in ["size", "l2"].into_iter().enumerate() {
-            found.set_item(format!("{name}.step"), ints(py, all.iter().map(|start| start.first[at].0))?)?;
-            found.set_item(name, floats(py, all.iter().map(|start| start.first[at].1))?)?;
+            let starts = || all.iter().map(|seen| seen.starts[at].unwrap_or((i64::MAX, 0.0)));
+            found.set_item(format!("{name}.step"), ints(py, starts().map(|start| start.0))?)?;
+            found.set_item(name, floats(py, starts().map(|start| start.1))?)?;
         }
         Ok(found)
+    }
+
+    /// The last sizes of each series, one series after the other.
+    fn sizes(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let all: Vec<f32> = self.0.sizes.as_flattened().to_vec();
+        floats(py, all.into_iter())
     }
 
     /// The records that findings are made of, as columns.

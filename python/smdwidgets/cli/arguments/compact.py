@@ -4,8 +4,8 @@ The index files of 1,000 steps become one small file in _smdwidgets/index-v1 of 
 index files are unchanged; nothing else in the run changes. Steps that may still grow are left out: repeat the command
 as the run grows.
 
-Beside statistics with more than 2 million rows, a pyramid of the map is written: bins at every zoom, from which the
-explorer reads what it shows.
+Beside statistics with more than 2 million rows, a pyramid of the map is written, or that of the hook is completed:
+bins at every zoom, from which the explorer reads what it shows.
 
 Examples:
   smdwidgets compact runs/mlp

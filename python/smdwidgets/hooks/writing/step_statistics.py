@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
 from smdwidgets.hooks.capture.captured import Captured, StepKey, StepStatistics
+from smdwidgets.hooks.writing.growing_pyramid import GrowingPyramid
 
 __all__ = ["StatisticsRecorder"]
 
@@ -49,6 +50,7 @@ class StatisticsRecorder:
         #: Opened when there is something to append, because another worker may still delete an earlier run.
         self._writer: _core.StatisticsWriter | None = None
         self._written = 0
+        self._pyramid = GrowingPyramid(root, worker)
         self._ids: dict[str, int] = {}
         #: The last copy of each parameter, with its step number.
         self._previous: dict[str, tuple[int, TensorCopy]] = {}
@@ -73,6 +75,7 @@ class StatisticsRecorder:
                 writer.append(step, ids, kept, mode.value, mode_step)
             finally:
                 self._account()
+            self._pyramid.grew(len(rows), len(self._ids))
         return StepStatistics([one.name for one, _ in chosen], columns)
 
     def flush(self) -> None:
@@ -94,12 +97,14 @@ class StatisticsRecorder:
             with suppress(OSError):
                 writer.close()
         self._ids.clear()
+        self._pyramid.restart()
 
     def close(self) -> None:
         """Close the file, and release the parameters that were kept."""
         previous, self._previous = self._previous, {}
         for _, copy in previous.values():
             self._release(copy)
+        self._pyramid.stop()
         if self._writer is not None:
             self._writer.close()
 
@@ -139,7 +144,8 @@ class StatisticsRecorder:
         return number
 
     def _account(self) -> None:
-        before, self._written = self._written, 0 if self._writer is None else self._writer.written
+        written = 0 if self._writer is None else self._writer.written + self._pyramid.size
+        before, self._written = self._written, written
         if self._written > before:
             self._wrote(self._written - before)
 

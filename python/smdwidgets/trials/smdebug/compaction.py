@@ -82,8 +82,8 @@ def compact(
     are left out: of a running run, the last 1,000 steps, and all steps from the first incomplete one on. Call it again
     as the run grows; folders that did not change are not written again.
 
-    Of statistics with more than 2 million rows, a pyramid is written beside them: bins at all zooms, so that the
-    explorer reads only what it shows.
+    Of statistics with more than 2 million rows, a pyramid is written beside them, or that of the hook is completed:
+    bins at all zooms, so that the explorer reads only what it shows.
 
     Args:
         run: a directory or the address of a run.

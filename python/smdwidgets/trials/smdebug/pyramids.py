@@ -24,9 +24,9 @@ FEWEST_ROWS: Final = 2_000_000
 
 
 def write_pyramids(run: SmdebugRun, progress: Callable[[int, int], object] | None = None) -> int:
-    """Write the pyramids that are missing or out of date, and return the size of all.
+    """Complete the pyramids that do not have all rows; return the size of all.
 
-    A run with few rows needs none. The file of a worker appears complete or not at all.
+    A run with few rows needs none. A file gets all rows that are missing, or none of them.
 
     Args:
         run: a run in a directory or a store.

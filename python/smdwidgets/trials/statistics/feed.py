@@ -114,7 +114,7 @@ class StatisticsFeed:
         if getattr(run.index, "has_shards", False):
             return
         kept = run.kept_pyramids()
-        # A run that grows is compared row by row, because what follows a pyramid has no earlier sizes.
+        # The hook of a run that grows writes its pyramid; another one would have to be built again and again.
         builds = build is not None and self._reader.loaded_all_steps and file.size()[1] >= FEWEST_ROWS
         for worker in file.workers():
             pyramid = file.pyramid(worker)
@@ -163,14 +163,15 @@ class StatisticsFeed:
 
     def _portions(self, file: RecordedStatistics, last: int | None) -> Iterable[range | None]:
         """Return the steps after the last known one, in portions; None: all."""
-        if last is not None:
-            return [range(last + 1, last + _AHEAD)]
         rows, until = file.size()[1], self._reader.index.last_step()
-        if rows <= _ROWS or until is None:
-            return [None]
-        width = max(1, until * _ROWS // rows)
-        begins = range(0, until + 1, width)
-        return [*(range(begin, min(begin + width, until + 1)) for begin in begins), range(until + 1, until + _AHEAD)]
+        begin = 0 if last is None else last + 1
+        steps = 0 if until is None else until + 1
+        # If a run has many rows, some of them follow its pyramid.
+        if rows * (steps - begin) <= _ROWS * steps:
+            return [None] if last is None else [range(begin, max(begin, steps) + _AHEAD)]
+        width = max(1, steps * _ROWS // rows)
+        begins = range(begin, steps, width)
+        return [*(range(first, min(first + width, steps)) for first in begins), range(steps, steps + _AHEAD)]
 
     def plan(self, spread: bool = True, executor: Executor | None = None) -> tuple[list[Table], list[Block]]:
         """Return cached statistics, and the blocks of new steps to read, in order.

@@ -115,16 +115,16 @@ class StatisticsFile:
     def write_pyramid(
         self, worker: str, path: str | os.PathLike[str], whole: Sequence[str], progress: Callable[[int, int], object]
     ) -> None:
-        """Write the pyramid of a worker to a path.
+        """Write the pyramid of a worker to a path, or continue the one there.
 
         Args:
             worker: a worker, by its name in files.
-            path: a file, which is replaced.
+            path: a file; one that has no earlier rows of these statistics is replaced.
             whole: tensors of which all records are kept, such as losses.
             progress: called with the number of rows read and their total.
 
         Raises:
-            ValueError: steps were written again in a way that needs the statistics.
+            ValueError: steps were written again in a way that needs the statistics, or another process writes the file.
         """
         _core.Pyramid.write(self._source, self._reader, worker, os.fspath(path), list(whole), progress)
         self._pyramids.pop(worker, None)

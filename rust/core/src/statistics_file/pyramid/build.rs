@@ -1,4 +1,4 @@
-//! Builds the pyramid of a worker in one pass over its statistics.
+//! Builds the pyramid of a worker in one pass over its statistics, or continues it with the rows that followed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -6,25 +6,43 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use super::file::{Directory, FileWriter, Out};
-use super::measure::{MEASURES, Record, Sample, Sampler};
+use super::measure::{Sample, Sampler};
+use super::read::Pyramid;
+use super::seen::{self, Kept, RECORD_SIZE, Seen, put_record};
 use super::tile::{Block, Open};
 use super::window::Window;
 use super::{BASE, BLOCK, COARSEST, FINE};
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::source::{Local, Source};
 use crate::statistics_file::Commit;
 use crate::statistics_file::arrow::Columns;
 use crate::statistics_file::reader::{Reader, Segment, check_rows, each_block, stem};
 
-/// Records of findings that are kept at most. Of values that stay NaN only the first and the last are.
-const MOST_RECORDS: usize = 2_000_000;
-/// Samples that are collected before they are merged, tensor by tensor.
-const AT_ONCE: usize = 1 << 19;
 /// Called with the rows done and their total; an error ends the work.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> Result<()>;
 
-/// Writes the pyramid of a worker's statistics to `path`, and returns its size. `whole` are names of tensors of which
-/// findings need all records, such as losses.
+/// How much is built.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    /// More rows may follow, also of the last step: that one is left out, and the lowest level is that of large runs.
+    pub growing: bool,
+    /// Ends after about so many rows.
+    pub rows: u64,
+}
+
+impl Extent {
+    /// All rows, of which no more may follow at the last step.
+    pub const WHOLE: Extent = Extent { growing: false, rows: u64::MAX };
+
+    /// Samples that are collected before they are merged, tensor by tensor.
+    fn at_once(self) -> usize {
+        // A training has less memory to spare.
+        if self.growing { 1 << 16 } else { 1 << 19 }
+    }
+}
+
+/// Writes the pyramid of a worker's statistics to `path`, and returns its size. If the file has the pyramid of earlier
+/// rows, it is continued. `whole` are names of tensors of which findings need all records, such as losses.
 ///
 /// Steps that a later segment has again are read from that one. Fails if that is not possible in one pass: if the later
 /// segment ends before the earlier one, or steps are not in order.
@@ -34,21 +52,46 @@ pub fn build(
     worker: &str,
     path: &Path,
     whole: &HashSet<&str>,
+    extent: Extent,
     progress: Progress<'_>,
 ) -> Result<u64> {
     let none = || Error::Invalid(format!("no statistics of worker {worker}"));
     let segments = reader.segments(worker).ok_or_else(none)?;
-    let plan = Plan::new(segments)?.ok_or_else(none)?;
-    let mut builder = Builder::new(&plan, FileWriter::create(path)?);
+    let mut plan = Plan::new(segments, extent)?.ok_or_else(none)?;
+    let mut file = FileWriter::claim(path)?;
+    let before = earlier(path).filter(|before| before.belongs_to(reader, worker) && before.levels().0 == plan.base);
+    // A file with damage is written again.
+    let blocks = before.and_then(|before| Some((plan.blocks_to_continue(&before).ok()?, before)));
+    let mut builder = match blocks {
+        Some((blocks, before)) => {
+            plan.begin = before.ends().1 + 1;
+            plan.limit(segments, extent);
+            if plan.end <= plan.begin {
+                return Ok(before.size());
+            }
+            file.resume(&before.directory)?;
+            Builder::new(&plan, file, whole, extent.growing).continued(before, blocks)?
+        }
+        None => {
+            plan.limit(segments, extent);
+            if plan.end <= plan.first {
+                return Ok(0);
+            }
+            file.create()?;
+            Builder::new(&plan, file, whole, extent.growing)
+        }
+    };
     let mut done = 0;
+    let names: Vec<String> = builder.tensors.iter().map(|tensor| tensor.name.clone()).collect();
     // Rows are read by another thread while those before are merged.
     std::thread::scope(|scope| {
         let (sender, parts) = std::sync::mpsc::sync_channel(0);
         let plan = &plan;
-        let reads = scope.spawn(move || Parts::new(plan, whole).read(source, worker, segments, &sender));
+        let reads = scope.spawn(move || Parts::new(plan, names, extent).read(source, worker, segments, &sender));
         for part in parts {
             done += part.rows;
-            builder.tensors.extend(part.tensors);
+            builder.directory.rows += part.rows;
+            part.names.into_iter().for_each(|name| builder.tensor(name));
             builder.merge(&part.samples)?;
             builder.settle(part.frontier)?;
             progress(done, plan.rows)?;
@@ -58,9 +101,15 @@ pub fn build(
     builder.finish(segments)
 }
 
+/// The pyramid in a file, if there is one that can be read.
+fn earlier(path: &Path) -> Option<Pyramid> {
+    Pyramid::open_file(&Local::new(path.parent()?), path.file_name()?.to_str()?).ok()
+}
+
 /// Rows that are merged at once, and the tensors that they are the first of.
+#[derive(Default)]
 struct Part {
-    tensors: Vec<Tensor>,
+    names: Vec<String>,
     samples: Vec<Sample>,
     rows: u64,
     /// The first step that may follow.
@@ -70,15 +119,16 @@ struct Part {
 /// Reads the rows of a worker's segments, part by part.
 struct Parts<'p> {
     plan: &'p Plan,
-    whole: &'p HashSet<&'p str>,
+    at_once: usize,
     by_name: HashMap<String, u32>,
     sampler: Sampler,
     part: Part,
 }
 
 impl<'p> Parts<'p> {
-    fn new(plan: &'p Plan, whole: &'p HashSet<&'p str>) -> Parts<'p> {
-        Parts { plan, whole, by_name: HashMap::new(), sampler: Sampler::new(), part: Part::EMPTY }
+    fn new(plan: &'p Plan, names: Vec<String>, extent: Extent) -> Parts<'p> {
+        let by_name = names.into_iter().zip(0..).collect();
+        Parts { plan, at_once: extent.at_once(), by_name, sampler: Sampler::new(), part: Part::default() }
     }
 
     /// Sends each part, until nobody receives them.
@@ -95,15 +145,17 @@ impl<'p> Parts<'p> {
                 numbers = self.numbers(segment);
             }
             let cut = self.plan.cut[number];
-            let mut frontiers = self.plan.frontier[number].iter();
+            let frontiers = &self.plan.frontier[number];
+            let chosen = segment.commits.iter().zip(frontiers).filter(|(commit, _)| self.plan.has_rows_of(commit));
+            let mut after = chosen.clone().map(|(_, frontier)| *frontier);
             let key = stem(worker, *number) + ".arrows";
-            each_block(source, &key, segment.commits.iter(), &mut |commit, block, decompressor| {
+            each_block(source, &key, chosen.map(|(commit, _)| commit), &mut |commit, block, decompressor| {
                 let decoded = block.and_then(|bytes| check_rows(columns.decode(bytes, decompressor)?, commit));
                 decoded.map_err(|error| error.within(&key, commit.offset))?;
                 self.collect(&mut numbers, &columns, cut);
-                self.part.rows += u64::from(commit.rows);
-                self.part.frontier = frontiers.next().copied().unwrap_or(0);
-                if self.part.samples.len() >= AT_ONCE { self.send(sender) } else { Ok(()) }
+                // Rows behind the end are not read.
+                self.part.frontier = after.next().unwrap_or(0).min(self.plan.end);
+                if self.part.samples.len() >= self.at_once { self.send(sender) } else { Ok(()) }
             })?;
         }
         self.part.frontier = 0;
@@ -112,7 +164,7 @@ impl<'p> Parts<'p> {
 
     fn send(&mut self, sender: &SyncSender<Part>) -> Result<()> {
         let ended = |_| Error::Invalid("the rows are not wanted any more".into());
-        sender.send(std::mem::replace(&mut self.part, Part::EMPTY)).map_err(ended)
+        sender.send(std::mem::take(&mut self.part)).map_err(ended)
     }
 
     /// The tensor of each number of a segment.
@@ -123,15 +175,7 @@ impl<'p> Parts<'p> {
             let next = self.by_name.len() as u32;
             let number = *self.by_name.entry(about.name.clone()).or_insert(next);
             if number == next {
-                self.part.tensors.push(Tensor {
-                    name: about.name.clone(),
-                    series: [NO_SERIES; 8],
-                    whole: self.whole.contains(about.name.as_str()),
-                    several: false,
-                    starts: [None; 2],
-                    before: None,
-                    largest: None,
-                });
+                self.part.names.push(about.name.clone());
             }
             (about.id, number)
         });
@@ -140,7 +184,12 @@ impl<'p> Parts<'p> {
 
     /// Collects the rows of a batch before a step.
     fn collect(&mut self, numbers: &mut Numbers, columns: &Columns, cut: i64) {
+        let steps = self.plan.begin..self.plan.end;
         for (at, (id, step)) in columns.tensor.iter().zip(&columns.step).enumerate() {
+            if !steps.contains(step) {
+                continue;
+            }
+            self.part.rows += 1;
             if *step < cut
                 && let Some(number) = numbers.find(*id)
             {
@@ -150,10 +199,6 @@ impl<'p> Parts<'p> {
     }
 }
 
-impl Part {
-    const EMPTY: Part = Part { tensors: Vec::new(), samples: Vec::new(), rows: 0, frontier: 0 };
-}
-
 /// What the commit records say before anything is read.
 struct Plan {
     rows: u64,
@@ -161,6 +206,9 @@ struct Plan {
     top: u8,
     first: i64,
     last: i64,
+    /// The steps to read: the first one, and the one behind the last.
+    begin: i64,
+    end: i64,
     /// The first step of later segments, by segment.
     cut: HashMap<u64, i64>,
     /// The first step that may follow, after each batch of a segment.
@@ -168,7 +216,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(segments: &BTreeMap<u64, Segment>) -> Result<Option<Plan>> {
+    fn new(segments: &BTreeMap<u64, Segment>, extent: Extent) -> Result<Option<Plan>> {
         let all = || segments.values().flat_map(|segment| &segment.commits);
         if all().any(|commit| commit.last == u32::MAX) {
             return Err(Error::Invalid("steps beyond 4,294,967,294 have no pyramid".into()));
@@ -201,11 +249,50 @@ impl Plan {
             frontier.insert(*number, after);
             (next, reached) = (least, reached.max(own_last));
         }
-        let rows = all().map(|commit| u64::from(commit.rows)).sum();
-        let base = (0..BASE).find(|level| rows >> level <= FINE).unwrap_or(BASE);
-        let bins = |level: u8| (last >> level) - (first >> level) + 1;
-        let top = (base..63).find(|level| bins(*level) as u64 <= COARSEST).unwrap_or(base);
-        Ok(Some(Plan { rows, base, top, first, last, cut, frontier }))
+        let rows: u64 = all().map(|commit| u64::from(commit.rows)).sum();
+        let lowest = if extent.growing { BASE } else { 0 };
+        let base = (lowest..BASE).find(|level| rows >> level <= FINE).unwrap_or(BASE);
+        Ok(Some(Plan { rows, base, top: base, first, last, begin: 0, end: last + 1, cut, frontier }))
+    }
+
+    /// Sets the step behind the last one to read, and what follows from it.
+    fn limit(&mut self, segments: &BTreeMap<u64, Segment>, extent: Extent) {
+        let all = segments.iter().flat_map(|(number, segment)| segment.commits.iter().zip(&self.frontier[number]));
+        let mut rows = 0;
+        self.end = if extent.growing { self.last } else { self.last + 1 };
+        for (commit, frontier) in all.filter(|(commit, _)| i64::from(commit.last) >= self.begin) {
+            rows += u64::from(commit.rows);
+            if rows >= extent.rows && (self.begin.max(self.first) + 1..self.end).contains(frontier) {
+                self.end = *frontier;
+                break;
+            }
+        }
+        let chosen = segments.values().flat_map(|segment| &segment.commits).filter(|commit| self.has_rows_of(commit));
+        self.rows = chosen.map(|commit| u64::from(commit.rows)).sum();
+        let bins = |level: u8| ((self.end - 1) >> level) - (self.first >> level) + 1;
+        self.top = (self.base..63).find(|level| bins(*level) as u64 <= COARSEST).unwrap_or(self.base);
+    }
+
+    /// Whether a batch has steps to read.
+    fn has_rows_of(&self, commit: &Commit) -> bool {
+        i64::from(commit.last) >= self.begin && i64::from(commit.first) < self.end
+    }
+
+    /// The blocks of a pyramid that are merged with what follows, by level: of the lowest level the one that has room,
+    /// and of each level those that no block above has.
+    fn blocks_to_continue(&self, before: &Pyramid) -> Result<Vec<(u8, Block)>> {
+        let directory = &before.directory;
+        let complete = |level: u8| (directory.complete(level) >> level) / BLOCK as u64;
+        let mut blocks = vec![(self.base, before.block(self.base, complete(self.base))?)];
+        for level in self.base..=directory.top {
+            // Above the highest level there is nothing yet.
+            let first =
+                if level == directory.top { (directory.first as u64 >> level) / BLOCK as u64 } else { complete(level) };
+            for number in first & !1..complete(level) {
+                blocks.push((level, before.block(level, number)?));
+            }
+        }
+        Ok(blocks)
     }
 }
 
@@ -226,14 +313,7 @@ struct Tensor {
     series: [u32; 8],
     /// All records are kept.
     whole: bool,
-    /// Has several elements.
-    several: bool,
-    /// The first finite size and norm, and their steps.
-    starts: [Option<(i64, f32)>; 2],
-    /// The record before, and whether it was kept; a bad one after another is kept if no more follow.
-    before: Option<(Record, bool)>,
-    /// The record with the largest surprise.
-    largest: Option<Record>,
+    seen: Seen,
 }
 
 const NO_SERIES: u32 = u32::MAX;
@@ -259,32 +339,71 @@ impl Numbers {
 struct Builder<'p> {
     plan: &'p Plan,
     file: FileWriter,
+    whole: &'p HashSet<&'p str>,
     tensors: Vec<Tensor>,
     series: Vec<One>,
+    /// Tensors and series that the file has.
+    written: (usize, usize),
     /// Blocks of the lowest level that are being filled.
     blocks: BTreeMap<u64, Block>,
     /// The block of each higher level that is being filled.
     above: Vec<Option<Block>>,
-    records: Vec<Record>,
+    kept: Kept,
     /// Places of rows that are merged, tensor by tensor.
     order: Vec<u32>,
     directory: Directory,
+    growing: bool,
 }
 
 impl<'p> Builder<'p> {
-    fn new(plan: &'p Plan, file: FileWriter) -> Builder<'p> {
-        let (base, top, first, last, rows) = (plan.base, plan.top, plan.first, plan.last, plan.rows);
+    fn new(plan: &'p Plan, file: FileWriter, whole: &'p HashSet<&'p str>, growing: bool) -> Builder<'p> {
         Builder {
             plan,
             file,
+            whole,
             tensors: Vec::new(),
             series: Vec::new(),
+            written: (0, 0),
             blocks: BTreeMap::new(),
-            above: (base..top).map(|_| None).collect(),
-            records: Vec::new(),
+            above: (plan.base..plan.top).map(|_| None).collect(),
+            kept: Kept::default(),
             order: Vec::new(),
-            directory: Directory { base, top, first, last, rows, ..Directory::default() },
+            directory: Directory::default(),
+            growing,
         }
+    }
+
+    /// Continues a pyramid, of which these are the blocks that have room or that no block above has.
+    fn continued(mut self, before: Pyramid, blocks: Vec<(u8, Block)>) -> Result<Builder<'p>> {
+        for (name, seen) in before.names.into_iter().zip(before.seen) {
+            self.tensor(name);
+            self.tensors.last_mut().into_iter().for_each(|tensor| tensor.seen = seen);
+        }
+        for (series, sizes) in before.series.iter().zip(&before.sizes) {
+            self.tensors[series.tensor as usize].series[usize::from(series.mode) % 8] = self.series.len() as u32;
+            self.series.push(One { window: Window::of(sizes), ..One::new(series.tensor, series.mode) });
+        }
+        self.written = (self.tensors.len(), self.series.len());
+        self.directory = before.directory;
+        let stored = self.directory.sections[2].iter().map(|place| u64::from(place.raw) / RECORD_SIZE).sum();
+        self.kept = Kept { records: Vec::new(), stored, dropped: self.directory.dropped };
+        let mut blocks = blocks.into_iter();
+        if let Some((_, open)) = blocks.next() {
+            self.directory
+                .tiles
+                .retain(|((level, _, number, _), _)| *level != self.plan.base || u64::from(*number) != open.number);
+            self.blocks.insert(open.number, open);
+        }
+        for (level, block) in blocks {
+            self.lift(usize::from(level - self.plan.base), &block)?;
+        }
+        Ok(self)
+    }
+
+    /// Adds a tensor.
+    fn tensor(&mut self, name: String) {
+        let whole = self.whole.contains(name.as_str());
+        self.tensors.push(Tensor { name, series: [NO_SERIES; 8], whole, seen: Seen::default() });
     }
 
     /// Merges rows, all of a tensor one after the other: what is known of it is then at hand.
@@ -311,14 +430,14 @@ impl<'p> Builder<'p> {
     fn add(&mut self, sample: &Sample) -> Result<()> {
         let number = sample.tensor();
         let tensor = &mut self.tensors[number as usize];
-        if tensor.before.is_some_and(|(before, _)| before.step >= sample.step()) {
+        if tensor.seen.before.is_some_and(|(before, _)| before.step >= sample.step()) {
             return Err(Error::Invalid(format!("the steps of {:?} are not in order", tensor.name)));
         }
         let mode = sample.mode();
         let at = &mut tensor.series[usize::from(mode) % 8];
         if *at == NO_SERIES {
             *at = self.series.len() as u32;
-            self.series.push(One { tensor: number, mode, bin: -1, open: Open::EMPTY, window: Window::new() });
+            self.series.push(One::new(number, mode));
         }
         let index = *at as usize;
         let one = &mut self.series[index];
@@ -331,7 +450,7 @@ impl<'p> Builder<'p> {
             one.bin = bin;
         }
         one.open.add(&record.values, record.flag);
-        tensor.note(record, &mut self.records, &mut self.directory.dropped);
+        tensor.seen.note(record, tensor.whole, &mut self.kept);
         Ok(())
     }
 
@@ -363,86 +482,88 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    /// Writes a block, and merges it into the level above, whose block before is then complete.
+    /// Writes a block, and merges it into the level above.
     fn write(&mut self, up: usize, block: Block) -> Result<()> {
+        self.write_tiles(up, &block)?;
+        self.lift(up, &block)
+    }
+
+    fn write_tiles(&mut self, up: usize, block: &Block) -> Result<()> {
         let level = self.plan.base + up as u8;
         let number = u32::try_from(block.number).unwrap_or(u32::MAX);
         block.tiles(|kind, group, raw| {
             let place = self.file.block(raw)?;
             self.directory.tiles.push(((level, kind, number, group), place));
             Ok::<(), Error>(())
-        })?;
+        })
+    }
+
+    /// Merges a block into the level above, whose block before is then complete.
+    fn lift(&mut self, up: usize, block: &Block) -> Result<()> {
         let Some(slot) = self.above.get_mut(up) else { return Ok(()) };
         let before = slot.take_if(|above| above.number != block.number / 2);
-        slot.get_or_insert_with(|| Block::new(block.number / 2)).take(&block);
-        drop(block);
+        slot.get_or_insert_with(|| Block::new(block.number / 2)).take(block);
         before.map_or(Ok(()), |before| self.write(up + 1, before))
     }
 
     fn finish(mut self, segments: &BTreeMap<u64, Segment>) -> Result<u64> {
+        let plan = self.plan;
+        (self.directory.base, self.directory.top) = (plan.base, plan.top);
+        (self.directory.first, self.directory.last) = (plan.first, plan.end - 1);
+        self.directory.dropped = self.kept.dropped;
+        self.directory.covered = segments.iter().filter_map(|(number, segment)| segment.covered(*number)).collect();
         self.close(i64::MAX);
-        self.write_until(u64::MAX)?;
+        let complete = |level: u8| (self.directory.complete(level) >> level) / BLOCK as u64;
+        let ends: Vec<u64> = (plan.base..=plan.top).map(complete).collect();
+        self.write_until(ends[0])?;
         for up in 0..self.above.len() {
-            if let Some(block) = self.above[up].take() {
+            if let Some(block) = self.above[up].take_if(|block| block.number < ends[up + 1]) {
                 self.write(up + 1, block)?;
             }
         }
-        for tensor in &mut self.tensors {
-            tensor.end(&mut self.records);
+        // The rest of a higher level is merged from the levels below when it is read.
+        for (_, block) in std::mem::take(&mut self.blocks) {
+            self.write_tiles(0, &block)?;
         }
-        self.records.sort_by_key(|record| (record.tensor, record.step));
-        self.records.dedup_by_key(|record| (record.tensor, record.step));
-        self.directory.covered = segments.iter().filter_map(|(number, segment)| segment.covered(*number)).collect();
-        let sections = [self.names(), self.series(), self.starts(), self.kept()];
-        for (at, raw) in sections.iter().enumerate() {
-            self.directory.sections[at] = self.file.block(raw)?;
+        let (tensors, series) = self.written;
+        let sections = [self.names(tensors), self.modes(series), self.records()];
+        for (at, raw) in sections.iter().enumerate().filter(|(_, raw)| !raw.is_empty()) {
+            let place = self.file.block(raw)?;
+            self.directory.sections[at].push(place);
         }
-        self.file.finish(&mut self.directory)
+        let sizes = self.series.iter().map(|one| one.window.sizes());
+        let state = seen::encode(self.tensors.iter().map(|tensor| &tensor.seen), sizes);
+        self.file.finish(&mut self.directory, &state, self.growing)
     }
 
-    fn names(&self) -> Vec<u8> {
+    fn names(&self, from: usize) -> Vec<u8> {
         let mut out = Out::default();
-        for tensor in &self.tensors {
+        for tensor in &self.tensors[from..] {
             out.u32(tensor.name.len() as u32);
             out.0.extend_from_slice(tensor.name.as_bytes());
         }
         out.0
     }
 
-    fn series(&self) -> Vec<u8> {
+    fn modes(&self, from: usize) -> Vec<u8> {
         let mut out = Out::default();
-        self.series.iter().for_each(|one| {
+        self.series[from..].iter().for_each(|one| {
             out.u32(one.tensor);
             out.u8(one.mode);
         });
         out.0
     }
 
-    fn starts(&self) -> Vec<u8> {
+    fn records(&self) -> Vec<u8> {
         let mut out = Out::default();
-        for tensor in &self.tensors {
-            out.u8(tensor.several.into());
-            for start in tensor.starts {
-                let (step, value) = start.unwrap_or((i64::MAX, 0.0));
-                out.i64(step);
-                out.f32(value);
-            }
-        }
+        self.kept.records.iter().for_each(|record| put_record(&mut out, record));
         out.0
     }
+}
 
-    fn kept(&self) -> Vec<u8> {
-        let mut out = Out::default();
-        for record in &self.records {
-            out.u32(record.tensor);
-            out.i64(record.step);
-            out.u8(record.mode);
-            out.u8(record.flag);
-            let numbers = [record.mean, record.elements, record.usual];
-            debug_assert_eq!(record.values.len(), MEASURES.len());
-            record.values.iter().chain(&numbers).for_each(|number| out.f32(*number));
-        }
-        out.0
+impl One {
+    fn new(tensor: u32, mode: u8) -> One {
+        One { tensor, mode, bin: -1, open: Open::EMPTY, window: Window::new() }
     }
 }
 
@@ -451,48 +572,4 @@ fn put(blocks: &mut BTreeMap<u64, Block>, index: usize, one: &mut One) {
     let number = one.bin as u64 / BLOCK as u64;
     blocks.entry(number).or_insert_with(|| Block::new(number)).put(index, one.bin as u64, &one.open);
     one.open = Open::EMPTY;
-}
-
-impl Tensor {
-    /// Notes a record, and keeps those that stand out with their neighbours.
-    fn note(&mut self, record: Record, kept: &mut Vec<Record>, dropped: &mut u64) {
-        self.several |= record.elements != 1.0;
-        for (at, start) in self.starts.iter_mut().enumerate() {
-            if start.is_none() && record.values[at].is_finite() {
-                *start = Some((record.step, record.values[at]));
-            }
-        }
-        if record.amount() > self.largest.map_or(0.0, |largest| largest.amount()) {
-            self.largest = Some(record);
-        }
-        let stands_out =
-            |record: &Record| self.whole || record.is_bad() || record.flag & super::measure::flag::SUDDEN != 0;
-        let follows_bad = self.before.is_some_and(|(before, _)| before.is_bad()) && record.is_bad() && !self.whole;
-        let mut keep = |record: Record| {
-            if kept.len() < MOST_RECORDS {
-                kept.push(record);
-            } else {
-                *dropped += 1;
-            }
-        };
-        let mut is_kept = stands_out(&record) && !follows_bad;
-        if let Some((before, was_kept)) = self.before {
-            // The neighbour before, which may be the last of a series of bad ones.
-            if !was_kept && (is_kept || (before.is_bad() && !record.is_bad())) {
-                keep(before);
-            }
-            // The neighbour after.
-            is_kept |= !follows_bad && stands_out(&before);
-        }
-        if is_kept {
-            keep(record);
-        }
-        self.before = Some((record, is_kept));
-    }
-
-    /// Keeps the last of bad records that did not end, and the one with the largest surprise.
-    fn end(&mut self, kept: &mut Vec<Record>) {
-        kept.extend(self.before.filter(|(last, was_kept)| last.is_bad() && !was_kept).map(|(last, _)| last));
-        kept.extend(self.largest);
-    }
 }

@@ -1,13 +1,15 @@
-//! The file: a header of fixed size, compressed blocks, and a directory of them at the end.
+//! The file: a header of fixed size, compressed blocks, and a directory of them.
+//!
+//! The header is written last. A file that grows gets blocks that its directory does not have yet, then another
+//! directory, then the header that names it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process;
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::VERSION;
+use super::{BLOCK, VERSION};
 use crate::crc::crc32c;
 use crate::error::{Error, Location, Result};
 use crate::source::Blob;
@@ -47,13 +49,18 @@ pub struct Directory {
     pub first: i64,
     pub last: i64,
     pub rows: u64,
-    /// Size of the file before the directory.
+    /// Size of the file.
     pub size: u64,
     /// Records of which findings are made that had no room.
     pub dropped: u64,
     pub covered: Vec<Covered>,
-    /// Names, series, starts, records.
-    pub sections: [Place; 4],
+    /// Names, series, records: each what was new when the file grew.
+    pub sections: [Vec<Place>; 3],
+    /// What changes whenever the file grows.
+    pub state: Place,
+    /// The slots of this state and directory, and of those before: offset and size. They take turns, so that the file
+    /// does not grow by them.
+    pub slots: [(u64, u64); 2],
     pub tiles: Vec<(TileKey, Place)>,
 }
 
@@ -116,6 +123,12 @@ impl<'b> In<'b> {
 }
 
 impl Directory {
+    /// The step before which a level has all of its blocks. Bins behind it are those of the levels below.
+    pub fn complete(&self, level: u8) -> u64 {
+        let bins = (self.last as u64 + 1) >> level;
+        (bins / BLOCK as u64 * BLOCK as u64) << level
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Out::default();
         out.u8(self.base);
@@ -130,7 +143,12 @@ impl Directory {
             [each.segment, each.batches, each.end].into_iter().for_each(|number| out.u64(number));
             out.u32(each.crc);
         }
-        self.sections.iter().for_each(|place| out.place(place));
+        for parts in &self.sections {
+            out.u32(parts.len() as u32);
+            parts.iter().for_each(|place| out.place(place));
+        }
+        out.place(&self.state);
+        self.slots.iter().flat_map(|slot| [slot.0, slot.1]).for_each(|number| out.u64(number));
         out.u32(self.tiles.len() as u32);
         for ((level, kind, block, group), place) in &self.tiles {
             out.u8(*level);
@@ -159,8 +177,14 @@ impl Directory {
             let [segment, batches, end] = [input.u64()?, input.u64()?, input.u64()?];
             found.covered.push(Covered { segment, batches, end, crc: input.u32()? });
         }
-        for section in &mut found.sections {
-            *section = input.place()?;
+        for parts in &mut found.sections {
+            for _ in 0..input.u32()? {
+                parts.push(input.place()?);
+            }
+        }
+        found.state = input.place()?;
+        for slot in &mut found.slots {
+            *slot = (input.u64()?, input.u64()?);
         }
         for _ in 0..input.u32()? {
             found.tiles.push(((input.u8()?, input.u8()?, input.u32()?, input.u32()?), input.place()?));
@@ -170,76 +194,172 @@ impl Directory {
     }
 }
 
-/// Writes a file that appears complete or not at all.
+/// The right to write a pyramid, which one process at a time has: a lock of the file beside it.
+struct Claim {
+    file: File,
+    path: PathBuf,
+}
+
+impl Claim {
+    fn new(target: &Path) -> Result<Claim> {
+        let mut name = target.as_os_str().to_owned();
+        name.push(".tmp");
+        let path = PathBuf::from(name);
+        let failed = |source| wrong(&path, source);
+        loop {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+            let file = file.map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(Error::Invalid("another process writes it".into())),
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+            // Who had the lock may have removed or renamed the file meanwhile.
+            if is_at(&file, &path) {
+                return Ok(Claim { file, path });
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |about: fs::Metadata| (about.dev(), about.ino());
+    let named = fs::metadata(path).ok().map(identity);
+    named.is_some() && named == file.metadata().ok().map(identity)
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// Writes a file that appears complete or not at all, or continues one.
 pub struct FileWriter {
     file: BufWriter<File>,
     path: PathBuf,
-    temporary: PathBuf,
+    claim: Claim,
+    /// The file is a new one, which gets its name at the end.
+    is_new: bool,
+    /// Size of the file that is continued.
+    begin: u64,
     at: u64,
     compressor: Compressor<'static>,
     done: bool,
 }
 
 impl FileWriter {
-    pub fn create(path: &Path) -> Result<FileWriter> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}.tmp", process::id()));
-        let temporary = PathBuf::from(name);
-        let file = File::create(&temporary).map_err(|source| wrong(&temporary, source))?;
+    /// A writer of the file at a path; nobody else writes it meanwhile.
+    pub fn claim(path: &Path) -> Result<FileWriter> {
+        let claim = Claim::new(path)?;
+        let own = || claim.file.try_clone().map_err(|source| wrong(&claim.path, source));
         let compressor = Compressor::new(LEVEL).map_err(|error| Error::Invalid(format!("cannot use zstd: {error}")))?;
-        let file = BufWriter::new(file);
-        let mut writer = FileWriter { file, path: path.into(), temporary, at: 0, compressor, done: false };
-        // The header is written last.
-        writer.write(&[0; HEADER])?;
-        Ok(writer)
+        let file = BufWriter::new(own()?);
+        Ok(FileWriter { file, path: path.into(), claim, is_new: true, begin: 0, at: 0, compressor, done: false })
+    }
+
+    /// Begins a new file.
+    pub fn create(&mut self) -> Result<()> {
+        self.claim.file.set_len(0).map_err(|source| wrong(&self.claim.path, source))?;
+        self.write(&[0; HEADER])
+    }
+
+    /// Continues the file behind its blocks.
+    pub fn resume(&mut self, directory: &Directory) -> Result<()> {
+        let mut open = || {
+            let mut file = OpenOptions::new().write(true).open(&self.path)?;
+            file.seek(SeekFrom::Start(directory.size))?;
+            self.file = BufWriter::new(file);
+            Ok(())
+        };
+        open().map_err(|source| wrong(&self.path, source))?;
+        (self.begin, self.at, self.is_new) = (directory.size, directory.size, false);
+        Ok(())
     }
 
     /// Writes a block.
     pub fn block(&mut self, raw: &[u8]) -> Result<Place> {
-        let large = || Error::Invalid("a block of the pyramid exceeds 1 GiB".into());
-        let size = u32::try_from(raw.len()).ok().filter(|size| *size <= MAX_BLOCK).ok_or_else(large)?;
-        let packed = self
-            .compressor
-            .compress(raw)
-            .map_err(|error| Error::Invalid(format!("cannot compress statistics: {error}")))?;
-        let length = u32::try_from(packed.len()).map_err(|_| large())?;
-        let place = Place { offset: self.at, length, raw: size, crc: crc32c(&packed) };
+        let packed = self.packed(raw)?;
+        let place = place(&packed, raw.len(), self.at);
         self.write(&packed)?;
         Ok(place)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.at += bytes.len() as u64;
-        self.file.write_all(bytes).map_err(|source| wrong(&self.temporary, source))
+    fn packed(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
+        if raw.len() > MAX_BLOCK as usize {
+            return Err(Error::Invalid("a block of the pyramid exceeds 1 GiB".into()));
+        }
+        let packed = self.compressor.compress(raw);
+        packed.map_err(|error| Error::Invalid(format!("cannot compress statistics: {error}")))
     }
 
-    /// Writes directory and header, waits for the disk, and gives the file its name. Returns its size.
-    pub fn finish(mut self, directory: &mut Directory) -> Result<u64> {
-        directory.size = self.at;
-        let place = self.block(&directory.encode())?;
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.at += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|source| wrong(&self.path, source))
+    }
+
+    /// Writes state and directory, waits for the disk, and makes them count. Returns the size of the file. If it
+    /// will grow, their place has room for larger ones.
+    pub fn finish(mut self, directory: &mut Directory, state: &[u8], growing: bool) -> Result<u64> {
+        let packed_state = self.packed(state)?;
+        let [current, spare] = directory.slots;
+        // The slot of the directory before the current one, which no new reader looks at.
+        let mut slot = spare;
+        let (directory_place, packed) = loop {
+            directory.slots = [slot, current];
+            directory.size = self.at.max(slot.0 + slot.1);
+            directory.state = place(&packed_state, state.len(), slot.0);
+            let raw = directory.encode();
+            let packed = self.packed(&raw)?;
+            let size = (packed_state.len() + packed.len()) as u64;
+            if size <= slot.1 {
+                // At the end of the slot, so that a file that is cut off has no directory.
+                break (place(&packed, raw.len(), slot.0 + slot.1 - packed.len() as u64), packed);
+            }
+            let spare = if growing { size / 4 } else { 0 };
+            // The directory has these numbers, so that its size may change a little.
+            slot = (self.at, size + spare + 32);
+        };
         let mut header = Out(MAGIC.to_vec());
         header.u32(VERSION);
-        header.place(&place);
+        header.place(&directory_place);
         header.0.resize(HEADER - 4, 0);
         header.u32(crc32c(&header.0));
         let mut end = || {
+            self.file.seek(SeekFrom::Start(slot.0))?;
+            self.file.write_all(&packed_state)?;
+            self.file.seek(SeekFrom::Start(directory_place.offset))?;
+            self.file.write_all(&packed)?;
+            self.file.flush()?;
+            let file = self.file.get_ref();
+            // Otherwise, after a crash of the system, the header could be there without what it names.
+            file.sync_data()?;
             self.file.seek(SeekFrom::Start(0))?;
             self.file.write_all(&header.0)?;
             self.file.flush()?;
-            self.file.get_ref().sync_data()?;
-            fs::rename(&self.temporary, &self.path)
+            if self.is_new { fs::rename(&self.claim.path, &self.path) } else { Ok(()) }
         };
         end().map_err(|source| wrong(&self.path, source))?;
         self.done = true;
-        Ok(self.at)
+        Ok(directory.size)
     }
+}
+
+/// Where compressed bytes are, at an offset.
+fn place(packed: &[u8], raw: usize, offset: u64) -> Place {
+    Place { offset, length: packed.len() as u32, raw: raw as u32, crc: crc32c(packed) }
 }
 
 impl Drop for FileWriter {
     fn drop(&mut self) {
-        if !self.done {
+        if !(self.done && self.is_new) {
             // What remains of an attempt that failed is not read by anyone.
-            let _ = fs::remove_file(&self.temporary);
+            let _ = fs::remove_file(&self.claim.path);
+        }
+        if !self.done && !self.is_new {
+            // A disk that is full gets the space back.
+            let _ = self.file.get_ref().set_len(self.begin);
         }
     }
 }

@@ -9,19 +9,20 @@ mod build;
 mod file;
 mod measure;
 mod read;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod tile;
 mod window;
 
-pub use build::{Progress, build};
+pub use build::{Extent, Progress, build};
 pub use measure::{MEASURES, Record};
 pub use read::{Bins, Pyramid, Series, Wanted};
 
 /// The name of the file in the directory of a worker.
 pub const FILE: &str = "survey.pyramid";
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bins of a tile.
 const BLOCK: usize = 16;
 /// Series of a tile.

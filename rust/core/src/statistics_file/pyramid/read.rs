@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::file::{Directory, In, Place, TileKey, block, directory, unpacked};
 use super::measure::{COUNT, Record};
-use super::tile::{COUNTS, counts_at, row_size, values_at};
+use super::seen::{self, Seen, take_record};
+use super::tile::{Block, COUNTS, counts_at, row_size, values_at};
+use super::window::WINDOW;
 use super::{BLOCK, GROUP, key};
 use crate::error::{Error, Location, Result};
 use crate::source::{Blob, Source};
@@ -24,27 +26,20 @@ pub struct Series {
     pub mode: u8,
 }
 
-/// The first finite size and norm of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Start {
-    /// Whether it has several elements.
-    pub several: bool,
-    /// Steps, or `i64::MAX`, and logarithms.
-    pub first: [(i64, f32); 2],
-}
-
 /// An open pyramid.
 pub struct Pyramid {
     key: String,
     file: Box<dyn Blob>,
-    directory: Directory,
+    pub(super) directory: Directory,
     tiles: HashMap<TileKey, Place>,
     /// The tensors, in the order of the file.
     pub names: Vec<String>,
     /// The series.
     pub series: Vec<Series>,
-    /// By tensor.
-    pub starts: Vec<Start>,
+    /// What is known of each tensor.
+    pub seen: Vec<Seen>,
+    /// The last sizes of each series, from the oldest one on; NaN is none. What follows is compared with them.
+    pub sizes: Vec<[f32; WINDOW]>,
     /// The records that findings are made of, by tensor and step.
     pub records: Vec<Record>,
 }
@@ -78,51 +73,43 @@ pub struct Bins {
 impl Pyramid {
     /// Opens the pyramid of a worker.
     pub fn open(source: &dyn Source, worker: &str) -> Result<Pyramid> {
-        let key = key(worker);
-        let file = source.open(&key)?;
-        let directory = directory(file.as_ref(), &key)?;
-        let corrupt = |at: usize, what: &str| Error::Corrupt {
-            location: Location::new(key.as_str(), directory.sections[at].offset),
+        Pyramid::open_file(source, &key(worker))
+    }
+
+    /// Opens the pyramid in a file.
+    pub fn open_file(source: &dyn Source, key: &str) -> Result<Pyramid> {
+        let file = source.open(key)?;
+        let directory = directory(file.as_ref(), key)?;
+        let corrupt = |place: Option<&Place>, what: &str| Error::Corrupt {
+            location: Location::new(key, place.map_or(0, |place| place.offset)),
             what: what.into(),
         };
-        let section = |at: usize| block(file.as_ref(), &key, &directory.sections[at]);
+        let section = |at: usize| {
+            let mut joined = Vec::new();
+            for place in &directory.sections[at] {
+                joined.extend(block(file.as_ref(), key, place)?);
+            }
+            Ok::<_, Error>(joined)
+        };
         let names = all(&section(0)?, |input| {
             let length = input.u32()? as usize;
             Some(std::str::from_utf8(input.take(length)?).ok()?.to_owned())
         })
-        .ok_or_else(|| corrupt(0, "the names are invalid"))?;
+        .ok_or_else(|| corrupt(directory.sections[0].first(), "the names are invalid"))?;
         let series = all(&section(1)?, |input| {
             let series = Series { tensor: input.u32()?, mode: input.u8()? };
             ((series.tensor as usize) < names.len()).then_some(series)
         })
-        .ok_or_else(|| corrupt(1, "the series are invalid"))?;
-        let starts = all(&section(2)?, |input| {
-            let several = input.u8()? != 0;
-            Some(Start { several, first: [(input.i64()?, input.f32()?), (input.i64()?, input.f32()?)] })
-        })
-        .filter(|starts| starts.len() == names.len())
-        .ok_or_else(|| corrupt(2, "the starts are invalid"))?;
-        let records = all(&section(3)?, |input| {
-            let (tensor, step, mode, flag) = (input.u32()?, input.i64()?, input.u8()?, input.u8()?);
-            let mut values = [0.0; COUNT];
-            for value in &mut values {
-                *value = input.f32()?;
-            }
-            let (mean, elements, usual) = (input.f32()?, input.f32()?, input.f32()?);
-            ((tensor as usize) < names.len() && step >= 0).then_some(Record {
-                tensor,
-                step,
-                mode,
-                flag,
-                values,
-                mean,
-                elements,
-                usual,
-            })
-        })
-        .ok_or_else(|| corrupt(3, "the records are invalid"))?;
+        .ok_or_else(|| corrupt(directory.sections[1].first(), "the series are invalid"))?;
+        let mut records = all(&section(2)?, |input| take_record(input, names.len()))
+            .ok_or_else(|| corrupt(directory.sections[2].first(), "the records are invalid"))?;
+        let (seen, sizes) = seen::decode(&block(file.as_ref(), key, &directory.state)?, names.len(), series.len())
+            .ok_or_else(|| corrupt(Some(&directory.state), "the state is invalid"))?;
+        records.extend(seen.iter().flat_map(Seen::standing));
+        records.sort_by_key(|record| (record.tensor, record.step));
+        records.dedup_by_key(|record| (record.tensor, record.step));
         let tiles = directory.tiles.iter().copied().collect();
-        Ok(Pyramid { key, file, directory, tiles, names, series, starts, records })
+        Ok(Pyramid { key: key.into(), file, directory, tiles, names, series, seen, sizes, records })
     }
 
     /// The lowest and the highest level.
@@ -135,7 +122,7 @@ impl Pyramid {
         (self.directory.first, self.directory.last)
     }
 
-    /// The size of the file, but for the directory.
+    /// The size of the file.
     pub fn size(&self) -> u64 {
         self.directory.size
     }
@@ -167,8 +154,22 @@ impl Pyramid {
 
     /// Whether it has all statistics that were read.
     pub fn is_current(&self, reader: &Reader, worker: &str) -> bool {
-        let segments = reader.segments(worker).into_iter().flatten();
-        segments.filter_map(|(number, segment)| segment.covered(*number)).eq(self.directory.covered.iter().copied())
+        let segments = || reader.segments(worker).into_iter().flatten();
+        let last = segments().flat_map(|(_, segment)| &segment.commits).map(|commit| i64::from(commit.last)).max();
+        let covered = segments().filter_map(|(number, segment)| segment.covered(*number));
+        last == Some(self.directory.last) && covered.eq(self.directory.covered.iter().copied())
+    }
+
+    /// Reads a block of bins with all measures.
+    pub(super) fn block(&self, level: u8, number: u64) -> Result<Block> {
+        let mut found = Block::new(number);
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        for kind in 0..=COUNTS {
+            let groups = 0..self.series.len().div_ceil(GROUP) as u32;
+            let places = groups.filter_map(|group| Some((group, *self.tiles.get(&(level, kind, number, group))?)));
+            self.each_tile(kind, places, &mut |group, raw| found.load(kind, group as usize, &raw))?;
+        }
+        Ok(found)
     }
 
     /// Merges series into bins.
@@ -201,21 +202,36 @@ impl Pyramid {
         Ok(found)
     }
 
+    /// Merges the bins of a level, and behind its last block those of the levels below.
     fn merge(&self, wanted: &Wanted<'_>, level: u8, found: &mut Bins, known: &mut [i64]) -> Result<()> {
-        let up = wanted.level - level;
-        let width = wanted.shape.1;
-        let first = wanted.first.checked_shl(up.into()).unwrap_or(u64::MAX);
-        let last = first.saturating_add((width as u64).checked_shl(up.into()).unwrap_or(u64::MAX) - 1);
-        let ends = (self.directory.first as u64 >> level, self.directory.last as u64 >> level);
-        let (first, last) = (first.max(ends.0), last.min(ends.1));
-        if first > last {
-            return Ok(());
-        }
+        let step = |bin: u64| if bin > u64::MAX >> wanted.level { u64::MAX } else { bin << wanted.level };
+        let mut begin = step(wanted.first).max(self.directory.first as u64);
+        let end = step(wanted.first.saturating_add(wanted.shape.1 as u64)).min(self.directory.last as u64 + 1);
         // The pairs of each group.
         let mut groups: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
         for (series, row) in wanted.series {
             groups.entry(series / GROUP as u32).or_default().push((series % GROUP as u32, *row));
         }
+        for below in (self.directory.base..=level).rev() {
+            let until = if below == self.directory.base { end } else { end.min(self.directory.complete(below)) };
+            if begin < until {
+                self.merge_level(wanted, below, (begin >> below, (until - 1) >> below), &groups, found, known)?;
+                begin = until;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_level(
+        &self,
+        wanted: &Wanted<'_>,
+        level: u8,
+        (first, last): (u64, u64),
+        groups: &BTreeMap<u32, Vec<(u32, u32)>>,
+        found: &mut Bins,
+        known: &mut [i64],
+    ) -> Result<()> {
+        let (up, width) = (wanted.level - level, wanted.shape.1);
         let block_size = BLOCK as u64;
         for number in first / block_size..=last / block_size {
             let number_32 = u32::try_from(number).unwrap_or(u32::MAX);

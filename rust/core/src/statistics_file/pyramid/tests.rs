@@ -78,8 +78,12 @@ fn reader(root: &Path) -> Reader {
 }
 
 fn built(root: &Path) -> Result<Pyramid> {
+    extended(root, Extent::WHOLE)
+}
+
+fn extended(root: &Path, extent: Extent) -> Result<Pyramid> {
     let (source, path) = (Local::new(root), root.join(key(WORKER)));
-    build(&reader(root), &source, WORKER, &path, &HashSet::new(), &mut |_, _| Ok(()))?;
+    build(&reader(root), &source, WORKER, &path, &HashSet::from(["w0"]), extent, &mut |_, _| Ok(()))?;
     Pyramid::open(&source, WORKER)
 }
 
@@ -197,7 +201,7 @@ fn an_attempt_that_fails_leaves_nothing() {
     written(root.path(), 0..50, 3, |row| row);
     let (source, path) = (Local::new(root.path()), root.path().join(key(WORKER)));
     let mut cancel = |done: u64, total: u64| if done < total / 2 { Ok(()) } else { Err(Error::Cancelled) };
-    let outcome = build(&reader(root.path()), &source, WORKER, &path, &HashSet::new(), &mut cancel);
+    let outcome = build(&reader(root.path()), &source, WORKER, &path, &HashSet::new(), Extent::WHOLE, &mut cancel);
     assert!(matches!(outcome, Err(Error::Cancelled)));
     let left = fs::read_dir(path.parent().unwrap()).unwrap();
     assert!(left.map(|entry| entry.unwrap().file_name()).all(|name| !name.to_string_lossy().contains("pyramid")));
@@ -229,4 +233,147 @@ fn damage_is_an_error_and_never_another_picture() {
         );
         assert!(read(&bytes[..at]).is_err());
     }
+}
+
+/// Many rows at once, as a hook writes them.
+const GROWING: Extent = Extent { growing: true, rows: u64::MAX };
+
+/// Statistics that grow by uneven steps, with tensors that come later, seldom ones, and events at the borders.
+fn grown(root: &Path, steps: std::ops::Range<i64>) {
+    let ends = [steps.start, steps.start + 1, steps.end - 1];
+    written(root, steps, 270, |row| match row.tensor {
+        3 if ends.contains(&row.step) => nan(row),
+        5 if ends.contains(&row.step) => spike(row),
+        7 if row.step > 200 => nan(row),
+        _ => row,
+    });
+}
+
+fn assert_same(one: &Pyramid, other: &Pyramid) {
+    assert_eq!((one.levels(), one.ends(), one.rows()), (other.levels(), other.ends(), other.rows()));
+    assert_eq!((&one.names, &one.series), (&other.names, &other.series));
+    let text = |pyramid: &Pyramid| format!("{:?} {:?} {:?}", pyramid.records, pyramid.seen, pyramid.sizes);
+    assert!(text(one) == text(other));
+    for (measure, level) in [0, 5].into_iter().flat_map(|measure| (4..10).map(move |level| (measure, level))) {
+        let ((_, a), (_, b)) = (whole(one, measure, level), whole(other, measure, level));
+        assert_eq!((&a.n, &a.flag), (&b.n, &b.flag), "level {level}");
+        for plane in [0, 2] {
+            assert_eq!(format!("{:?}", a.values[plane]), format!("{:?}", b.values[plane]), "level {level}");
+        }
+        for (a, b) in a.values[1].iter().zip(&b.values[1]) {
+            assert!(a.is_nan() == b.is_nan() && !((a - b).abs() > 0.01), "level {level}: {a}, {b}");
+        }
+    }
+}
+
+#[test]
+fn a_pyramid_that_grows_is_the_one_that_is_built_at_once() {
+    let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut begin = 3;
+    // Past borders of blocks at several levels, within bins, and so that the highest level rises.
+    for end in [20, 30, 259, 260, 275, 511, 514, 1030, 1040, 2500] {
+        grown(root.path(), begin..end);
+        grown(other.path(), begin..end);
+        begin = end;
+        let pyramid = extended(root.path(), GROWING).unwrap();
+        assert_eq!(pyramid.ends(), (3, end - 2));
+        assert!(pyramid.belongs_to(&reader(root.path()), WORKER));
+        let _ = fs::remove_file(other.path().join(key(WORKER)));
+        assert_same(&pyramid, &extended(other.path(), GROWING).unwrap());
+    }
+    let size = fs::metadata(root.path().join(key(WORKER))).unwrap().len();
+    let once = fs::metadata(other.path().join(key(WORKER))).unwrap().len();
+    assert!(size < 3 * once, "{size}, {once}");
+}
+
+#[test]
+fn a_pyramid_of_many_rows_is_built_in_parts() {
+    let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for begin in [3, 600] {
+        grown(root.path(), begin..begin + 597);
+        grown(other.path(), begin..begin + 597);
+    }
+    let expected = extended(other.path(), GROWING).unwrap();
+    let mut last = 0;
+    while last < expected.ends().1 {
+        let pyramid = extended(root.path(), Extent { rows: 20_000, ..GROWING }).unwrap();
+        assert!(pyramid.ends().1 > last && pyramid.ends().1 <= last + 100);
+        last = pyramid.ends().1;
+    }
+    assert_same(&Pyramid::open(&Local::new(root.path()), WORKER).unwrap(), &expected);
+}
+
+#[test]
+fn what_a_killed_process_left_does_no_harm() {
+    let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = root.path().join(key(WORKER));
+    grown(root.path(), 0..400);
+    // A first build leaves a file with another name.
+    fs::write(path.with_file_name("survey.pyramid.tmp"), [7; 100_000]).unwrap();
+    extended(root.path(), GROWING).unwrap();
+    let before = fs::read(&path).unwrap();
+    grown(root.path(), 400..900);
+    extended(root.path(), GROWING).unwrap();
+    let after = fs::read(&path).unwrap();
+    grown(other.path(), 0..400);
+    grown(other.path(), 400..900);
+    let expected = extended(other.path(), GROWING).unwrap();
+    let first = Pyramid::open_file(&Local::new(path.parent().unwrap()), "survey.pyramid").unwrap();
+    assert_same(&first, &expected);
+    // One that was continued leaves all up to some byte, but for the header.
+    for end in [before.len() + 1, (before.len() + after.len()) / 2, after.len()] {
+        let mut torn = after[..end].to_vec();
+        torn[..48].copy_from_slice(&before[..48]);
+        fs::write(&path, torn).unwrap();
+        let old = Pyramid::open(&Local::new(root.path()), WORKER).unwrap();
+        assert_eq!(old.ends(), (0, 398));
+        whole(&old, 0, 4);
+        assert_same(&extended(root.path(), GROWING).unwrap(), &expected);
+    }
+    assert!(!path.with_file_name("survey.pyramid.tmp").exists());
+}
+
+#[test]
+fn a_pyramid_with_damage_or_of_other_statistics_is_written_again() {
+    let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = root.path().join(key(WORKER));
+    grown(root.path(), 0..400);
+    grown(other.path(), 0..400);
+    grown(other.path(), 400..500);
+    let expected = extended(other.path(), GROWING).unwrap();
+    extended(root.path(), GROWING).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    grown(root.path(), 400..500);
+    for at in [1, 9, 40, bytes.len() / 3, bytes.len() - 1] {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x20;
+        fs::write(&path, &changed).unwrap();
+        // Tiles that are complete are not read again.
+        assert_eq!(extended(root.path(), GROWING).unwrap().ends(), expected.ends());
+        fs::write(&path, &bytes[..at]).unwrap();
+        assert_eq!(extended(root.path(), GROWING).unwrap().ends(), expected.ends());
+    }
+    assert_same(&Pyramid::open(&Local::new(root.path()), WORKER).unwrap(), &expected);
+    // Steps that are written again.
+    written(root.path(), 300..700, 270, |row| row);
+    let again = extended(root.path(), GROWING).unwrap();
+    assert!(again.belongs_to(&reader(root.path()), WORKER));
+    fs::remove_file(&path).unwrap();
+    assert_same(&again, &extended(root.path(), GROWING).unwrap());
+}
+
+#[test]
+fn one_process_at_a_time_writes_a_pyramid() {
+    let root = tempfile::tempdir().unwrap();
+    grown(root.path(), 0..400);
+    let (source, path) = (Local::new(root.path()), root.path().join(key(WORKER)));
+    let mut refused = 0;
+    let mut inside = |_: u64, _: u64| {
+        refused += usize::from(matches!(extended(root.path(), GROWING), Err(Error::Invalid(_))));
+        Ok(())
+    };
+    build(&reader(root.path()), &source, WORKER, &path, &HashSet::new(), GROWING, &mut inside).unwrap();
+    assert!(refused > 0);
+    grown(root.path(), 400..500);
+    extended(root.path(), GROWING).unwrap();
 }

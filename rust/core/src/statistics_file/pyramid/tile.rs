@@ -83,7 +83,7 @@ impl Block {
         }
     }
 
-    /// Stores the bin of a series.
+    /// Merges what a bin of a series has into it.
     pub fn put(&mut self, series: usize, bin: u64, open: &Open) {
         self.grow(series + 1);
         let at = series * BLOCK + bin as usize % BLOCK;
@@ -91,47 +91,57 @@ impl Block {
             let known = open.known[measure];
             if known > 0 {
                 let mean = (open.sum[measure] / f64::from(known)) as f32;
-                self.codes[3 * measure][at] = code(measure, open.low[measure]);
-                self.codes[3 * measure + 1][at] = code(measure, clipped(measure, mean));
-                self.codes[3 * measure + 2][at] = code(measure, open.high[measure]);
+                let values = [open.low[measure], clipped(measure, mean), open.high[measure]];
+                self.merge(measure, at, (self.n[at], open.n), values.map(|value| code(measure, value)));
             }
         }
-        self.n[at] = open.n;
-        self.flag[at] = open.flag;
+        self.n[at] = self.n[at].saturating_add(open.n);
+        self.flag[at] |= open.flag;
+    }
+
+    /// Merges minimum, mean and maximum into a place, with the numbers of records of both.
+    fn merge(&mut self, measure: usize, at: usize, n: (u32, u32), [low, mean, high]: [u16; 3]) {
+        let [a, b, c] = [0, 1, 2].map(|plane| self.codes[3 * measure + plane][at]);
+        let merged = match (b, mean) {
+            (_, 0) => return,
+            (0, _) => [low, mean, high],
+            _ => {
+                let weights = u64::from(n.0) + u64::from(n.1);
+                let sum = u64::from(b) * u64::from(n.0) + u64::from(mean) * u64::from(n.1);
+                [a.min(low), ((sum + weights / 2) / weights.max(1)) as u16, c.max(high)]
+            }
+        };
+        for (plane, code) in merged.into_iter().enumerate() {
+            self.codes[3 * measure + plane][at] = code;
+        }
     }
 
     /// Merges pairs of bins of the level below into the half of this block that they belong to.
     pub fn take(&mut self, below: &Block) {
         self.grow(below.series());
         let half = (below.number as usize % 2) * (BLOCK / 2);
-        for series in 0..below.series() {
-            for pair in 0..BLOCK / 2 {
-                let from = series * BLOCK + 2 * pair;
-                let to = series * BLOCK + half + pair;
-                let n = [below.n[from], below.n[from + 1]];
-                if n == [0, 0] {
-                    continue;
-                }
-                self.n[to] = n[0].saturating_add(n[1]);
-                self.flag[to] = below.flag[from] | below.flag[from + 1];
-                for measure in 0..COUNT {
-                    let of = |plane: usize| {
-                        [below.codes[3 * measure + plane][from], below.codes[3 * measure + plane][from + 1]]
-                    };
-                    let [a, b] = of(1);
-                    let (low, mean, high) = match (a, b) {
-                        (0, 0) => continue,
-                        (_, 0) => (of(0)[0], a, of(2)[0]),
-                        (0, _) => (of(0)[1], b, of(2)[1]),
-                        _ => {
-                            let weights = u64::from(n[0]) + u64::from(n[1]);
-                            let sum = u64::from(a) * u64::from(n[0]) + u64::from(b) * u64::from(n[1]);
-                            (of(0)[0].min(of(0)[1]), ((sum + weights / 2) / weights) as u16, of(2)[0].max(of(2)[1]))
-                        }
-                    };
-                    self.codes[3 * measure][to] = low;
-                    self.codes[3 * measure + 1][to] = mean;
-                    self.codes[3 * measure + 2][to] = high;
+        for from in (0..below.series() * BLOCK).filter(|from| below.n[*from] > 0) {
+            let to = from / BLOCK * BLOCK + half + from % BLOCK / 2;
+            for measure in 0..COUNT {
+                let codes = [0, 1, 2].map(|plane| below.codes[3 * measure + plane][from]);
+                self.merge(measure, to, (self.n[to], below.n[from]), codes);
+            }
+            self.n[to] = self.n[to].saturating_add(below.n[from]);
+            self.flag[to] |= below.flag[from];
+        }
+    }
+
+    /// Takes over a tile, whose size is that of its kind.
+    pub fn load(&mut self, kind: u8, group: usize, raw: &[u8]) {
+        self.grow((group + 1) * GROUP);
+        let cells = GROUP * BLOCK;
+        for cell in 0..cells {
+            let at = group * cells + cell;
+            if kind == COUNTS {
+                (self.n[at], self.flag[at]) = counts_at(raw, cell);
+            } else {
+                for plane in 0..3 {
+                    self.codes[3 * usize::from(kind) + plane][at] = code_at(raw, plane, cell);
                 }
             }
         }
@@ -166,11 +176,13 @@ impl Block {
 
 /// Minimum, mean and maximum in a bin of a tile of a measure.
 pub fn values_at(raw: &[u8], measure: usize, at: usize) -> [f32; 3] {
+    std::array::from_fn(|plane| value(measure, code_at(raw, plane, at)))
+}
+
+fn code_at(raw: &[u8], plane: usize, at: usize) -> u16 {
     let cells = raw.len() / OF_MEASURE;
-    std::array::from_fn(|plane| {
-        let (high, low) = (raw[2 * plane * cells + at], raw[(2 * plane + 1) * cells + at]);
-        value(measure, (u16::from(high) << 8) | u16::from(low))
-    })
+    let (high, low) = (raw[2 * plane * cells + at], raw[(2 * plane + 1) * cells + at]);
+    (u16::from(high) << 8) | u16::from(low)
 }
 
 /// Number of records and flags in a bin of a tile of counts.

@@ -1,7 +1,7 @@
 //! How far a size is from the usual one: the same comparison as `smdwidgets.anomalies.sizes`, value by value.
 
 /// Earlier sizes that a size is compared with, and the fewest of them.
-const WINDOW: usize = 32;
+pub const WINDOW: usize = 32;
 const FIRST: usize = 8;
 /// The least standard deviation of a logarithm.
 const SPREAD: f32 = 0.04;
@@ -28,6 +28,18 @@ impl Window {
     /// A window without sizes.
     pub fn new() -> Window {
         Window { ring: [f32::NAN; WINDOW], sorted: [f32::INFINITY; WINDOW], finite: 0, zeros: 0, next: 0 }
+    }
+
+    /// The sizes from the oldest one on; NaN is none.
+    pub fn sizes(&self) -> [f32; WINDOW] {
+        std::array::from_fn(|at| self.ring[(usize::from(self.next) + at) % WINDOW])
+    }
+
+    /// The window that has these sizes.
+    pub fn of(sizes: &[f32; WINDOW]) -> Window {
+        let mut window = Window::new();
+        sizes.iter().for_each(|size| window.push(*size));
+        window
     }
 
     /// Surprise and usual size of the next size, a logarithm, which then belongs to the window.
@@ -133,5 +145,6 @@ mod tests {
         assert!(window.sorted.is_sorted());
         assert_eq!(window.sorted[0], 0.0);
         assert_eq!(window.judge(15.5), (0.0, 15.5));
+        assert_eq!(Window::of(&window.sizes()).judge(3.5), window.judge(3.5));
     }
 }
