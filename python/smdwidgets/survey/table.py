@@ -576,10 +576,9 @@ def _set_surprise(records: Records, is_new: NDArray[np.bool_], earlier: EarlierS
     sizes = records["size"][order].copy()
     unknown = np.isnan(sizes)
     sizes[unknown] = records["l2"][order][unknown]
-    if earlier is None:
-        found, usual = surprise(sizes, first, stale)
-    else:
-        found, usual = surprise(*earlier.before(sizes, first, stale, row[begins], mode[begins]))
+    if earlier is not None:
+        sizes, first, compared = earlier.before(sizes, first, stale, row[begins], mode[begins])
+    found, usual = surprise(sizes, first, stale if earlier is None else compared)
     changed = stale if isinstance(order, slice) else order[stale]
     records["surprise"][changed] = found
     records["usual"][changed] = usual

@@ -73,7 +73,7 @@ def opened(run):
 def train_until_grown(hook, run, begin, last, nan=()):
     """Train until the pyramid has so many steps, and return the next step."""
     deadline = time.monotonic() + 60
-    while (found := opened(run)) is None or found.ends[1] < last:
+    while (pyramid := opened(run)) is None or pyramid.ends[1] < last:
         assert time.monotonic() < deadline
         train(hook, range(begin, begin + 50), nan)
         begin += 50

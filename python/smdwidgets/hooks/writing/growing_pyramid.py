@@ -1,8 +1,8 @@
 """Continue the pyramid of a worker's statistics while they grow.
 
-A large run then opens fast before it has ended. The rows that the file does not have yet are read back by a thread of low priority, which ends before the next one
-begins. The training and the thread that writes its steps do not wait for it. What a process leaves when it is killed is
-not read by anyone, and the next one continues the last state that is whole.
+A large run then opens fast before it has ended. The rows that the file does not have yet are read back by a thread of
+low priority. The training and the thread that writes its steps do not wait for it. What a process leaves when it is
+killed is not read by anyone, and the next one continues the last state that is whole.
 """
 
 from __future__ import annotations

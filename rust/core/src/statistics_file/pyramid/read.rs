@@ -162,14 +162,14 @@ impl Pyramid {
 
     /// Reads a block of bins with all measures.
     pub(super) fn block(&self, level: u8, number: u64) -> Result<Block> {
-        let mut found = Block::new(number);
+        let mut block = Block::new(number);
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         for kind in 0..=COUNTS {
             let groups = 0..self.series.len().div_ceil(GROUP) as u32;
             let places = groups.filter_map(|group| Some((group, *self.tiles.get(&(level, kind, number, group))?)));
-            self.each_tile(kind, places, &mut |group, raw| found.load(kind, group as usize, &raw))?;
+            self.each_tile(kind, places, &mut |group, raw| block.load(kind, group as usize, &raw))?;
         }
-        Ok(found)
+        Ok(block)
     }
 
     /// Merges series into bins.
