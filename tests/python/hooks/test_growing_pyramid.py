@@ -24,6 +24,7 @@ from smdwidgets.storage import LocalStorage
 from smdwidgets.survey import Survey
 from smdwidgets.survey.bins import NAN, codes
 from smdwidgets.trials.smdebug import pyramids
+from smdwidgets.trials.statistics import file as statistics_file
 from smdwidgets.trials.statistics import kept_pyramids
 from smdwidgets.trials.statistics.file import StatisticsFile
 
@@ -138,6 +139,19 @@ def test_a_run_that_grows_reads_as_the_one_reopened_and_as_the_one_compacted(run
     assert_same(reopened, rows, begin)
     assert smdwidgets.compact(run).pyramids > 0
     assert_same(reopened, surveyed(run), begin)
+
+
+def test_a_trial_that_is_open_for_long_sees_the_pyramid_of_now(run, monkeypatch):
+    monkeypatch.setattr(statistics_file, "_REOPENED", 100)
+    with Hook(run, plan=PLAN) as hook:
+        begin = train_until_grown(hook, run, 0, 100)
+        file = StatisticsFile(LocalStorage(str(run)), _core.Files(str(run)))
+        file.refresh()
+        before = file.pyramid("worker_0")
+        assert file.pyramid("worker_0") is before
+        train_until_grown(hook, run, begin, begin)
+        file.refresh()
+        assert file.pyramid("worker_0").ends[1] > before.ends[1]
 
 
 KILLED = """

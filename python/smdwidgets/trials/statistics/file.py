@@ -19,6 +19,8 @@ logger = logging.getLogger("smdwidgets.trials")
 
 #: The directory of a run that has the statistics.
 DIRECTORY = "statistics"
+#: New rows after which a pyramid is opened again, because it may have grown.
+_REOPENED = 2_000_000
 #: File, offset and reason in an error of the core.
 _PLACE = re.compile(r"(.*), byte (\d+): (.*)", re.DOTALL)
 
@@ -40,7 +42,8 @@ class StatisticsFile:
         self._storage = storage
         self._source = _core.Fetched(self._fetch, reads_at_once(storage)) if files is None else files
         self._reader = _core.StatisticsReader()
-        self._pyramids: dict[str, _core.Pyramid] = {}
+        #: Pyramids, with the number of rows when they were opened.
+        self._pyramids: dict[str, tuple[_core.Pyramid, int]] = {}
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
@@ -89,15 +92,18 @@ class StatisticsFile:
 
         None without one, or if it is damaged or of other statistics.
         """
-        if worker not in self._pyramids:
+        rows = self.size()[1]
+        pyramid, before = self._pyramids.get(worker, (None, 0))
+        is_other = pyramid is not None and rows > before and not self.covers(pyramid, worker)
+        if pyramid is None or is_other or rows - before > _REOPENED:
             try:
                 if not self._storage.exists(pyramid_key(worker)):
                     return None
-                self._pyramids[worker] = _core.Pyramid(self._source, worker)
+                pyramid = _core.Pyramid(self._source, worker)
             except SMDebugError:
                 logger.warning("%s of %s is not used", pyramid_key(worker), self._storage.url, exc_info=True)
                 return None
-        pyramid = self._pyramids[worker]
+            self._pyramids[worker] = pyramid, rows
         return pyramid if self.covers(pyramid, worker) else None
 
     def covers(self, pyramid: _core.Pyramid, worker: str) -> bool:
