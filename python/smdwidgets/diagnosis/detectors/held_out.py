@@ -49,8 +49,8 @@ PERFECT_AREA = 0.9995
 TOO_GOOD, WITHOUT_MISTAKE, TRAINING_ERRS = 0.2, 0.999, 0.05
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
 SWINGS, ABOVE_BEST = 0.35, 1.5
-#: Words of rewards of preference training, of which those of the chosen answers may fall.
-PREFERENCES = frozenset({"chosen", "rejected", "margin", "margins"})
+#: Words of what may fall in a training that works: rewards of the chosen answers, and distances.
+MAY_FALL = frozenset({"chosen", "rejected", "margin", "margins", "dist", "distance"})
 #: Fall of a metric relative to its best, and relative to what it had gained.
 FALLS, OF_GAIN = 0.25, 0.8
 #: Distance of an error from its worst value, relative to it.
@@ -337,7 +337,7 @@ def _falls(data: RunData) -> Iterator[Finding]:
         values = metric.values
         if len(values) < FEW + 3 or metric.role is Role.TRAINING or _is_one_class(metric):
             continue
-        if PREFERENCES.intersection(words_of(metric.name)):
+        if MAY_FALL.intersection(words_of(metric.name)):
             continue
         best_at = int(values.argmax())
         first, best = float(values[0]), float(values[best_at])
