@@ -14,7 +14,7 @@ from smdwidgets.diagnosis.coverage import coverage_of
 from smdwidgets.diagnosis.detectors import SCALAR_DETECTORS
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumns
-from smdwidgets.diagnosis.kinds import checked_kinds
+from smdwidgets.diagnosis.kinds import NOT_JUDGED, checked_kinds
 from smdwidgets.diagnosis.reading import Arrays, ScalarReader, source_of
 from smdwidgets.diagnosis.reference import Summary, differences, summarized
 from smdwidgets.diagnosis.result import TENSOR, Diagnosis, Judged, Unjudged
@@ -31,13 +31,6 @@ from smdwidgets.trials.run import Progress
 
 #: Seconds since the last value of a log after which it is no longer being written.
 LONG_AGO = 2 * 86400.0
-
-_NOT_JUDGED = {
-    Kind.UNKNOWN: "unknown kind",
-    Kind.HOUSEKEEPING: "housekeeping",
-    Kind.RL: "quantity of reinforcement learning without a direction",
-    Kind.UNDIRECTED: "loss that need not fall",
-}
 
 #: Why a name in ``kinds`` was not judged.
 NO_SUCH_SERIES = "no series of this name, given in kinds"
@@ -239,7 +232,7 @@ def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, .
 
 
 def _reason(series: Series) -> str:
-    if series.kind in _NOT_JUDGED:
-        return _NOT_JUDGED[series.kind]
+    if series.kind in NOT_JUDGED:
+        return NOT_JUDGED[series.kind]
     points = len(series) + len(series.lost_steps)
     return f"fewer than {LEAST_POINTS} values" if points < LEAST_POINTS else ""

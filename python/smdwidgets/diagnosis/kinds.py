@@ -22,6 +22,13 @@ _JUDGED_AS: Final = {
     scalars.Kind.KL: Kind.UNKNOWN,
     scalars.Kind.UNKNOWN: Kind.UNKNOWN,
 }
+#: Why series of a kind are not judged.
+NOT_JUDGED: Final = {
+    Kind.UNKNOWN: "unknown kind",
+    Kind.HOUSEKEEPING: "setting, time or resource",
+    Kind.RL: "quantity of reinforcement learning without a direction",
+    Kind.UNDIRECTED: "loss that need not fall",
+}
 #: Other names of kinds that users may write.
 _ALIASES: Final = {
     "metric": Kind.METRIC,

@@ -10,6 +10,7 @@ from smdwidgets._text import listed, visible
 from smdwidgets.diagnosis.cause_table import READS
 from smdwidgets.diagnosis.causes import Joined, with_marks
 from smdwidgets.diagnosis.coverage import Coverage
+from smdwidgets.diagnosis.kinds import NOT_JUDGED
 from smdwidgets.diagnosis.page import page
 from smdwidgets.finding import Finding, about, labelled, ordered
 
@@ -134,7 +135,9 @@ class Diagnosis:
 
     @property
     def summary(self) -> str:
-        """One sentence: the number of findings, or why the run cannot be judged.
+        """The number of findings, or why the run cannot be judged, in one sentence.
+
+        Without a finding, a value that is not finite comes first.
 
         >>> Diagnosis("runs/mlp").summary
         'Cannot tell: the run has no scalars.'
@@ -142,11 +145,17 @@ class Diagnosis:
         if self.findings:
             count = len(self.findings)
             return f"{count} finding{'s' if count > 1 else ''} in {self._extent()}."
+        lost = next((note for note in self.notes if note.kind == "not_finite" and note.confidence == "proof"), None)
+        return self._nothing() if lost is None else f"{lost.title}. {self._nothing('else', 'more')}"
+
+    def _nothing(self, other: str = "wrong", more: str = "") -> str:
+        """Return that nothing was seen, or why that is not known."""
         if not self.judged:
-            return f"Cannot tell: {self._reason()}."
+            return f"Cannot tell{more and f' {more}'}: {self._reason()}."
+        seen = f"Nothing {other} seen in {self._extent()}"
         if not self.coverage.learning:
-            return f"Nothing wrong seen in {self._extent()}; learning not judged: no loss, metric or reward with 10 values."
-        return f"Nothing wrong seen in {self._extent()} ({len(self.coverage.checks)} of {len(READS)} checks)."
+            return f"{seen}; learning not judged: no loss, metric or reward with 10 values."
+        return f"{seen} ({len(self.coverage.checks)} of {len(READS)} checks)."
 
     def _extent(self) -> str:
         tensors = sum(one.kind == TENSOR for one in self.judged)
@@ -159,7 +168,11 @@ class Diagnosis:
         if not self.unjudged:
             return "the run has no scalars"
         reasons = self._reasons()
-        return "; ".join(f"{reason} ({listed(list(dict.fromkeys(names)), 3)})" for reason, names in reasons.items())
+        # Why each of them has no direction says less than that none has one.
+        plain = [name for reason in NOT_JUDGED.values() for name in reasons.pop(reason, [])]
+        parts = [f"{reason} ({_few(names)})" for reason, names in reasons.items()]
+        parts += [f"no loss, metric or reward among {len(plain):,} series ({_few(plain)})"] if plain else []
+        return "; ".join(parts)
 
     def _reasons(self) -> dict[str, list[str]]:
         reasons: dict[str, list[str]] = {}
@@ -250,6 +263,10 @@ class Diagnosis:
         findings = [(one, self.consequences(one)) for one in self.findings]
         judged = [str(one) for one in self.judged]
         return page(self.summary, findings, self.withdrawn, self.notes, judged, self.not_judged())
+
+
+def _few(names: Iterable[str]) -> str:
+    return listed(list(dict.fromkeys(names)), 3)
 
 
 def _lines(prefix: str, text: str, width: int) -> list[str]:

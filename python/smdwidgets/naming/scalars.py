@@ -285,6 +285,8 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
     return described
 
 
+#: A weight of a layer, which no schedule sets.
+_PARAMETER: Final = re.compile(r"\w\.(?:weight|bias)$")
 #: The number of a layer, which is no part of what a series measures.
 _LAYER: Final = re.compile(r"(?<=[./])\d+(?=[./])")
 #: The learning rate of one optimizer, as the hook of PyTorch names it.
@@ -501,6 +503,11 @@ def _kind(name: str, words: tuple[str, ...]) -> tuple[Kind, str]:
     The last part of a path decides. The others are the name of a group, which decides if the last part is undecided, or
     if it is a part of a loss.
     """
+    kind, better = _kind_of_path(name, words)
+    return (Kind.UNKNOWN, "") if kind is Kind.SETTING and _PARAMETER.search(name) else (kind, better)
+
+
+def _kind_of_path(name: str, words: tuple[str, ...]) -> tuple[Kind, str]:
     group, _, last = name.rpartition("/")
     context = frozenset(words)
     result = _kind_of_words(_plain_words(last), context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tensorboardX import SummaryWriter
 
 import smdwidgets
 from python.diagnosis import curves
@@ -33,7 +34,7 @@ def test_healthy_run_gives_no_finding_and_no_note():
     )
     assert (result.findings, result.notes) == ((), ())
     assert result.summary == "Nothing wrong seen in 4 series, steps 0 to 3,990 (7 of 28 checks)."
-    assert result.not_judged() == "Not judged: 1 × housekeeping."
+    assert result.not_judged() == "Not judged: 1 × setting, time or resource."
     [validation] = [one for one in result.judged if one.name == "val/loss"]
     assert (validation.kind, validation.role, validation.partner) == ("loss", "validation", "train/loss")
 
@@ -293,6 +294,27 @@ def test_kinds_without_a_direction_are_not_judged(name):
     assert [one.name for one in result.unjudged] == [name]
     assert not result.can_tell
     assert result.summary.startswith("Cannot tell: ")
+
+
+@pytest.mark.parametrize("others", [{}, {"loss": curves.falling()}])
+def test_the_first_line_names_a_value_that_is_not_finite(others, tmp_path):
+    lost = np.where(curves.steps() == 600, np.nan, 1.0)
+    with SummaryWriter(tmp_path) as writer:
+        for name, values in {**others, "weight/a.weight": lost, "weight/b.weight": np.ones_like(lost)}.items():
+            for step, value in zip(curves.steps(), values, strict=True):
+                writer.add_scalar(name, value, step)
+    result = diagnose(tmp_path)
+    first, rest = result.summary.split(". ", 1)
+    assert first == "`weight/a.weight` is NaN at step 600"
+    assert rest.startswith("Nothing else seen in 1 series" if others else "Cannot tell more: no loss, metric or reward")
+
+
+def test_no_reason_that_a_reader_must_look_up_stands_in_the_first_line():
+    result = diagnose({f"model.layers.{layer}.mlp.weight": (curves.steps(), curves.falling()) for layer in range(5)})
+    assert result.summary == (
+        "Cannot tell: no loss, metric or reward among 5 series "
+        "(model.layers.0.mlp.weight, model.layers.1.mlp.weight, model.layers.2.mlp.weight and 2 more)."
+    )
 
 
 def test_losses_of_reinforcement_learning_and_adversarial_runs_have_no_direction():
