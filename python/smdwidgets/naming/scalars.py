@@ -23,6 +23,7 @@ __all__ = [
     "describe",
     "describe_all",
     "is_loss",
+    "kinds_of",
     "losses_of",
     "pairs",
     "words_of",
@@ -101,6 +102,11 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^\W\d_A-Za-z
 _LONGEST: Final = 1000
 #: The prefix of scalars that a hook saves.
 _SCALAR: Final = "scalar/"
+
+#: The number of a layer, which is no part of what a series measures.
+_LAYER: Final = re.compile(r"(?<=[./])\d+(?=[./])")
+#: Stand for the numbers of layers in a name: digits that no other part of an ASCII name has.
+_PLACES: Final = "\u0966\u0967\u0968\u0969\u096a\u096b\u096c\u096d"
 
 ROLE_WORDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(_set("train training tr"), Role.TRAINING),
@@ -236,7 +242,32 @@ def describe(name: str) -> Series:
     """
     if len(name) > _LONGEST:
         return Series(Kind.UNKNOWN, Role.NONE, (), name, "")
-    return _describe(name)
+    shape, numbers = _shape(name)
+    series = _describe(shape)
+    if not numbers:
+        return series
+    stem: list[str] = []
+    for word in series.stem:
+        word = numbers.get(word, word)
+        if word not in _FILLING and word not in stem:
+            stem.append(word)
+    base = series.base.translate({ord(place): number for place, number in numbers.items()})
+    return Series(series.kind, series.role, tuple(stem), base, series.better)
+
+
+def _shape(name: str) -> tuple[str, dict[str, str]]:
+    """Return a name with places in place of the numbers of layers, and these numbers.
+
+    A model has many names and few shapes, so that what shapes say is computed once.
+
+    >>> _shape("layers.3.weight")[0] == _shape("layers.12.weight")[0]
+    True
+    """
+    numbers = _LAYER.findall(name)
+    if not numbers or len(numbers) > len(_PLACES) or not name.isascii():
+        return name, {}
+    places = iter(_PLACES)
+    return _LAYER.sub(lambda _: next(places), name), dict(zip(_PLACES, numbers, strict=False))
 
 
 @lru_cache(maxsize=65536)
@@ -268,8 +299,9 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
     described = {name: describe(name) for name in names}
     if _judges_answers(described):
         described = {name: _of_judge(name, series) for name, series in described.items()}
-    words = frozenset(word for name in described for word in _plain_words(name))
-    of_losses = {word for name, series in described.items() if series.kind is Kind.LOSS for word in _plain_words(name)}
+    shapes = {_shape(name)[0]: series for name, series in described.items()}
+    words = frozenset(word for name in shapes for word in _plain_words(name))
+    of_losses = {word for name, series in shapes.items() if series.kind is Kind.LOSS for word in _plain_words(name)}
     need_not_fall = (
         not words.isdisjoint(_LEARNS_BY_REWARD | _ADVERSARIAL)
         or {"d", "g"} <= of_losses
@@ -287,8 +319,6 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
 
 #: A weight of a layer, which no schedule sets.
 _PARAMETER: Final = re.compile(r"\w\.(?:weight|bias)$")
-#: The number of a layer, which is no part of what a series measures.
-_LAYER: Final = re.compile(r"(?<=[./])\d+(?=[./])")
 #: The learning rate of one optimizer, as the hook of PyTorch names it.
 _RATE_OF_OPTIMIZER: Final = re.compile(r"optimizer/([^/]+)/learning_rate_0")
 
@@ -298,8 +328,9 @@ def _judges_answers(described: Mapping[str, Series]) -> bool:
 
     These rewards are outputs of the model; no agent earns them.
     """
-    last = {words[-1] for name in described if (words := _plain_words(name))}
-    every = {word for name in described for word in _plain_words(name)}
+    of_names = [_plain_words(shape) for shape in {_shape(name)[0] for name in described}]
+    last = {words[-1] for words in of_names if words}
+    every = {word for words in of_names for word in words}
     return bool(last & {"margin", "margins"}) and "accuracy" in last and every.isdisjoint(_KL | _LEARNS_BY_REWARD)
 
 
@@ -337,20 +368,19 @@ def is_loss(name: str) -> bool:
 def losses_of(names: Iterable[str]) -> set[str]:
     """Return the names that are losses.
 
-    Names that differ in the numbers of layers only are interpreted once.
-
     >>> sorted(losses_of(["loss", "layers.0.weight", "layers.1.weight", "layers.1.aux_loss"]))
     ['layers.1.aux_loss', 'loss']
     """
-    decided: dict[str, bool] = {}
-    losses = set()
-    for name in names:
-        alike = _LAYER.sub("0", name)
-        if alike not in decided:
-            decided[alike] = is_loss(name)
-        if decided[alike]:
-            losses.add(name)
-    return losses
+    return {name for name, kind in kinds_of(names).items() if kind is Kind.LOSS}
+
+
+def kinds_of(names: Iterable[str]) -> dict[str, Kind]:
+    """Return the kind of each name.
+
+    >>> kinds_of(["layers.1.aux_loss"])
+    {'layers.1.aux_loss': <Kind.LOSS: 'loss'>}
+    """
+    return {name: _describe(_shape(name)[0]).kind if len(name) <= _LONGEST else Kind.UNKNOWN for name in names}
 
 
 def by_role(values: Mapping[str, V]) -> tuple[dict[str, V], dict[str, V]]:

@@ -44,6 +44,13 @@ def test_the_table_has_names_of_many_trainers():
     assert {case["kind"] for case in TABLE["tensors"]} == {kind.value for kind in tensors.Kind}
 
 
+def test_names_of_layers_say_the_same_as_if_each_was_interpreted_alone():
+    """Names that differ in the numbers of layers are interpreted once."""
+    for plain in ALONE:
+        for name in (f"a.0.b/2/{plain}", f"{plain}/12/12/q_12", plain.replace("/", ".3.", 1), f"val/1/{plain}"):
+            assert describe(name) == scalars._describe(name)
+
+
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_series(trainer):
     for case in TRAINERS[trainer]:

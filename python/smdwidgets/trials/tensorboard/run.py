@@ -22,7 +22,7 @@ from smdwidgets.config.collection import Collection
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.exceptions import DataError, RunFileMissing, RunIOError, RunNotFound, UFuncTypeError
 from smdwidgets.modes import ModeKeys
-from smdwidgets.naming.scalars import Kind, describe
+from smdwidgets.naming.scalars import Kind, kinds_of
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Range, Storage, reads_at_once
 from smdwidgets.trials.run import (
@@ -203,9 +203,9 @@ class TensorBoardRun(Run):
         manager.add(Collection("all", include_regex=[".*"]))
         for name, _, kind, _, _ in series:
             manager.get(_KINDS[kind]).add_tensor_name(name)
-        scalars = [name for name, _, kind, _, _ in series if kind == "scalar"]
+        kinds = kinds_of(name for name, _, kind, _, _ in series if kind == "scalar")
         for collection, of_kind in _BY_NAME.items():
-            members = [name for name in scalars if describe(name).kind is of_kind]
+            members = [name for name, kind in kinds.items() if kind is of_kind]
             manager.add(Collection(collection, tensor_names=members))
         return CollectionFiles(manager, frozenset(self.log.workers()), 1)
 
