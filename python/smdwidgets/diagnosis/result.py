@@ -159,7 +159,8 @@ class Diagnosis:
 
     def _extent(self) -> str:
         tensors = sum(one.kind == TENSOR for one in self.judged)
-        count = f"{len(self.judged) - tensors:,} series" + (
+        # A value that is not finite is seen in short series, too, which are not judged otherwise.
+        count = f"{len(self.judged or self.unjudged) - tensors:,} series" + (
             f" and {tensors:,} tensor{'s' if tensors > 1 else ''}" if tensors else ""
         )
         return f"{count}, steps {self.steps[0]:,} to {self.steps[1]:,}"
