@@ -1941,7 +1941,9 @@ def warm_up_per_epoch(watch, broken):
     epochs_of_a_schedule(watch, schedule_of, True, 5)
 
 
-def messages_to_repeated_nodes(watch, broken):
+def fit_nodes(watch, collect):
+    """Train on a graph of 40 nodes, whose messages a function collects."""
+
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
@@ -1949,15 +1951,19 @@ def messages_to_repeated_nodes(watch, broken):
             self.source, self.target = torch.randint(0, 40, (2, 160))
 
         def forward(self, x):
-            messages = self.message(x)[self.source]
-            total = torch.zeros(len(x), 8)
-            if broken:
-                total[self.target] += messages
-            else:
-                total = total.index_add(0, self.target, messages)
-            return self.head(total.relu())
+            return self.head(collect(self.message(x), torch.zeros(len(x), 8), self.source, self.target).relu())
 
     fit(Net(), watch, loader=batches(torch.randn(40, 4), torch.randint(0, 3, (40,)), 40), epochs=6)
+
+
+def messages_to_repeated_nodes(watch, broken):
+    def collect(messages, total, source, target):
+        if not broken:
+            return total.index_add(0, target, messages[source])
+        total[target] += messages[source]
+        return total
+
+    fit_nodes(watch, collect)
 
 
 def differences_at_repeated_places(watch, broken):
@@ -2112,17 +2118,10 @@ def adapter_alone_with_two_factors_of_zeros(watch, broken):
 
 
 def messages_of_targets(watch, broken):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.message, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
-            self.source, self.target = torch.randint(0, 40, (2, 160))
+    def collect(messages, total, source, target):
+        return total.index_add(0, target, 0.5 * messages[target if broken else source])
 
-        def forward(self, x):
-            messages = self.message(x)[self.target if broken else self.source]
-            return self.head(torch.zeros(len(x), 8).index_add(0, self.target, 0.5 * messages).relu())
-
-    fit(Net(), watch, loader=batches(torch.randn(40, 4), torch.randint(0, 3, (40,)), 40), epochs=6)
+    fit_nodes(watch, collect)
 
 
 def sampler_of_frequent_classes(watch, broken):

@@ -521,7 +521,7 @@ class Reader:
         for name, number in pairs_in(line, Pairs.NAMED):
             said = describe(name)
             if said.role is Role.NONE and role.is_held_out:
-                name = f"{'test' if role is Role.TEST else 'val'}/{name}"
+                name = _of_role(name, role)
             if name.lower() not in _POSITIONS and said.kind is not Kind.LEARNING_RATE and name not in self._names:
                 values.setdefault(name, number)
         return Row(self._step, values) if _tells(values) else None
@@ -586,6 +586,11 @@ class Reader:
         return box if box.values else None
 
 
+def _of_role(name: str, role: Role) -> str:
+    """Return the name of a number that was measured on held-out data."""
+    return f"{'test' if role is Role.TEST else 'val'}/{name}"
+
+
 def _of_one_role(values: dict[str, float]) -> dict[str, float]:
     """Return the numbers of a line that begins with a loss of held-out data.
 
@@ -599,10 +604,9 @@ def _of_one_role(values: dict[str, float]) -> dict[str, float]:
     first = said[next(iter(values))]
     if len(roles) != 1 or not first.role.is_held_out or len(values) < 2:
         return values
-    prefix = "test/" if first.role is Role.TEST else "val/"
     judged = (Kind.LOSS, Kind.METRIC)
     return {
-        f"{prefix}{name}" if said[name].role is Role.NONE and said[name].kind in judged else name: number
+        _of_role(name, first.role) if said[name].role is Role.NONE and said[name].kind in judged else name: number
         for name, number in values.items()
     }
 
@@ -612,6 +616,7 @@ _GAP: Final = re.compile(r"\s{2,}|\t")
 _FIRST_COLUMNS: Final = ("epoch", "e", "step", "iter", "iteration")
 _NUMBER_ALONE: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf|-inf")
 _TIME_ALONE: Final = re.compile(r"\(?\d+(?::\d\d)+\)?")
+_LONGEST_FIRST: Final = max(map(len, _FIRST_COLUMNS))
 _FEWEST_COLUMNS: Final = 3
 _LONGEST_HEADING: Final = 400
 
@@ -685,7 +690,10 @@ class ColumnReader:
 
         The tables of spaCy and fastai have such lines.
         """
-        columns = _GAP.split(line.strip()) if len(line) < _LONGEST_HEADING else []
+        # Few lines begin like one, and splitting them takes longer than this test.
+        if len(line) >= _LONGEST_HEADING or not line.lstrip()[:_LONGEST_FIRST].lower().startswith(_FIRST_COLUMNS):
+            return False
+        columns = _GAP.split(line.strip())
         first = columns[0].lower() if len(columns) >= _FEWEST_COLUMNS else ""
         if first not in _FIRST_COLUMNS or not _tells(columns) or any(map(_NUMBER_ALONE.fullmatch, columns)):
             return False

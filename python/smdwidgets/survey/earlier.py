@@ -6,12 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.anomalies.defaults import SIZE_WINDOW
+from smdwidgets.survey.stored import MODES
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
-
-#: Numbers of modes are below it.
-_MODES = 8
 
 
 class EarlierSizes:
@@ -32,7 +30,7 @@ class EarlierSizes:
 
     def add(self, rows: NDArray[np.integer], modes: NDArray[np.uint8], sizes: Floats) -> None:
         """Add the sizes of series, from the oldest one on; NaN is none."""
-        keys = np.concatenate([self._keys, rows.astype(np.int64) * _MODES + modes % _MODES])
+        keys = np.concatenate([self._keys, rows.astype(np.int64) * MODES + modes % MODES])
         order = np.argsort(keys, kind="stable")
         self._keys = keys[order]
         self._sizes = np.concatenate([self._sizes, sizes.reshape(-1, SIZE_WINDOW)])[order]
@@ -52,7 +50,7 @@ class EarlierSizes:
         # Most records have all of the window before them.
         if not len(self._keys) or not (index - first[index] < SIZE_WINDOW).any():
             return sizes, first, index
-        keys = rows.astype(np.int64) * _MODES + modes % _MODES
+        keys = rows.astype(np.int64) * MODES + modes % MODES
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         has_earlier = self._keys[places] == keys
         begins = np.unique(first)

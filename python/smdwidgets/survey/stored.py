@@ -22,7 +22,7 @@ from smdwidgets.survey.bins import ERROR, Bins, covering
 logger = logging.getLogger("smdwidgets.survey")
 
 #: Numbers of modes are below it.
-_MODES: Final = 8
+MODES: Final = 8
 #: Series that are read at once, for a query, and groups of them that are kept.
 _AT_ONCE, _KEPT = 256, 8
 #: About how many means are returned at most.
@@ -48,8 +48,8 @@ class StoredCells:
         tensors, modes = pyramid.series()
         self._modes: list[int] = np.unique(modes).tolist()
         #: Series by tensor and mode.
-        self._series = np.full((len(rows), _MODES), -1, np.int64)
-        self._series[tensors, modes % _MODES] = np.arange(len(tensors))
+        self._series = np.full((len(rows), MODES), -1, np.int64)
+        self._series[tensors, modes % MODES] = np.arange(len(tensors))
         self._groups: OrderedDict[tuple[str, int, int], Bins] = OrderedDict()
         self._means: tuple[NDArray[Any], NDArray[Any]] | None = None
 

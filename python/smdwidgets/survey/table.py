@@ -576,9 +576,10 @@ def _set_surprise(records: Records, is_new: NDArray[np.bool_], earlier: EarlierS
     sizes = records["size"][order].copy()
     unknown = np.isnan(sizes)
     sizes[unknown] = records["l2"][order][unknown]
+    compared = stale
     if earlier is not None:
         sizes, first, compared = earlier.before(sizes, first, stale, row[begins], mode[begins])
-    found, usual = surprise(sizes, first, stale if earlier is None else compared)
+    found, usual = surprise(sizes, first, compared)
     changed = stale if isinstance(order, slice) else order[stale]
     records["surprise"][changed] = found
     records["usual"][changed] = usual

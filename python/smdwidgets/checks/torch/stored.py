@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -126,15 +127,14 @@ def _values_of(data: Any, attribute: str, number: int) -> NDArray[Any] | None:
         row = data.__dict__[attribute][number]
     except (KeyError, IndexError, TypeError):
         return None
-    if not _is_array(row) or row.ndim < 1 or _size(row) < _FEWEST:
+    if not _is_array(row) or row.ndim < 1 or math.prod(row.shape) < _FEWEST:
         return None
-    tensor = row.detach() if isinstance(row, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(row))
-    values: NDArray[Any] = sampled(tensor, _ELEMENTS).to(torch.float64).numpy().copy()
+    return _sample(row if isinstance(row, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(row))).copy()
+
+
+def _sample(row: torch.Tensor) -> NDArray[Any]:
+    values: NDArray[Any] = sampled(row, _ELEMENTS).to(torch.float64).numpy()
     return values
-
-
-def _size(row: Any) -> int:
-    return int(row.numel() if isinstance(row, torch.Tensor) else row.size)
 
 
 def _is_in(values: NDArray[Any], tensors: list[torch.Tensor]) -> bool:
@@ -142,7 +142,7 @@ def _is_in(values: NDArray[Any], tensors: list[torch.Tensor]) -> bool:
     for tensor in tensors:
         if not is_plain(tensor) or not tensor.is_cpu or tensor.ndim < 2 or not tensor.is_floating_point():
             continue
-        rows = (sampled(row, _ELEMENTS).to(torch.float64).numpy() for row in tensor.detach())
+        rows = map(_sample, tensor.detach())
         if any(row.shape == values.shape and np.allclose(row, values, rtol=1e-5, equal_nan=True) for row in rows):
             return True
     return False

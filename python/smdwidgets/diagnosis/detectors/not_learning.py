@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, is_whole
@@ -127,7 +128,7 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
 
     Few values are enough.
     """
-    shares = [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_EXACT - 1]
+    shares = _accuracies(data)
     are_constant = all(float(np.ptp(one[1:])) == 0 for one in shares)
     for series in data.training_losses():
         later = series.values[1:]
@@ -138,8 +139,7 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
         even = NEARLY_EVENLY if are_constant else EVENLY
         if classes < 2 or abs(level - math.log(classes)) > EXACTLY * level or float(np.ptp(later)) > even * level:
             continue
-        low, high = (limit / classes for limit in AS_CHANCE)
-        if all(low <= float(share.min()) and float(share.max()) <= high for share in shares):
+        if _are_near(shares, 1 / classes, AS_CHANCE):
             facts = {
                 "detail": f"{series.quoted} {series.values[0]:.4g} → {series.values[-1]:.4g} over {len(series):,} values",
                 "guessing": f"Guessing one of {classes} classes gives {math.log(classes):.4g}, and is right as often. ",
@@ -357,10 +357,18 @@ def _accuracy_of_guessing(data: RunData, series: Series) -> bool:
 
 def _every_accuracy_guesses(data: RunData, trend: Trend) -> bool:
     """Whether all accuracies are those of guessing beside a loss that is level."""
-    shares = [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_EVALUATIONS]
-    if not shares or trend.median <= 0:
-        return False
-    low, high = (limit * math.exp(-trend.median) for limit in AS_GUESSED)
+    shares = _accuracies(data)
+    return bool(shares) and trend.median > 0 and _are_near(shares, math.exp(-trend.median), AS_GUESSED)
+
+
+def _accuracies(data: RunData) -> list[Floats]:
+    """Return all accuracies with enough values, as shares of 1."""
+    return [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_EVALUATIONS]
+
+
+def _are_near(shares: list[Floats], chance: float, limits: tuple[float, float]) -> bool:
+    """Whether all accuracies are within limits of that of guessing, relative to it."""
+    low, high = (limit * chance for limit in limits)
     return all(low <= float(share.min()) and float(share.max()) <= high for share in shares)
 
 

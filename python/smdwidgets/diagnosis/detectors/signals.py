@@ -278,10 +278,14 @@ def _logged_zeros(data: RunData) -> Iterator[Finding]:
         if not 0 < len(dead) < len(experts):
             continue
         at, series = dead[0]
-        others = f"; so do {len(dead) - 1} other experts" if len(dead) > 1 else ""
-        facts = {"tensor": series.name, "expert": words_of(series.name)[-1], "load": 0.0, "others": others}
+        facts = {"tensor": series.name, "expert": words_of(series.name)[-1], "load": 0.0, "others": _others(len(dead))}
         yield beside("dead_experts", "warning", (series,), facts, int(series.steps[at]))
         return
+
+
+def _others(dead: int) -> str:
+    """Return what follows about dead experts beside the first one."""
+    return f"; so do {dead - 1} other experts" if dead > 1 else ""
 
 
 def _is_load(words: frozenset[str]) -> bool:
@@ -335,9 +339,8 @@ def _router(signal: Signal) -> Iterator[Finding]:
     if dead:
         dead.sort()
         first, expert = dead[0]
-        others = f"; so do {len(dead) - 1} other experts" if len(dead) > 1 else ""
         load = float(loads[-1, expert])
-        facts = {"tensor": signal.layer, "expert": expert, "load": load, "others": others}
+        facts = {"tensor": signal.layer, "expert": expert, "load": load, "others": _others(len(dead))}
         text = f"load of expert {expert} {load:.2g} of an equal share"
         shown = Evidence(
             text, signal.layer, first, load, DEAD, signal.worker, _curve(signal, signal.values[:, expert], first)

@@ -61,13 +61,14 @@ def _both(data: RunData) -> Iterator[Finding]:
 
     That of held-out data does so, too.
     """
+    if data.of(Kind.METRIC):  # a metric shows whether a model is untrained
+        return
     for loss in data.training_losses():
         other = next((one for one in data.held_out(Kind.LOSS) if one.stem[-1:] == loss.stem[-1:]), None)
         if other is None or min(len(loss), len(other)) < OF_BOTH or not np.array_equal(loss.steps, other.steps):
             continue
         fall = float(loss.values[0] - loss.values[-1])
-        is_tabular = not data.of(Kind.METRIC)  # a metric shows whether a model is untrained
-        if fall <= 0 or not is_tabular or float(np.abs(loss.values - other.values).max()) > TOGETHER * fall:
+        if fall <= 0 or float(np.abs(loss.values - other.values).max()) > TOGETHER * fall:
             continue
         if _creeps(loss, MOST_OF_BOTH) and _creeps(other, MOST_OF_BOTH):
             yield _finding(loss, other)
