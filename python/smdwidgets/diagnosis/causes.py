@@ -33,7 +33,8 @@ def explained(findings: Iterable[Finding], first_step: int, last_step: int, data
     Findings of one kind are merged. A cause that an observation excludes is dropped; one that needs a symptom but has
     none, or none that is not explained yet, becomes a note. A cause explains later ones of its kinds unless they begin
     clearly before it. What speaks for and against it decides its confidence; of two causes that explain the same, the
-    better supported one is the cause and the other its rival. A proof has no rivals.
+    better supported one is the cause and the other its rival. A proof has no rivals. Another proof explains it, or a
+    cause of high confidence that was not over long before.
     """
     merged = _merged(findings)
     observed = Observations(data, merged)
@@ -59,9 +60,14 @@ def explained(findings: Iterable[Finding], first_step: int, last_step: int, data
             and (is_proof or other.confidence != "proof" or KINDS[other.kind].symptom or not finding.counts)
             and (finding.counts or not other.counts)
             and _follows(other, finding, first_step, last_step)
+            and (is_proof or other.confidence != "proof" or not _is_past(finding, other, first_step, last_step))
         ]
+        judged = _judged(finding, symptoms, observed)
+        if judged.counts and judged.confidence not in ("proof", "high"):
+            symptoms = [other for other in symptoms if other.confidence != "proof"]
+            judged = _judged(finding, symptoms, observed)
         below |= {other.kind: other for other in symptoms}
-        causes.append(_judged(finding, symptoms, observed))
+        causes.append(judged)
     return Joined([_with_rivals(one, observed) for one in causes], list(below.values()))
 
 
@@ -101,6 +107,13 @@ def _follows(symptom: Finding, cause: Finding, first_step: int, last_step: int) 
     begin = first_step if cause.first is None else cause.first
     earlier = EARLIER_WHOLE if symptom.kind == "not_learning" else EARLIER
     return (first_step if symptom.first is None else symptom.first) >= begin - earlier * (last_step - first_step)
+
+
+def _is_past(cause: Finding, symptom: Finding, first_step: int, last_step: int) -> bool:
+    """Whether a cause ended clearly before a symptom began."""
+    if cause.last is None or symptom.first is None:
+        return False
+    return symptom.first > cause.last + EARLIER * (last_step - first_step)
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:

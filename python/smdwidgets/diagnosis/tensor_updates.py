@@ -63,7 +63,7 @@ def rate_too_high(data: RunData) -> Iterator[Finding]:
         return
     onset, layer, update = min(found, key=lambda one: one[0])
     large = layer.starts[np.nan_to_num(layer.least, posinf=np.inf) > min(HIGH_AT_START, update)]
-    lost = ~np.isfinite(layer.least[layer.starts >= onset])
+    lost = ~np.isfinite(layer.moved[layer.starts >= onset])
     last = int(max(large[-1], onset)) if len(large) else onset
     ends = layer.starts[-1] - last > ENDED * (layer.starts[-1] - layer.starts[0]) and not lost.any()
     when = (

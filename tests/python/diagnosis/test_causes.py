@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from smdwidgets.cli import main
 from smdwidgets.diagnosis import diagnose, summary_of
 from smdwidgets.diagnosis.cause_table import CAUSES, READS
 from smdwidgets.diagnosis.causes import explained
+from smdwidgets.diagnosis.inputs import RunData, TensorColumns
 from smdwidgets.diagnosis.observations import OBSERVATIONS
 from smdwidgets.diagnosis.reference import (
     Quantity,
@@ -25,7 +27,7 @@ from smdwidgets.diagnosis.reference import (
     read_summaries,
     write_summaries,
 )
-from smdwidgets.finding import KINDS, Finding
+from smdwidgets.finding import KINDS, Finding, ordered
 from smdwidgets.numpy import Hook
 
 STEPS = 200
@@ -66,6 +68,39 @@ def test_a_proof_outranks_statistics_and_has_no_rivals():
     assert [one.kind for one in joined.causes] == ["rate_too_high", "frozen"]
     [frozen] = [one for one in joined.causes if one.kind == "frozen"]
     assert (frozen.confidence, frozen.rivals) == ("proof", ())
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_first"),
+    [
+        (finding("exploding"), False),
+        (finding("exploding", "low"), True),
+        (replace(finding("exploding"), last=20), True),
+        (replace(finding("exploding"), last=59), False),
+        (finding("symmetric_units", "proof"), False),
+    ],
+    ids=["high", "low", "over", "near", "proof"],
+)
+def test_only_a_sure_cause_that_is_not_over_stands_above_a_value_that_is_not_finite(cause, is_first):
+    lost = finding("not_finite", "proof", 60)
+    data = RunData([], TensorColumns(), [], True)
+    joined = explained([cause, lost], 0, 100, data)
+    names = [one.kind for one in ordered(joined.causes)]
+    assert names.index("not_finite") == 0 if is_first else names == [cause.kind]
+
+
+def test_a_single_large_value_does_not_hide_a_nan_of_another_tensor(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def weights(step):
+        large, lost = rng.normal(1, 0.01, (2, 8, 8))
+        large *= 1e4 if step == 80 else 1
+        lost[0, 0] = np.nan if step == 120 else lost[0, 0]
+        return {"a.weight": (large, "weights"), "b.weight": (lost, "weights")}
+
+    found = diagnose(saved(tmp_path / "run", weights, np.exp(-np.arange(STEPS) / 50))).findings
+    assert [(one.kind, one.subject) for one in found] == [("not_finite", "b.weight"), ("rate_too_high", "a.weight")]
+    assert found[1].title.endswith("at step 79")
 
 
 @pytest.mark.parametrize("every", [1, 5, 20])
