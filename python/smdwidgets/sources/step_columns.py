@@ -23,13 +23,18 @@ _ROWS: Final = 50_000
 class StepColumns:
     """Scalars that grow by rows.
 
+    Args:
+        most: names that are read.
+
     >>> columns = StepColumns()
     >>> columns.append([{"loss": 2.0}, {"loss": 1.0, "lr": 0.1}], [10, 20])
     >>> columns.scalars()["loss"].steps, [*columns.scalars(least=2)]
     (array([10, 20]), ['loss'])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_NAMES) -> None:
+        self._most = most
+        self._left_out = False
         self._columns = GrowingColumns()
         self._names: set[str] = set()
         self._steps: list[NDArray[np.int64]] = []
@@ -46,7 +51,7 @@ class StepColumns:
     @property
     def notes(self) -> list[str]:
         """What is left out."""
-        notes = [f"more than {MOST_NAMES:,} names; the first are read"] if len(self._names) >= MOST_NAMES else []
+        notes = [f"more than {self._most:,} names; the first are read"] if self._left_out else []
         return notes + ([invalid_steps(self._invalid, self._first_invalid)] if self._invalid else [])
 
     def append(
@@ -67,9 +72,11 @@ class StepColumns:
         """Append rows that are columns, as :meth:`append` does."""
         numbers = {}
         for name, cells in columns.items():
-            if name in self._names or len(self._names) < MOST_NAMES:
+            if name in self._names or len(self._names) < self._most:
                 self._names.add(name)
                 numbers[name] = cells
+            else:
+                self._left_out = True
         self._columns.append(Rows(len(steps), numbers, {}))
         wrong = (steps < 0) | (steps >= LARGEST_STEP)
         if wrong.any():

@@ -23,6 +23,10 @@ _NEEDED: Final = frozenset({"id", "timestamp", "run_name", "step", "metrics"})
 _RUN_COLUMNS: Final = ("run_id", "run_name")
 
 
+#: Names of a run that are read. A name is written with each of its numbers, so that the file limits them, too.
+_MOST_NAMES: Final = 200_000
+
+
 class TrackioDatabase:
     """The format of trackio's databases."""
 
@@ -74,7 +78,7 @@ class TrackioSource(Source):
         self._key = key
         self._run = run
         self._last = -1
-        self._columns = StepColumns()
+        self._columns = StepColumns(_MOST_NAMES)
         #: The column that tells runs apart, and its value for this run; found once.
         self._where: tuple[str, str] | None = None
         self._settings: dict[str, Any] = {}

@@ -18,6 +18,7 @@ import pytest
 import smdwidgets
 from smdwidgets import cli
 from smdwidgets.exceptions import CorruptDataError, SMDebugError
+from smdwidgets.sources.step_columns import StepColumns
 from smdwidgets.sources.wandb import MAGIC
 
 BLOCK = 32 << 10
@@ -384,6 +385,21 @@ def test_runs_of_a_project(tmp_path, with_ids):
     assert math.isnan(infinite[0])
     assert infinite[1] == -math.inf
     assert [row.name for row in smdwidgets.runs(tmp_path)] == ["p.db/a", "p.db/b_c"]
+
+
+def test_every_name_of_a_large_project_is_read(tmp_path):
+    rows = {step: json.dumps({f"layers.{at}.weight": 1.0 for at in range(12_000)}) for step in range(2)}
+    project(tmp_path / "p.db", {"a": rows})
+    trial = smdwidgets.create_trials(tmp_path / "p.db")["a"]
+    assert values(trial, "layers.11999.weight") == {0: 1.0, 1: 1.0}
+
+
+@pytest.mark.parametrize(("most", "notes"), [(2, []), (1, ["more than 1 names; the first are read"])])
+def test_names_that_are_left_out_are_noted(most, notes):
+    columns = StepColumns(most)
+    columns.append([{"a": 1.0, "b": 2.0}], [0])
+    assert len(columns.scalars()) == most
+    assert columns.notes == notes
 
 
 def test_project_that_grows(tmp_path):
