@@ -18,7 +18,7 @@ from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.trends import Trend
 from smdwidgets.finding import labelled
 from smdwidgets.incident import Incident
-from smdwidgets.naming.scalars import Role
+from smdwidgets.naming.scalars import Role, words_of
 from smdwidgets.signals import Signals
 
 #: Words of the name of a whole loss.
@@ -78,6 +78,19 @@ class Series:
     trend: Trend | None = None
     rises: Rises | None = None
     shares_name: bool = False
+    _words: tuple[str, ...] = field(default=(), init=False, repr=False)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the name, which many detectors ask for.
+
+        >>> none = np.empty(0)
+        >>> Series("train/valLoss", "EVAL", "", Kind.LOSS, Role.VALIDATION, (), none, none).words
+        ('train', 'val', 'loss')
+        """
+        if not self._words:
+            self._words = words_of(self.name)
+        return self._words
 
     @property
     def shown_mode(self) -> str:
@@ -252,7 +265,16 @@ class RunData:
         >>> RunData([]).of(Kind.LOSS)
         []
         """
+        if len(kinds) == 1:
+            return [*self._by_kind.get(kinds[0], ())]
         return [series for series in self.series if series.kind in kinds]
+
+    @cached_property
+    def _by_kind(self) -> dict[Kind, list[Series]]:
+        by_kind: dict[Kind, list[Series]] = {}
+        for series in self.series:
+            by_kind.setdefault(series.kind, []).append(series)
+        return by_kind
 
     def held_out(self, kind: Kind) -> list[Series]:
         """Return the series of a kind that were measured on validation or test data."""

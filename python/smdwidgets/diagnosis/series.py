@@ -19,6 +19,9 @@ JUDGED = {Kind.LOSS: False, Kind.REWARD: True, Kind.METRIC: True}
 LEAST_POINTS = 10
 
 
+_NO_STEPS, _NO_VALUES = np.empty(0, np.int64), np.empty(0)
+
+
 class SeriesBuilder:
     """One scalar of one mode and worker, sorted by step.
 
@@ -27,19 +30,21 @@ class SeriesBuilder:
     """
 
     def __init__(self, superseded: int = 0) -> None:
-        self._reset(np.empty(0, np.int64), np.empty(0))
+        self._reset(_NO_STEPS, _NO_VALUES)
         self.superseded = superseded
 
     def _reset(self, steps: Steps, values: Floats) -> None:
         finite = np.isfinite(values)
-        whole = finite.all()  # needs no copy
+        # The usual series needs no copies, and nothing for values that are lost.
+        whole = finite.all()
         self._steps = Growing(steps if whole else steps[finite])
         self._values = Growing(values if whole else values[finite])
-        self._lost_steps = Growing(steps[~finite])
-        self._lost_values = Growing(values[~finite])
+        self._lost_steps = Growing(_NO_STEPS if whole else steps[~finite])
+        self._lost_values = Growing(_NO_VALUES if whole else values[~finite])
         self._last = int(steps[-1]) if len(steps) else None
-        self.blocks = Blocks()
-        self._scan = SpikeScan()
+        #: Of series that are judged by their trend, and of losses. Most series of a large log are neither.
+        self._blocks: Blocks | None = None
+        self._scan: SpikeScan | None = None
         self._rises = NO_RISES
 
     @property
@@ -118,6 +123,8 @@ class SeriesBuilder:
         )
 
     def _scanned(self) -> Rises:
+        if self._scan is None:
+            self._scan = SpikeScan()
         values = self._values.view[self._scan.count :]
         more = self._scan.extend(values)
         if len(more):
@@ -127,4 +134,8 @@ class SeriesBuilder:
     def parts(self, kind: Kind) -> Parts | None:
         """Return the blocks of the values; None if the series is not judged by its trend."""
         values = self._values.view
-        return self.blocks.update(values) if kind in JUDGED and len(values) >= LEAST_POINTS else None
+        if kind not in JUDGED or len(values) < LEAST_POINTS:
+            return None
+        if self._blocks is None:
+            self._blocks = Blocks()
+        return self._blocks.update(values)

@@ -219,7 +219,9 @@ def words_of(name: str) -> tuple[str, ...]:
     >>> words_of("Losses/valLoss_epoch")
     ('losses', 'val', 'loss', 'epoch')
     """
-    return _words_of(name[-_LONGEST:])
+    shape, numbers = _shape(name[-_LONGEST:])
+    words = _words_of(shape)
+    return tuple([numbers.get(word, word) for word in words]) if numbers else words
 
 
 @lru_cache(maxsize=65536)

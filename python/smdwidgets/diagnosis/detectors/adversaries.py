@@ -9,7 +9,6 @@ import numpy as np
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import RunData, Series
 from smdwidgets.finding import Finding
-from smdwidgets.naming.scalars import words_of
 
 __all__ = ["adversaries"]
 
@@ -36,7 +35,7 @@ def adversaries(data: RunData) -> Iterator[Finding]:
     values = discriminator.values
     first = max(float(values[0]), float(np.median(values[:3])))
     right = values < RIGHT
-    seen = next((one for one in data.series if words_of(one.name) == _LOOK_REAL and len(one) == len(values)), None)
+    seen = next((one for one in data.series if one.words == _LOOK_REAL and len(one) == len(values)), None)
     if seen is not None:  # with smoothed labels, its loss does not come near 0
         right |= seen.values < NEARLY_NONE
     if values.min() < 0 or first > MOST_FIRST or right.mean() < MOSTLY:
@@ -54,6 +53,6 @@ def _loss_of(data: RunData, words: frozenset[str], others: frozenset[str]) -> Se
 
     Its name has one of these words, and none of the others. None if there is not exactly one.
     """
-    named = [(one, frozenset(words_of(one.name))) for one in data.series if len(one) >= LEAST_POINTS]
+    named = [(one, frozenset(one.words)) for one in data.series if len(one) >= LEAST_POINTS]
     losses = [one for one, of in named if "loss" in of and of & words and not of & others and not one.role.is_held_out]
     return losses[0] if len(losses) == 1 else None

@@ -10,7 +10,7 @@ from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
-from smdwidgets.naming.scalars import Role, words_of
+from smdwidgets.naming.scalars import Role
 
 __all__ = ["baseline"]
 
@@ -38,7 +38,7 @@ def baseline(data: RunData) -> Iterator[Finding]:
             yield _finding(error, training, f"{error.quoted} equals {other.quoted}", numbers)
             return
     for skill in data.series:
-        if not _SKILL.isdisjoint(words_of(skill.name)) and len(skill) >= LEAST_POINTS and _is_nothing(skill.values):
+        if not _SKILL.isdisjoint(skill.words) and len(skill) >= LEAST_POINTS and _is_nothing(skill.values):
             yield _finding(skill, training, f"{skill.quoted} stays at 0", from_to(skill))
             return
 
@@ -53,7 +53,7 @@ def _pairs(data: RunData) -> Iterator[tuple[Series, Series]]:
     The other words of the baseline are in their names, too.
     """
     errors = [one for one in data.of(Kind.LOSS) if len(one) >= LEAST_POINTS and one.role is not Role.TRAINING]
-    words = {id(one): frozenset(words_of(one.name)) for one in errors}
+    words = {id(one): frozenset(one.words) for one in errors}
     for other in errors:
         measure = words[id(other)] - _BASELINES
         if measure == words[id(other)] or not measure or other.values.min() <= 0:

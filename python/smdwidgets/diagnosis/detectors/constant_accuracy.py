@@ -11,7 +11,7 @@ from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations
 from smdwidgets.diagnosis.detectors._show import beside, evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
-from smdwidgets.naming.scalars import Role, words_of
+from smdwidgets.naming.scalars import Role
 
 #: Evaluations that show it.
 LEAST_EVALUATIONS = 5
@@ -58,7 +58,7 @@ def _mean_of_classes(data: RunData) -> Iterator[Finding]:
     All samples of that class are right then, and none of the others.
     """
     for series in data.series:
-        words = frozenset(words_of(series.name))
+        words = frozenset(series.words)
         is_mean = any(name <= words for name in _OF_CLASSES) and series.role is not Role.TRAINING
         if not is_mean or len(series) < LEAST_EVALUATIONS or np.ptp(series.values) or series.values[0] <= 0:
             continue
@@ -87,7 +87,7 @@ def _every_word_wrong(data: RunData) -> Iterator[Finding]:
     if not losses or any(_still_falls(one) for one in [*losses, *data.held_out(Kind.LOSS)] if "loss" in one.stem):
         return
     for rate in data.of(Kind.LOSS, Kind.UNKNOWN):
-        is_rate = not _RATES.isdisjoint(words_of(rate.name)[-1:]) and rate.role is not Role.TRAINING
+        is_rate = not _RATES.isdisjoint(rate.words[-1:]) and rate.role is not Role.TRAINING
         if not is_rate or len(rate) < LEAST_EVALUATIONS or np.ptp(rate.values) or rate.values[0] not in (1, 100):
             continue
         facts = {

@@ -12,7 +12,6 @@ from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding
-from smdwidgets.naming.scalars import words_of
 
 #: Fewest values of a loss that rises after it fell, and of one that rises from its first values on.
 LEAST_POINTS, LEAST_FROM_START = 20, 8
@@ -242,7 +241,7 @@ def _gains(reward: Series) -> bool:
 def _of_values(series: Series, data: RunData) -> _Rise | None:
     """Return the rise of estimated returns that grow while the real ones do not."""
     values, rewards = series.values, [one for one in data.of(Kind.REWARD) if one.trend is not None]
-    if len(values) < LEAST_POINTS or not rewards or not VALUES.intersection(words_of(series.name)):
+    if len(values) < LEAST_POINTS or not rewards or not VALUES.intersection(series.words):
         return None
     if any(map(_gains, rewards)):
         return None

@@ -17,7 +17,7 @@ from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import local_noise, mann_kendall
 from smdwidgets.finding import Finding
-from smdwidgets.naming.scalars import Role, words_of
+from smdwidgets.naming.scalars import Role
 
 __all__ = ["held_out"]
 
@@ -337,7 +337,7 @@ def _falls(data: RunData) -> Iterator[Finding]:
         values = metric.values
         if len(values) < FEW + 3 or metric.role is Role.TRAINING or _is_one_class(metric):
             continue
-        if MAY_FALL.intersection(words_of(metric.name)):
+        if MAY_FALL.intersection(metric.words):
             continue
         best_at = int(values.argmax())
         first, best = float(values[0]), float(values[best_at])
@@ -369,7 +369,7 @@ def _of_success(data: RunData) -> list[Series]:
     return [
         one
         for one in (data.of(Kind.UNKNOWN) if data.of(Kind.REWARD) else ())
-        if not _SUCCESS.isdisjoint(words_of(one.name)) and len(one) and 0 <= one.values.min() <= one.values.max() <= 1
+        if not _SUCCESS.isdisjoint(one.words) and len(one) and 0 <= one.values.min() <= one.values.max() <= 1
     ]
 
 
@@ -501,7 +501,7 @@ def _too_good(data: RunData, loss: Series, training: Series) -> Iterator[Finding
 
 def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding]:
     """Judge a language model that predicts held-out text almost with certainty."""
-    if len(loss) < FEW or not any(_OF_LANGUAGE.intersection(words_of(one.name)) for one in data.series):
+    if len(loss) < FEW or not any(_OF_LANGUAGE.intersection(one.words) for one in data.series):
         return
     end = float(np.median(loss.values[-3:]))
     learned = float(np.median(training.values[-max(3, len(training) // 10) :]))

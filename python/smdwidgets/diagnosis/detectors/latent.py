@@ -9,7 +9,6 @@ import numpy as np
 from smdwidgets.diagnosis.detectors._show import evidence, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
-from smdwidgets.naming.scalars import words_of
 
 __all__ = ["latent"]
 
@@ -44,7 +43,7 @@ def latent(data: RunData) -> Iterator[Finding]:
     Also features that become the same.
     """
     yield from _features(data)
-    words = {id(one): frozenset(words_of(one.name)) for one in data.series if len(one) >= LEAST_POINTS}
+    words = {id(one): frozenset(one.words) for one in data.series if len(one) >= LEAST_POINTS}
     judged = [one for one in data.series if id(one) in words]
     errors = [one for one in judged if words[id(one)] & _RECONSTRUCTION and not words[id(one)] & _SETTING]
     for series in judged:
@@ -66,7 +65,7 @@ def latent(data: RunData) -> Iterator[Finding]:
 def _features(data: RunData) -> Iterator[Finding]:
     views = _are_same_views(data)
     for series in data.series:
-        words = frozenset(words_of(series.name))
+        words = frozenset(series.words)
         # A spread without another word is that of what the loss compares, if this is a cosine.
         is_of_features = words & _FEATURES or (views and _SPREAD.issuperset(series.stem))
         is_spread = bool(is_of_features and words & _SPREAD) or bool(words & _DISTANCE and words & _APART)

@@ -12,7 +12,6 @@ from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
-from smdwidgets.naming.scalars import words_of
 
 __all__ = ["loss_floor"]
 
@@ -51,7 +50,7 @@ def loss_floor(data: RunData) -> Iterator[Finding]:
     if data.of(Kind.REWARD):
         return  # estimates of the divergence of a policy may be negative
     for series in data.of(Kind.LOSS, Kind.UNDIRECTED):
-        words = words_of(series.name)
+        words = series.words
         is_divergence = "loss" in words and not _DIVERGENCE.isdisjoint(words)
         if is_divergence and len(series) >= LEAST_POINTS and float(np.quantile(series.values, 0.9)) < NEGATIVE:
             yield beside("kl_not_log", "problem", (series,), {})
@@ -63,7 +62,7 @@ def _confident(data: RunData) -> Iterator[Finding]:
 
     A trained model gives tokens that are new to it a small probability, but is right now and then.
     """
-    entropy = next((one for one in data.series if words_of(one.name) == ("entropy",) and len(one)), None)
+    entropy = next((one for one in data.series if one.words == ("entropy",) and len(one)), None)
     right = next((one for one in data.of(Kind.METRIC) if is_accuracy(one) and not one.role.is_held_out), None)
     if entropy is None or right is None or data.of(Kind.REWARD):
         return

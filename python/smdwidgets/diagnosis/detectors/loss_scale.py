@@ -8,7 +8,7 @@ from smdwidgets.diagnosis.detectors._show import beside
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import Kind as NameKind
-from smdwidgets.naming.scalars import describe
+from smdwidgets.naming.scalars import kinds_of
 
 __all__ = ["loss_scale"]
 
@@ -20,7 +20,8 @@ AT_END = 0.05
 
 def loss_scale(data: RunData) -> Iterator[Finding]:
     """Yield scales that gradients overflow at any size."""
-    scales = [one for one in data.series if len(one) and describe(one.name).kind is NameKind.LOSS_SCALE]
+    kinds = kinds_of(one.name for one in data.series)
+    scales = [one for one in data.series if len(one) and kinds[one.name] is NameKind.LOSS_SCALE]
     largest = max((float(one.values.max()) for one in scales), default=0.0)
     begin, end = data.extent
     for scale in scales:

@@ -13,7 +13,6 @@ from smdwidgets.diagnosis.detectors._show import beside, evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, is_whole
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
-from smdwidgets.naming.scalars import words_of
 
 LEAST_POINTS = 20
 #: A drop below this share of the first loss is no improvement.
@@ -374,8 +373,8 @@ def _are_near(shares: list[Floats], chance: float, limits: tuple[float, float]) 
 
 def _guesses_pairs(data: RunData, series: Series) -> bool:
     """Whether a contrastive loss ends at that of guessing among the pairs of a batch."""
-    sizes = [one for one in data.series if words_of(one.name)[-2:] == ("batch", "size") and len(one)]
-    if not sizes or not _OF_PAIRS.intersection(words_of(series.name)) or len(series) < LEAST_POINTS:
+    sizes = [one for one in data.series if one.words[-2:] == ("batch", "size") and len(one)]
+    if not sizes or not _OF_PAIRS.intersection(series.words) or len(series) < LEAST_POINTS:
         return False
     late = series.values[len(series) // 2 :]
     guess = math.log(max(float(sizes[0].values[-1]), 2.0))
@@ -484,7 +483,7 @@ def _of_exploration(rate: Series) -> str:
 
     It is empty otherwise.
     """
-    words = words_of(rate.name)
+    words = rate.words
     is_rate = "epsilon" in words or {"exploration", "rate"}.issubset(words)
     if not is_rate or len(rate) < LEAST_RATES or not 0 <= rate.values.min() <= rate.values.max() <= 1:
         return ""

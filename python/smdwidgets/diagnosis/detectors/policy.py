@@ -14,7 +14,6 @@ from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
 from smdwidgets.naming.policy import Quantity, quantity
-from smdwidgets.naming.scalars import words_of
 
 __all__ = ["policy"]
 
@@ -96,7 +95,7 @@ def policy(data: RunData) -> Iterator[Finding]:
 
 def _stuck(data: RunData) -> Iterator[Finding]:
     """Judge by how much updates change a policy that is trained by PPO."""
-    named = [(one, frozenset(words_of(one.name))) for one in data.series if len(one) >= LEAST_LOGS]
+    named = [(one, frozenset(one.words)) for one in data.series if len(one) >= LEAST_LOGS]
     clipped = [one for one, words in named if {"clip", "fraction"} <= words or "clipfrac" in words]
     for series, words in named:
         if not ({"approx", "kl"} <= words or "approxkl" in words):
@@ -124,7 +123,7 @@ def _never_an_advantage(data: RunData) -> Iterator[Finding]:
 
 def _decided_soon(data: RunData) -> Iterator[Finding]:
     """Judge a policy that large updates have made certain before it had learned."""
-    updates = [one for one in data.series if {"approx", "kl"} <= set(words_of(one.name))]
+    updates = [one for one in data.series if {"approx", "kl"} <= set(one.words)]
     if not updates or not _rewards(data):
         return
     for entropy in data.of(Kind.RL, Kind.UNDIRECTED):
@@ -153,12 +152,12 @@ def _decided_soon(data: RunData) -> Iterator[Finding]:
 def _preferred(data: RunData) -> Iterator[Finding]:
     """Judge a training on preferences that makes the preferred answers unlikely, too."""
     for series in data.series:
-        words = frozenset(words_of(series.name))
+        words = frozenset(series.words)
         if len(series) < LEAST_LOGS or series.role.is_held_out or not ("chosen" in words and words & {"logps", "logp"}):
             continue
         best_at = int(series.values[: len(series) // 2].argmax())
         best, end = float(series.values[best_at]), float(np.median(series.values[-LOGS:]))
-        margins = [one for one in data.of(Kind.METRIC) if words_of(one.name)[-1] in ("margins", "margin")]
+        margins = [one for one in data.of(Kind.METRIC) if one.words[-1] in ("margins", "margin")]
         if not margins or best >= 0 or end > min(LESS_LIKELY * best, best - LEAST_NATS):
             continue
         onset = min(best_at + 1, len(series) - 1)
@@ -259,7 +258,7 @@ def _divergence(every: list[Series], reward: _Reward) -> Iterator[Finding]:
 def _unbounded(by_quantity: Mapping[Quantity, list[Series]], data: RunData) -> Iterator[Finding]:
     """Judge a divergence that costs hardly anything of the reward."""
     rewards = _rewards(data)
-    costs = [one for one in data.series if {"non", "score", "reward"} <= set(words_of(one.name)) and len(one)]
+    costs = [one for one in data.series if {"non", "score", "reward"} <= set(one.words) and len(one)]
     if not rewards or not costs:
         return
     size = max((float(np.abs(np.median(one.values[-LOGS:]))) for one in rewards if one not in costs), default=0.0)
@@ -320,7 +319,7 @@ def _all_truncated_since(cut: Series) -> int | None:
 def _lost_parts(data: RunData) -> Iterator[Finding]:
     """Judge parts of a reward of which one is lost while the whole rises."""
     every = _rewards(data)
-    parts = [one for one in every if "rewards" in words_of(one.name)]
+    parts = [one for one in every if "rewards" in one.words]
     whole = min((one for one in every if one not in parts), key=lambda one: len(one.name), default=None)
     if whole is None or len(parts) < 2 or not np.median(whole.values[-LOGS:]) > np.median(whole.values[:_SOON]):
         return

@@ -11,7 +11,6 @@ from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import RunData, Series
 from smdwidgets.diagnosis.tensor_layers import median, median_of
 from smdwidgets.finding import Curve, Evidence, Finding
-from smdwidgets.naming.scalars import words_of
 from smdwidgets.signals import SIGNAL_KINDS, Signal, Signals
 from smdwidgets.signals.rows import row_of
 
@@ -241,8 +240,8 @@ def averaged(steps: NDArray[np.int64], values: NDArray[np.floating]) -> Floats:
 def _logged_loads(data: RunData) -> Iterator[Finding]:
     """Judge the largest load of an expert, as a share of the tokens."""
     for series in data.series:
-        words = frozenset(words_of(series.name))
-        numbers = [word for word in words_of(series.name)[-3:] if word.isdecimal()]
+        words = frozenset(series.words)
+        numbers = [word for word in series.words[-3:] if word.isdecimal()]
         if not (_is_load(words) and (words & {"max", "maximum", "largest"} or numbers)) or len(series) < LEAST_SAVES:
             continue
         if not 0 <= series.values.min() <= series.values.max() <= 1:
@@ -267,7 +266,7 @@ def _logged_zeros(data: RunData) -> Iterator[Finding]:
     """
     routers: dict[tuple[str, ...], list[Series]] = {}
     for series in data.series:
-        words = words_of(series.name)
+        words = series.words
         if _is_load(frozenset(words)) and words[-1].isdecimal() and len(series) >= LEAST_SAVES:
             routers.setdefault(words[:-1], []).append(series)
     for experts in routers.values():
@@ -278,7 +277,7 @@ def _logged_zeros(data: RunData) -> Iterator[Finding]:
         if not 0 < len(dead) < len(experts):
             continue
         at, series = dead[0]
-        facts = {"tensor": series.name, "expert": words_of(series.name)[-1], "load": 0.0, "others": _others(len(dead))}
+        facts = {"tensor": series.name, "expert": series.words[-1], "load": 0.0, "others": _others(len(dead))}
         yield beside("dead_experts", "warning", (series,), facts, int(series.steps[at]))
         return
 

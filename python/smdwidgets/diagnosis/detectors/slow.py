@@ -11,7 +11,6 @@ from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
-from smdwidgets.naming.scalars import words_of
 
 __all__ = ["slow"]
 
@@ -82,7 +81,7 @@ def _clipped(data: RunData) -> Iterator[Finding]:
     """
     loss = data.longest_loss
     rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
-    shares = [one for one in data.series if words_of(one.name)[-1:] == ("clip",) and len(one) >= LEAST_POINTS]
+    shares = [one for one in data.series if one.words[-1:] == ("clip",) and len(one) >= LEAST_POINTS]
     if loss is None or len(loss) < 2 * LEAST_POINTS or not rates or np.median(rates[0].values) < PLAIN_RATE:
         return
     for share in shares:
