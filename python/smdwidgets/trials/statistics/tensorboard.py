@@ -33,7 +33,8 @@ def with_statistics(reduced: dict[str, Any]) -> Table:
         for row, error in reduced["error"]
     ]
     failed = {row for row, _ in reduced["error"]}
-    keep = np.array([row not in failed and table["count"][row] >= 0 for row in range(len(table["step"]))], bool)
+    keep = table["count"] >= 0
+    keep[list(failed)] = False
     return {name: column if name == "error" else column[keep] for name, column in table.items()}
 
 

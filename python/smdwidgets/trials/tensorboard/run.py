@@ -41,6 +41,7 @@ from smdwidgets.trials.run import (
 from smdwidgets.trials.statistics.tensorboard import histogram_statistics, with_statistics
 from smdwidgets.trials.tables import Table, key_columns
 from smdwidgets.trials.tensorboard.layout import Directory, FirstTags, is_event_file, runs_of
+from smdwidgets.trials.tensorboard.numbers import MOST, Numbers
 from smdwidgets.trials.tensorboard.values import value_of
 
 #: Seconds without writes after which a run is considered ended.
@@ -49,6 +50,9 @@ QUIET = 3600.0
 _HEAD = 48
 #: Seconds between two checks of a run in a bucket for another run in the same place.
 _CHECK_REPLACED_EVERY = 10.0
+
+#: A sweep reads all numbers at once unless it reads fewer than this part of the log.
+_PARTS: Final = 64
 
 _KINDS: Final = {
     "scalar": "scalars",
@@ -108,6 +112,8 @@ class TensorBoardRun(Run):
         self._first_tag = FirstTags(self.storage)
         self._collections_names = -1
         self._kinds: dict[str, str] = {}
+        #: The numbers of the log, and its generation when they were read.
+        self._numbers: tuple[int, Numbers | None] = -1, None
         self._fetched = _core.Fetched(self._fetch, reads_at_once(self.storage))
         self._files: _core.Files | _core.Fetched = self._fetched
         self._sizes: dict[str, int] = {}
@@ -305,8 +311,39 @@ class TensorBoardRun(Run):
         yield 0, len(rows)
 
     def statistics(self, selection: Selection, options: SweepOptions = SWEEP) -> Table:
+        numbers = self._numbers_of(selection)
+        if numbers is not None:
+            return numbers
         found = self.reductions(selection, Reductions(("min", "max", "mean", "std", "l1", "l2"), counts=True), options)
         return histogram_statistics(self, with_statistics(found), options)
+
+    def _numbers_of(self, selection: Selection) -> Table | None:
+        """Return the statistics of numbers; None if some are not all in memory.
+
+        Of very many series, a call for each row would take most of the time.
+        """
+        names, steps, workers = selection
+        most = self.log.num_names() * self.log.num_steps()
+        # What a live log has added is read row by row.
+        is_part = steps is not None and len(names) * len(steps) * _PARTS < most
+        if workers is None or len(workers) or self.numbers_steps or self._log_options[0] or most > MOST or is_part:
+            return None
+        generation, numbers = self._numbers
+        if numbers is None or generation != self.log.generation:
+            generation = self.log.generation  # before they are read: what is added meanwhile is read again
+            # A name may have other values, too.
+            scalars = {name for name, _, kind, _, _ in self.log.series() if kind == "scalar"}
+            numbers = Numbers.of(self.log, scalars)
+            self._numbers = generation, numbers
+        if not numbers.places.keys() >= set(names):
+            return None
+        columns, values = numbers.table(names, steps)
+        kinds = ("min", "max", "mean", "std", "l1", "l2")
+        table, counted = np.empty((len(kinds), len(values))), np.empty((5, len(values)), np.int64)
+        _reduce_numbers(values, [(kind, False) for kind in kinds], table, counted)
+        columns |= {"mode": np.full(len(values), ModeKeys.GLOBAL.value), **dict(zip(kinds, table, strict=True))}
+        columns |= dict(zip(("size", "nan", "pos_inf", "neg_inf", "zero"), counted, strict=True))
+        return with_statistics({**columns, "error": []})
 
     def values(self, rows: Sequence[Row], options: SweepOptions = SWEEP) -> Values:
         running = options._replace(cancel=options.cancel or _core.Cancel())
