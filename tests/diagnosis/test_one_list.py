@@ -5,6 +5,7 @@ There is one run for every kind of the table of kinds.
 
 import base64
 import json
+import os
 import re
 from html import unescape
 
@@ -220,6 +221,12 @@ EVALUATIONS = {
         "val/cls_loss": 1.1 * LEARNS,
     },
     "as_baseline": {"train_mse": LEARNS, "test_mae": 0.27 * CALM, "test_naive_mae": np.full(30, 0.27)},
+    "gradient_huge": {"loss": 2.1 * CALM, "grad_norm": 4e7 * CALM},
+    "preferences_by_chance": {
+        "loss": 2.8 * np.resize(CALM, 120),
+        "rewards/accuracies": 0.55 * np.resize(CALM, 120),
+        "rewards/margins": 1.1 * np.resize(CALM, 120),
+    },
     "gradient_zero": {"loss": 3.8 * CALM, "grad_norm": np.zeros(30), "learning_rate": np.full(30, 1e-3)},
     "losses_on_two_scales": {"train_loss": 64 * LEARNS, "val_loss": LEARNS * CALM},
     "sum_not_reset": {"loss": np.tile(np.arange(1.0, 7.0), 5) * np.repeat(0.9 ** np.arange(5), 6)},
@@ -248,7 +255,20 @@ EVALUATIONS = {
     "swings": {"train/loss": np.tile([0.3, 0.6, 0.4], 10) * CALM, "val/mse": np.tile([0.15, 0.5, 0.24, 0.7], 8)[:30]},
     "metric_falls": {"train_loss": LEARNS - 1, "val_top1": 0.7 - 0.013 * np.arange(30)},
 }
+
+
+def with_warm_up(directory):
+    """Write the state of a training whose learning rate rises to its end."""
+    directory.mkdir(parents=True)
+    rows = [{"step": 10 * n, "loss": 2 - 0.01 * n, "learning_rate": 1e-6 * n} for n in range(1, 31)]
+    state = {"global_step": 300, "max_steps": 300, "log_history": rows}
+    file = directory / "trainer_state.json"
+    file.write_text(json.dumps(state))
+    os.utime(file, (0, 0))  # a training that has ended
+
+
 RUNS |= {kind: scalars(series) for kind, series in EVALUATIONS.items()}
+RUNS["warm_up_too_long"] = with_warm_up
 RUNS |= {one.id: with_check(one.id) for one in CHECKS if KINDS[one.id] is one}
 for case in PLANTED:
     RUNS.setdefault(case.expected[0], lambda directory, case=case: case.train(directory, 0))

@@ -348,8 +348,8 @@ CHECKS: tuple[Kind, ...] = (
         "warning",
         "parameters without a gradient",
         "Parameters of the optimizer had no gradient in 8 updates, while others had: they do not take part in the loss, because "
-        "of a detached tensor or a part that is never called. Or all gradients were exactly 0, and the loss is computed with a "
-        "function that has steps, such as `round` or `sign`. In JAX, a gradient that is missing is 0. In Keras, also if it is 0 "
+        "of a detached tensor or a part that is never called. Or all gradients of some were exactly 0, and the loss is computed with a "
+        "function that has steps, such as `round` or `sign`. Where parts of a model take turns, 100 updates are waited for. In JAX, a gradient that is missing is 0. In Keras, also if it is 0 "
         "in each of 8 updates: the weights do not change.",
         "every parameter of the optimizer has a gradient",
         "look for `detach()`, `no_grad()`, `.item()`, NumPy or `round()` between this part and the loss.",
@@ -773,11 +773,11 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "softmax_one_unit",
         "problem",
-        "a softmax over one unit",
-        "The output is a softmax over one unit: it is always 1.",
-        "a softmax over two or more units",
-        "use a sigmoid.",
-        "A softmax over one unit always gives 1",
+        "a softmax over one value",
+        "The output, or a weight such as that of the expert that a router has chosen, is a softmax over one value: it is always 1.",
+        "a softmax over two or more values",
+        "use a sigmoid; take the softmax over all experts before one is chosen.",
+        "A softmax over one value always gives 1, and has no gradient",
         _NOT_TRAINED | {"weights_unchanged"},
         frameworks=(TORCH, KERAS),
     ),

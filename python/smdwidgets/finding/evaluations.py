@@ -63,7 +63,7 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "a metric that ignores what is learned",
         "A metric has its worst value, such as an accuracy of 0 or a word error rate of 1, at each of at least 5 evaluations, "
         "while a loss of the same model falls by 30 %. Or a metric of generated texts is below 75 % although the loss of a held-out "
-        "token is below 0.1.",
+        "token is below 0.1, a rate of errors is 97 % or more in the last half of the evaluations, or the texts are at least 3 times as long as the references at all evaluations.",
         "a metric that changes when the loss falls",
         "compute the metric by hand for one batch; compare the form, the scale and the numbers of predictions and targets.",
         "{series} is {value:.3g} {when}, although losses fall",
@@ -76,8 +76,10 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "Evaluation too good",
         "an evaluation without mistakes",
         "In the second half of the run the loss of evaluations is below a fifth of the training loss, and they are without a "
-        "mistake, although the model errs on its training data. Or they equal those of the training in every digit, the area under the curve is 1 from the first evaluation on, or a "
-        "language model gives held-out tokens a probability above 90 %.",
+        "mistake, although the model errs on its training data. Or they equal those of the training in every digit, the area under the "
+        "curve is 1 from the first evaluation on, or so are all accuracies, or a language model gives held-out tokens a probability above "
+        "90 %. Or the training loss is below 0.005 within the first epoch, in which all samples are new, or the loss of evaluations "
+        "of a fine-tuned model is below 0.001.",
         "a loss of held-out data that is close to the training loss, or above it",
         "look for samples of the evaluation among those of the training, and for inputs that contain the answer.",
         "{what}",
@@ -86,6 +88,21 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         level="warning",
         explains=frozenset({"losses_on_two_scales"}),
         test="count the samples that both data sets contain: if there are any, they are the cause",
+    ),
+    Kind(
+        "preferences_by_chance",
+        "Preferences by chance",
+        "pairs of answers that are ordered by chance",
+        "In a training on preferences with at least 100 logs, at most 60 % of the pairs are ordered right, over the whole run and in its "
+        "last third, and the loss does not fall by 5 %.",
+        "a share of pairs that are ordered right of 65 % or more, and a loss that falls",
+        "read 20 pairs: is the chosen answer the better one, and do the two differ in more than their length?",
+        "Pairs are ordered right hardly more often than by chance: {series} is {late:.2f} in the last third",
+        "{numbers}",
+        "The model cannot learn what distinguishes the pairs: chosen and rejected answers are mixed up in a part of the data, or nearly "
+        "equal, or the learning rate is too low.",
+        explains=frozenset({"not_learning", "metric_falls", "losses_on_two_scales"}),
+        test="train on 50 pairs that you have checked: if their share rises to 1, the data are the cause",
     ),
     Kind(
         "as_baseline",

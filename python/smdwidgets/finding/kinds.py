@@ -140,6 +140,20 @@ _KINDS = (
         explains=_UNSTABLE | {"rate_too_high"},
     ),
     Kind(
+        "gradient_huge",
+        "Gradient huge",
+        "a norm of the gradient above a million",
+        "The norm of the gradient is above 1,000,000 at 90 % of the steps, while the loss has a usual size, below 100.",
+        "a norm of the gradient of about 0.01 to 100",
+        "print the norm of the gradient of each parameter before clipping, and look for a loss scale that is not undone.",
+        "The norm of the gradient {series} is about {value:.2g} throughout",
+        "{numbers}",
+        "Probably the gradients are still multiplied by the scale of mixed precision, or weights with broken values, such as badly "
+        "quantized ones, make them. Clipping to a norm of 1 then leaves only their direction.",
+        explains=frozenset({"exploding", "rate_too_high", "diverged", "not_learning", "spike"}),
+        test="train 10 steps in float32 without a loss scale: if the norm is of usual size, the scale was the cause",
+    ),
+    Kind(
         "gradient_zero",
         "Gradient zero",
         "a gradient of 0",
@@ -311,11 +325,27 @@ _KINDS = (
         test="keep the rate from before the jump: if the loss stays calm, the schedule was the cause",
     ),
     Kind(
+        "warm_up_too_long",
+        "Warm-up too long",
+        "a warm-up as long as the training",
+        "The learning rate rises in a straight line until 90 % of the planned steps or later, and was below half of its largest value at "
+        "first. Said of logs that contain the planned number of steps.",
+        "a warm-up over 1 % to 10 % of the steps, and a rate that decays after it",
+        "give the warm-up as a share of the steps, such as `warmup_ratio=0.05`.",
+        "The learning rate {series} rises until step {reached:,}: the warm-up is as long as the training",
+        "{numbers}",
+        "The number of warm-up steps fits a longer training, so that most steps have a smaller rate than meant, and the last ones the "
+        "largest.",
+        explains=frozenset({"rate_too_low", "not_learning", "swings"}),
+        test="train with a warm-up over 5 % of the steps: if the loss is lower at the end, the warm-up was the cause",
+    ),
+    Kind(
         "peak_rate_too_high",
         "Peak rate too high",
         "a rate that undoes what its warm-up learned",
         "The training loss was lowest while the learning rate was warmed up, and has risen since: at the full rate it stays above that "
-        "level by more than a tenth of what was learned, to the end.",
+        "level by more than a tenth of what was learned, to the end. Or the first of at least 5 evaluations, during the warm-up, is the "
+        "best by 15 %, and the training loss rises with the rate by 30 %.",
         "a loss that is lowest after the warm-up",
         "reduce the largest learning rate by a factor of 3 to 10.",
         "{series} was lowest, {best:.4g}, during the warm-up of the learning rate; later it is {end:.4g}",
@@ -426,7 +456,8 @@ _KINDS = (
         "One step changes the weights by less than a few millionths of their norm although there are gradients, and the loss "
         "has barely fallen; or by less than a ten thousandth while the loss falls in a straight line to the end of the run. Where only "
         "scalars were recorded: the loss of an untrained model falls in a straight line by less than 15 % in the whole run, and the "
-        "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it.",
+        "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it; or the "
+        "learning rate is never above 0.00000003.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "increase the learning rate by a factor of 10 to 100.",
         "{what}",
@@ -534,7 +565,8 @@ _KINDS = (
         "The last fifth of the training loss lies wholly above its best, by more than 6 times its noise, a fifth of its level "
         "and 30 % of what was learned; or wholly above 1.5 times its first values, so that a loss of 1.6 that jumps to 11.8 and "
         "ends at 10.4 has diverged, although it falls for most of the run; or a tenth of its values are above 1,000 times its "
-        "first ones. A loss that need not fall, such as a critic's, has "
+        "first ones. Or it rises from value to value to three times the first one, or its last third is mostly above twice its first "
+        "values. A loss that need not fall, such as a critic's, has "
         "diverged if it grows 100-fold while the reward does not improve.",
         "a training loss that ends near its best",
         "go back to a checkpoint before the onset; reduce the learning rate, warm it up, or clip gradients.",
@@ -549,11 +581,14 @@ _KINDS = (
         "overfit",
         "Overfit",
         "overfitting",
-        "The validation loss rises after its best value, against its noise and by more than a tenth, while the training loss "
+        "The validation loss rises after its best value, against its noise and by more than a tenth, or half a nat, while the training loss "
         "still falls. If a validation metric still improves, the confidence is one level lower. Without a training loss, it "
         "must rise by more than a quarter over half of the run while no metric improves, and confidence is medium. So it is where "
         "only 3 to 9 values exist, each above the one before and the last more than a quarter above the best; and where the training "
-        "loss is below half a percent of a validation loss that no longer improves, for half of the run.",
+        "loss is below half a percent of a validation loss that no longer improves, for half of the run. So it is where the validation "
+        "loss has risen by 40 % and the training loss is below a quarter of it, whatever its course; where an accuracy of evaluations "
+        "falls by 8 % of the samples while the training loss falls to less than a third, or stays below 60 % beside one of nearly 0; and "
+        "where a fine-tuning of 8 epochs or more brings its loss below 5 % of the first one, and nothing is evaluated.",
         "a validation loss that ends near its best",
         "keep the checkpoint of the best step; more data, augmentation or weight decay.",
         "{what} since step {first:,}",
@@ -591,8 +626,9 @@ _KINDS = (
         "logarithm of their number), and is as even as guessing; or if the loss of held-out data stays, too. Otherwise it is low, "
         "because a fine-tuned or resumed run looks the same.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
-        "first half of the run and stayed there, so that the policy no longer explores; otherwise it is low, because many "
-        "tasks pay late.",
+        "first half of the run and stayed there, so that the policy no longer explores; if the whole reward of a language model has no "
+        "trend over at least 100 updates; if no more than 2 % of later rewards are as good as the first ones; or if a share of episodes "
+        "that succeed stays below 15 %. Otherwise it is low, because many tasks pay late.",
         "a training loss that falls by more than its noise",
         "check the learning rate, that labels belong to inputs, and that the optimizer has the model's parameters; try to fit "
         "a few samples first.",

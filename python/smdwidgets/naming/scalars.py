@@ -132,7 +132,7 @@ _LOSS: Final = _set(
     "merror wer cer der eer fid kid lpips bpd bpc bpb xent crossentropy brier ece leibler"
 )
 #: Losses that have no other word: metrics of LightGBM.
-_LOSS_ALONE: Final = _set("l1 l2 huber poisson tweedie quantile")
+_LOSS_ALONE: Final = _set("ce bce l1 l2 huber poisson tweedie quantile")
 #: Words after that of a loss, and what the name then measures.
 _SCALE: Final = _set("scale scaler scaling")
 _COEFFICIENT: Final = _set(
@@ -559,6 +559,8 @@ def _kind_of_words(words: tuple[str, ...], context: frozenset[str]) -> tuple[Kin
     present = frozenset(words)
     if "lr" in present or {"learning", "rate"} <= present:
         return Kind.LEARNING_RATE, ""
+    if words[-1:] in (("thresh",), ("threshold",)):
+        return Kind.SETTING, ""
     if words == ("norm",) or ("norm" in present and present & {"grad", "grads", "gradient", "gradients", "total"}):
         return Kind.GRADIENT_NORM, ""
     if "per" in present and present & _PER_TIME:

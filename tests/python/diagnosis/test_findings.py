@@ -205,7 +205,8 @@ def test_jump_of_the_learning_rate_on_a_run_that_learns_is_a_note():
 @pytest.mark.parametrize(("from_step", "level"), [(0, "problem"), (2000, "warning")])
 def test_learning_rate_of_zero(from_step, level):
     at = curves.steps()
-    result = diagnose({"loss": (at, curves.falling()), "lr": (at, np.where(at < from_step, 1e-3, 0.0))})
+    loss = curves.falling() if from_step else 2.3 + 0.01 * np.random.default_rng(0).standard_normal(len(at))
+    result = diagnose({"loss": (at, loss), "lr": (at, np.where(at < from_step, 1e-3, 0.0))})
     one = found(result, "rate_zero")
     assert (one.first, one.level) == (from_step, level)
 

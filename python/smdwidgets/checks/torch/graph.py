@@ -158,6 +158,7 @@ class Graph:
         teachers: probabilities that logarithms of a softmax are multiplied with.
         indexed: indices of rows that values are added to, with the number of rows.
         returned: such indices, with those by which the values were picked.
+        softmax_of_one: whether each row of a matrix is a softmax over one value, which is always 1.
         over_queries: shape of weights of attention that add up to 1 over the queries; empty: there are none.
         divergence: targets that a difference multiplies with a softmax, as `kl_div` does with logarithms.
         ratios: exponentials of differences of two values that have gradients, as of log-probabilities.
@@ -174,6 +175,7 @@ class Graph:
     pairs: list[tuple[int, ...]] = field(default_factory=list)
     softmax: str = ""
     double_softmax: bool = False
+    softmax_of_one: bool = False
     over_queries: tuple[int, ...] = ()
     heads: tuple[tuple[int, ...], ...] = ()
     teachers: list[torch.Tensor] = field(default_factory=list)
@@ -878,6 +880,8 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             graph.packed += _packed(node)
         elif name == "Softmax" and above == "Softmax":
             graph.double_softmax = True
+        elif name == "Softmax" and not graph.softmax_of_one:
+            graph.softmax_of_one = _is_of_one(node)
         elif name in ("Bmm", "Mm") and not graph.over_queries:
             graph.over_queries = _over_queries(node)
         elif name == "Sub" and above in ("", "Sum", "Mean", "Div") and graph.divergence is None:
@@ -885,6 +889,17 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
         pending += [(each, name) for each, _ in node.next_functions]
     graph.uses = max(uses.values(), default=0)
     return graph
+
+
+def _is_of_one(node: Any) -> bool:
+    """Whether each row of a matrix is a softmax over one value.
+
+    Weights of attention, which may have one key, have more dimensions.
+    """
+    result = _saved(node, "_saved_result")
+    if not isinstance(result, torch.Tensor) or result.ndim != 2:
+        return False
+    return bool(result.shape[0] > 1 and result.shape[1] == 1)
 
 
 def _ratio(node: Any) -> list[torch.Tensor]:

@@ -428,6 +428,8 @@ class TorchChecks:
             self.log.say("softmax_before_loss", step, {"what": f"A {walked.softmax}"})
         if walked.double_softmax:
             self.log.say("double_softmax", step)
+        if walked.softmax_of_one:
+            self.log.say("softmax_one_unit", step, need=3)
         if walked.heads:
             before, after = walked.heads
             self.log.say("heads_mixed", step, {"before": before, "after": after}, need=2)

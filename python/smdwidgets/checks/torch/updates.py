@@ -22,6 +22,9 @@ _TENSORS, _ELEMENTS = 128, 64
 _SMALL, _SMALL_HALF = 1e-6, 2**-7
 #: Updates without a gradient, and updates without a change, after which a tensor is named.
 _WITHOUT = 8
+#: The same where other parameters have had a gradient after updates without one: parts of the model take turns, as the
+#: experts of a mixture do.
+_NOW_AND_THEN = 100
 #: A share by which an update shrinks all tensors, updates in succession that do so, and elements that show it.
 _SHRINKS, _SHRINKING, _SHRUNK_ELEMENTS = 0.02, 6, 32
 _HALVES = (torch.bfloat16, torch.float16)
@@ -43,6 +46,8 @@ class UpdateChecks:
         self._last: tuple[tuple[int, int], torch.Tensor, torch.Tensor] | None = None
         #: By id of a parameter: updates without a gradient (below 0: it has had one), and without a change.
         self._without: Counter[int] = Counter()
+        #: Updates after which a parameter without a gradient is named.
+        self._least_without = _WITHOUT
         self._unmoved: Counter[int] = Counter()
         self._looked: Counter[int] = Counter()
         #: Ids of the parameters that were trained before this training.
@@ -50,6 +55,8 @@ class UpdateChecks:
         #: A function with steps that the loss was computed with, and updates of an optimizer whose gradients are all 0.
         self.steps_of = ""
         self._zeros: Counter[int] = Counter()
+        #: By id of a parameter: updates at which all its gradients were 0 (below 0: one was not).
+        self._behind: Counter[int] = Counter()
         #: By id of a parameter: updates at which it and its gradient were 0 (below 0: one was not).
         self._stays: Counter[int] = Counter()
 
@@ -123,6 +130,10 @@ class UpdateChecks:
                 facts = {"count": len(names), "total": len(names), "optimizer": name, "tensor": names[0]}
                 facts["why"] = f" other than 0, since `{function}` has steps"
                 context.log.say("no_gradient", step, facts, names, level="problem")
+            elif function:
+                self._name_behind(
+                    function, name, [*zip(names, ids, sizes, is_matrix, strict=True)], weights, gradients, step
+                )
             self._name_zeros(names, ids, sizes, is_matrix, weights, gradients, step)
             rate = np.repeat(rates, sizes)
             half = np.repeat(halves, sizes)
@@ -172,6 +183,33 @@ class UpdateChecks:
             log.say("strong_decay", step, facts, [optimizer], need=_SHRINKING)
         elif not log.has_fired("strong_decay"):
             log.unseen("strong_decay")
+
+    def _name_behind(
+        self,
+        function: str,
+        optimizer: str,
+        parts: list[tuple[str, int, int, bool]],
+        weights: Any,
+        gradients: Any,
+        step: int,
+    ) -> None:
+        """Count updates at which all gradients of a matrix are 0, while others are not.
+
+        The loss depends on it through a function that has steps, as where weights are rounded.
+        """
+        behind, begin = [], 0
+        for name, key, size, is_matrix in parts:
+            part = slice(begin, begin + size)
+            begin += size
+            if is_matrix and weights[part].any() and not gradients[part].any():
+                self._behind[key] += 1
+                behind += [name] if self._behind[key] >= _WITHOUT else []
+            else:
+                self._behind[key] = -1_000_000
+        if behind:
+            facts = {"count": len(behind), "total": len(parts), "optimizer": optimizer, "tensor": behind[0]}
+            facts["why"] = f" other than 0, since `{function}` has steps"
+            self._context.log.say("no_gradient", step, facts, behind, level="problem")
 
     def _name_zeros(
         self,
@@ -231,10 +269,12 @@ class UpdateChecks:
         for one in parameters:
             # The script may drop the gradient of a parameter that the loss depends on, to freeze a layer for a while.
             if one.grad is not None or (context.is_leaf(one) and not context.hides_leaves):
+                if self._without[id(one)] > 0:
+                    self._least_without = _NOW_AND_THEN
                 self._without[id(one)] = -1_000_000
             elif one.requires_grad:
                 self._without[id(one)] += 1
-        missing = [one for one in parameters if self._without[id(one)] >= _WITHOUT]
+        missing = [one for one in parameters if self._without[id(one)] >= self._least_without]
         if missing and len(missing) < len(parameters) and self._looked[id(optimizer)] >= _WITHOUT:
             names = [context.name_of(one) for one in missing]
             facts = {

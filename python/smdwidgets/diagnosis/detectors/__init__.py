@@ -9,6 +9,7 @@ from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
 from smdwidgets.diagnosis.detectors.constant_accuracy import constant_accuracy
 from smdwidgets.diagnosis.detectors.diverged import diverged
+from smdwidgets.diagnosis.detectors.gradient_huge import gradient_huge
 from smdwidgets.diagnosis.detectors.gradient_zero import gradient_zero
 from smdwidgets.diagnosis.detectors.held_out import held_out
 from smdwidgets.diagnosis.detectors.incidents import incidents
@@ -22,6 +23,7 @@ from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.order import order
 from smdwidgets.diagnosis.detectors.overfit import overfit
 from smdwidgets.diagnosis.detectors.policy import policy
+from smdwidgets.diagnosis.detectors.preferences import preferences
 from smdwidgets.diagnosis.detectors.sawtooth import sawtooth
 from smdwidgets.diagnosis.detectors.signals import signals
 from smdwidgets.diagnosis.detectors.slow import slow
@@ -38,6 +40,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     checks,
     clipping,
     gradient_zero,
+    gradient_huge,
     unbounded,
     learning_rate,
     not_finite,
@@ -59,5 +62,6 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     adversaries,
     incidents,
     policy,
+    preferences,
     signals,
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
-from smdwidgets.diagnosis.trends import Trend
+from smdwidgets.diagnosis.trends import Trend, local_noise
 from smdwidgets.finding import Finding
 
 LEAST_POINTS = 14
@@ -46,8 +46,9 @@ def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Finding]:
     if drop <= max(0.6 * gain, 4 * trend.noise, 0 if loses_all else 0.5 * abs(best)) or tail.min() <= best + drop / 2:
         return
     good = np.flatnonzero(blocks <= best + drop / 2)
-    if len(good) < NEAR_BEST:
-        return
+    around = series.values[max(0, trend.best_at - 1) * trend.length : (trend.best_at + 2) * trend.length]
+    if len(good) < NEAR_BEST or drop <= local_noise(around):
+        return  # luck
     before = int(good[-1]) + 1
     share = 1 - before / len(blocks)
     if share < LEAST_SHARE:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._falls import falls_elsewhere
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise, mann_kendall
@@ -53,6 +54,13 @@ VALUES, GROWN = frozenset({"q", "qvalue", "qvalues", "values"}), 8.0
 LEAST_SOON, SOON, FELL, ROSE, RISING = 15, 0.25, 0.1, 0.15, 3.0
 
 
+#: Fewest values of a noisy loss, and the median of its last third, relative to that of its first values.
+LEAST_OF_MANY, FAR_ABOVE_START = 100, 2.0
+#: Fewest values of a loss that rises from value to value, the last by the first one, the share of those that rise, and
+#: the statistic of their trend.
+LEAST_ALONG, ALONG, MOSTLY_RISES, CLEARLY_RISES = 8, 3.0, 0.75, 2.5
+
+
 class _Rise(NamedTuple):
     onset: int
     best: float
@@ -64,8 +72,12 @@ class _Rise(NamedTuple):
 def diverged(data: RunData) -> Iterator[Finding]:
     """Yield losses that end wholly above their best, or above their first values."""
     for series in data.training_losses():
-        rise = _at_first(series) or _after_best(series) or _from_start(series) or _far_above(series)
-        rise = rise or _beside_bursts(series) or _after_early_best(series, data)
+        if falls_elsewhere(data, series):
+            continue
+        rise = (
+            _at_first(series) or _all_along(series) or _after_best(series) or _from_start(series) or _far_above(series)
+        )
+        rise = rise or _beside_bursts(series) or _after_early_best(series, data) or _mostly_above(series, data)
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
@@ -144,6 +156,16 @@ def _from_start(series: Series) -> _Rise | None:
     return _Rise(int(series.steps[good[-1]]), start, end, "high" if sure else "medium")
 
 
+def _all_along(series: Series) -> _Rise | None:
+    """Return the rise of a loss that rises from value to value."""
+    values = series.values
+    if len(values) < LEAST_ALONG or not 0 < ALONG * values[0] < values[-1]:
+        return None
+    if (np.diff(values) > 0).mean() < MOSTLY_RISES or float(mann_kendall(values[None])[0]) < CLEARLY_RISES:
+        return None
+    return _Rise(int(series.steps[0]), float(values[0]), float(values[-1]), "medium", "rises from the first value on")
+
+
 def _far_above(series: Series) -> _Rise | None:
     """Return the rise of a loss that was far above its first values for long.
 
@@ -200,6 +222,22 @@ def _after_early_best(series: Series, data: RunData) -> _Rise | None:
     if float(mann_kendall(values[None, at:])[0]) < RISING:
         return None
     return _Rise(int(series.steps[at]), best, float(np.median(tail)), "medium", "rises ever since")
+
+
+def _mostly_above(series: Series, data: RunData) -> _Rise | None:
+    """Return the rise of a noisy loss whose last third is mostly far above its first values."""
+    values = series.values
+    if len(values) < LEAST_OF_MANY or data.of(Kind.REWARD):
+        return None
+    first, late = values[: max(5, len(values) // 100)], values[-len(values) // 3 :]
+    start = float(np.median(first))
+    if start <= 0 or float(np.median(late)) < FAR_ABOVE_START * start or (late > first.max()).mean() < MOSTLY_RISES:
+        return None
+    smooth = np.median(values[: len(values) // 10 * 10].reshape(10, -1), axis=1)
+    onset = int(np.argmax(smooth > FAR_ABOVE_START * start)) * (len(values) // 10)
+    return _Rise(
+        int(series.steps[onset]), start, float(np.median(late)), "medium", "is mostly far above its first values"
+    )
 
 
 def _lowest(first: Floats) -> float:

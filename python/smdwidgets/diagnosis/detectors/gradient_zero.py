@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.detectors._falls import falls_on
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.detectors.clipping import BEFORE_CLIPPING
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -17,8 +18,6 @@ __all__ = ["gradient_zero"]
 LEAST_POINTS, LEAST_LOSSES = 10, 6
 #: The same where the loss is 0, too.
 LEAST_ZEROS = 4
-#: Fall of a loss, relative to its first values, and statistic of its trend, of a model that learns nevertheless.
-LEARNS, FALLING = 0.05, -3
 #: Change of a loss of evaluations, relative to its first value, that weights which stay do not make.
 UNMOVED = 1e-3
 #: Words of the norm of one part, which may not be trained.
@@ -33,7 +32,7 @@ def gradient_zero(data: RunData) -> Iterator[Finding]:
     if data.tensors or data.checked:
         return  # gradients themselves tell
     losses = [one for one in data.training_losses() if len(one) >= (LEAST_LOSSES if one.values.any() else LEAST_ZEROS)]
-    if not losses or any(map(_falls, losses)) or any(map(_moves, data.held_out(Kind.LOSS))):
+    if not losses or any(map(falls_on, losses)) or any(map(_moves, data.held_out(Kind.LOSS))):
         return
     rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
     if rates and not any(one.values.any() for one in rates):
@@ -45,12 +44,6 @@ def gradient_zero(data: RunData) -> Iterator[Finding]:
             facts = {"series": norm.quoted, "count": len(norm), "loss": from_to(losses[0])}
             yield beside("gradient_zero", "problem", (norm, losses[0]), facts)
             return
-
-
-def _falls(loss: Series) -> bool:
-    part = max(2, len(loss) // 5)
-    first, last = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
-    return first - last > LEARNS * abs(first) or (loss.trend is not None and loss.trend.z < FALLING)
 
 
 def _moves(loss: Series) -> bool:

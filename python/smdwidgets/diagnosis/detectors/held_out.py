@@ -28,6 +28,8 @@ LEARNED = 0.7
 #: An accuracy relative to that of guessing which is no better, and its distance from guessing by that of no mistake.
 #: The least loss of held-out data relative to the first one, and the fall of the training loss beside it.
 GUESSED, OF_MISTAKES, NO_BETTER, TRAINS = 1.8, 0.25, 0.95, 0.04
+#: Accuracy of other held-out data that shows that evaluations are right.
+LEAST_GOOD = 0.65
 #: Range of a loss of evaluations, relative to its first value, of weights that hardly change.
 HARDLY_MOVES = 0.02
 #: Losses of guessing: of 2 classes, a little less where they are not balanced, and of some hundreds.
@@ -41,10 +43,15 @@ TWO_SCALES, STEADY, SHARED = 8.0, 0.15, 4
 #: Evaluations whose loss never falls, and their loss by the first one of the training, which is that of an untrained
 #: model.
 FEWEST, FAR_ABOVE, FALLEN = 3, 3.0, 0.8
+#: First loss of a training that goes on with a trained model, and the rise of such evaluations, relative to the first.
+TRAINED_BEFORE, GOES_ON = 0.2, 1.5
 #: First loss of a language model, and one that text does not allow, also by that of the training.
 OF_WORDS, FORESEEN, AS_TRAINED = 2.0, 0.1, 1.3
-#: An area under the curve without a mistake.
+#: An area under the curve, or a share of right answers, without a mistake, and words of such shares.
 PERFECT_AREA = 0.9995
+OF_SHARES = frozenset({"f1", "precision", "recall"})
+#: Loss of the first samples of a training, and one of others with which a model is almost certain.
+UNSURE, CERTAIN, CERTAIN_OF_OTHERS = 0.3, 0.005, 0.001
 #: A loss of held-out data relative to that of the training that is too good, and an accuracy without a mistake.
 TOO_GOOD, WITHOUT_MISTAKE, TRAINING_ERRS = 0.2, 0.999, 0.05
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
@@ -55,6 +62,8 @@ MAY_FALL = frozenset({"chosen", "rejected", "margin", "margins", "dist", "distan
 FALLS, OF_GAIN = 0.25, 0.8
 #: Distance of an error from its worst value, relative to it.
 NEARLY_WORST = 0.01
+#: The same of a rate of errors in the median of the last half, and the least one of any evaluation by the worst.
+OF_ERRORS, FEWER_ERRORS = 0.03, 0.85
 #: Share of the values at which one falls that does not fall by half.
 STEADILY = 0.6
 #: Share of the least loss that wrong answers allow, above which a loss may be another one; the training loss beside it.
@@ -63,7 +72,10 @@ IMPOSSIBLE, FAR_BELOW = 0.3, 5.0
 _OF_LANGUAGE = frozenset({"ppl", "perplexity", "mfu", "bpb", "wps", "tokens", "tok", "lm"})
 #: Words of metrics of generated texts; the loss of a token that is foreseen, and a metric of badly generated ones.
 OF_TEXTS, SURE_OF_TOKENS, BADLY = frozenset({"bleu", "rouge", "chrf"}), 0.1, 0.75
+#: Length of generated texts relative to that of the references.
+TOO_LONG = 3.0
 #: Words of shares of episodes that reach what they should.
+_OF_ERRORS = frozenset({"wer", "cer", "per"})
 _SUCCESS = frozenset(
     {"custom", "success", "succeeded", "solved", "delivered", "completed", "goal", "goals", "reached", "won"}
 )
@@ -88,6 +100,7 @@ def held_out(data: RunData) -> Iterator[Finding]:
     yield from _falls(data)
     yield from _best_is_worst(data)
     yield from _generated(data)
+    yield from _far_too_long(data)
     yield from _same_as_training(data)
     yield from _far_above_test(data)
     if len(data.tensors):
@@ -101,8 +114,10 @@ def held_out(data: RunData) -> Iterator[Finding]:
             yield from _foreseen(data, loss, training)
         yield from _swings(data, loss)
     yield from _impossible(data)
-    yield from _perfect_area(data)
+    yield from _perfect(data)
     yield from _sets_differ(data)
+    yield from _soon_certain(data)
+    yield from _certain(data)
 
 
 def _same_as_training(data: RunData) -> Iterator[Finding]:
@@ -139,6 +154,8 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if not LEAST_GUESS < untrained < MOST_GUESS:
             continue
         chance = math.exp(-untrained)
+        if any(other.share.max() > LEAST_GOOD for other in evaluations(data)):
+            return  # evaluations of other data are right
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
             yield _of_guessing(one, training, chance)
@@ -178,6 +195,8 @@ def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
         return
     if float(loss.values.min()) < FALLEN * float(loss.values[0]):
         return
+    if untrained < TRAINED_BEFORE and _ends(loss.values)[1] > GOES_ON * float(loss.values[0]):
+        return  # a model that was trained before the log begins, and overfits
     facts = {
         "what": "The loss of evaluations is far above that of the untrained model from the first one on, although the training "
         "loss falls",
@@ -277,9 +296,20 @@ def _is_stuck(series: Series) -> bool:
     is_metric = series.kind is Kind.METRIC or "loss" not in series.stem
     if not is_metric or len(values) < FEW:
         return False
+    if is_rate_of_errors(series):
+        worst_one = 100.0 if float(np.median(values)) > 2 else 1.0
+        late = values[len(values) // 2 :]
+        if float(np.median(late)) >= (1 - OF_ERRORS) * worst_one and values.min() >= FEWER_ERRORS * worst_one:
+            return True
     # The rate of word errors may be a little above 1.
     near = 0.0 if series.kind is Kind.METRIC else NEARLY_WORST
     return any(float(np.abs(values - one).max()) <= near * one for one in worst)
+
+
+def is_rate_of_errors(series: Series) -> bool:
+    """Whether a series is a rate of wrong words, letters or sounds."""
+    words = series.stem
+    return not _OF_ERRORS.isdisjoint(words) or words[-2:] == ("error", "rate")
 
 
 def _generated(data: RunData) -> Iterator[Finding]:
@@ -303,6 +333,26 @@ def _generated(data: RunData) -> Iterator[Finding]:
             return
 
 
+def _far_too_long(data: RunData) -> Iterator[Finding]:
+    """Judge generated texts that are far longer than those they are compared with."""
+    lengths = {one.stem: one for one in data.series if one.role.is_held_out and len(one) >= FEWEST}
+    texts, others = lengths.get(("sys", "len")), lengths.get(("ref", "len"))
+    scores = [one for one in data.held_out(Kind.METRIC) if len(one) >= FEWEST]
+    if texts is None or others is None or not scores or not np.array_equal(texts.steps, others.steps):
+        return
+    if others.values.min() <= 0 or (texts.values < TOO_LONG * others.values).any():
+        return
+    ratio = float(np.median(texts.values / others.values))
+    facts = {
+        "series": scores[0].quoted,
+        "value": float(scores[0].values[-1]),
+        "when": f"after {len(scores[0]):,} evaluations",
+        "loss": f"{texts.quoted} is {ratio:.3g} times {others.quoted}",
+        "why": "Generated texts do not end: look at the token that ends a text in the labels, and at padding that is decoded, too.",
+    }
+    yield beside("metric_stuck", "problem", (scores[0], texts), facts)
+
+
 def _best_is_worst(data: RunData) -> Iterator[Finding]:
     """Judge a checkpoint that was kept as the best one."""
     best, at = data.settings.get("best_metric"), data.settings.get("best_global_step")
@@ -310,10 +360,12 @@ def _best_is_worst(data: RunData) -> Iterator[Finding]:
         return
     for series in data.held_out(Kind.LOSS) + data.held_out(Kind.METRIC):
         values = series.values
+        if len(values) < FEWEST:
+            continue
         worst = values.max() if series.kind is Kind.LOSS else values.min()
         others = values[values != worst]
         is_kept = math.isclose(best, worst, rel_tol=1e-6) and (at is None or series.steps[values == worst][0] == at)
-        if len(values) < FEWEST or not is_kept or len(others) < FEWEST - 1:
+        if not is_kept or len(others) < FEWEST - 1:
             continue
         if abs(worst - np.median(others)) < max(3 * local_noise(values), 0.1 * abs(worst)):
             continue
@@ -557,19 +609,71 @@ def _far_above_test(data: RunData) -> Iterator[Finding]:
         return
 
 
-def _perfect_area(data: RunData) -> Iterator[Finding]:
-    """Judge areas under the curve that are perfect from the first evaluation on."""
-    for area in data.held_out(Kind.METRIC):
-        if {"auc", "auroc"}.isdisjoint(area.stem) or len(area) < FEW or area.values.min() < PERFECT_AREA:
-            continue
-        facts = {
-            "what": "Evaluations are without a mistake from the first one on",
-            "numbers": f"{area.quoted} {area.values.min():.6g} or more at each of {len(area):,} evaluations",
-            "why": "Often a feature contains the answer, such as one that is filled in after the outcome, or samples of the "
-            "evaluation are among those of the training.",
-        }
-        yield beside("evaluation_too_good", "warning", (area,), facts)
+def _perfect(data: RunData) -> Iterator[Finding]:
+    """Judge evaluations that are perfect from the first one on.
+
+    All areas under the curve are, or all metrics that are shares of right answers.
+    """
+    metrics = [one for one in data.of(Kind.METRIC) if len(one) >= FEW and one.role is not Role.TRAINING]
+    areas = [one for one in metrics if not {"auc", "auroc"}.isdisjoint(one.stem)]
+    shares = [one for one in metrics if is_accuracy(one) or not OF_SHARES.isdisjoint(one.stem)]
+    perfect = next((one for one in areas if one.values.min() >= PERFECT_AREA), None)
+    if perfect is None and shares and all(as_share(one).min() >= PERFECT_AREA for one in shares):
+        perfect = shares[0]
+    if perfect is None:
         return
+    facts = {
+        "what": "Evaluations are without a mistake from the first one on",
+        "numbers": f"{perfect.quoted} {perfect.values.min():.6g} or more at each of {len(perfect):,} evaluations",
+        "why": "Often an input contains the answer, such as a feature that is filled in after the outcome, or samples of the "
+        "evaluation are among those of the training. Or the task is too easy to compare models.",
+    }
+    yield beside("evaluation_too_good", "warning", (perfect,), facts)
+
+
+def _soon_certain(data: RunData) -> Iterator[Finding]:
+    """Judge a training loss that is nearly 0 within the first epoch, in which each sample is new."""
+    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words == ("epoch",)), None)
+    loss = data.longest_loss
+    if epochs is None or loss is None or data.of(Kind.REWARD) or not (epochs.values % 1).any():
+        return
+    steps, at, of = np.intersect1d(loss.steps, epochs.steps, return_indices=True)
+    first = loss.values[at][epochs.values[of] < 1]
+    if len(first) < MANY or not first[:3].max() > UNSURE:
+        return
+    late = first[len(first) // 2 :]
+    if not (late >= 0).all() or float(np.quantile(late, 0.9)) > CERTAIN:
+        return
+    soon = int(steps[np.flatnonzero(first < CERTAIN)[0]])
+    facts = {
+        "what": "New samples are predicted almost with certainty within the first epoch",
+        "numbers": f"{loss.quoted} {first[0]:.3g} → {late[-1]:.2g} in the first epoch, below {CERTAIN:g} since step {soon:,}",
+        "why": "The model had not seen these samples before. Probably the inputs contain what is to be predicted, most of the "
+        "targets are padding that counts, or the task is trivial.",
+    }
+    yield beside("evaluation_too_good", "warning", (loss,), facts, soon)
+
+
+def _certain(data: RunData) -> Iterator[Finding]:
+    """Judge a fine-tuned model that is certain of held-out samples.
+
+    The losses of Transformers are those of classes and tokens. Other programs log distances, which may be small.
+    """
+    if "num_train_epochs" not in data.settings or data.of(Kind.REWARD):
+        return
+    training = data.longest_loss
+    for loss in data.held_out(Kind.LOSS):
+        if training is None or loss.stem != ("loss",) or not len(loss) or len(training) < FEWEST:
+            continue
+        if training.values[:3].max() > UNSURE and 0 <= loss.values[-1] < CERTAIN_OF_OTHERS:
+            facts = {
+                "what": "Held-out samples are predicted almost with certainty",
+                "numbers": f"{loss.quoted} {loss.values[-1]:.2g} at step {loss.steps[-1]:,}, {from_to(training)}",
+                "why": "Probably samples of the evaluation are among those of the training, the inputs contain what is to be predicted, "
+                "or the task is trivial.",
+            }
+            yield beside("evaluation_too_good", "warning", (loss, training), facts)
+            return
 
 
 def _swings(data: RunData, loss: Series) -> Iterator[Finding]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._show import beside, evidence
+from smdwidgets.diagnosis.detectors._falls import falls_on
+from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
@@ -35,6 +36,14 @@ FELL = 0.05
 #: Fewest losses that show the best of a warm-up; fall until then relative to the first one, and the distance of all
 #: later ones from the best, relative to that fall.
 LEAST_LOSSES, LEARNED, CLEARLY = 30, 0.1, 0.1
+#: Fewest evaluations whose best is the first one, by how much all others are worse, the rate at the first one relative
+#: to its peak, and the rise of the training loss from its best before the peak.
+FEWEST_EVALUATIONS, WORSE, BELOW_PEAK, RISES_WITH_RATE = 5, 1.15, 0.8, 1.3
+#: Fewest rates that show a warm-up; how far its slopes may differ, relative to them, and the share of the planned steps
+#: that is all of them.
+LEAST_OF_WARM_UP, LINE, ALL_OF_IT = 5, 0.1, 0.9
+#: Largest rate that is far too small. Updates of weights of about 0.01 are then lost even in single precision.
+FAR_TOO_SMALL = 3e-8
 #: Values before the jump whose rate must fall, so that it is neither a warm-up nor a cycle.
 DECAYS = 5
 
@@ -42,16 +51,55 @@ DECAYS = 5
 def learning_rate(data: RunData) -> Iterator[Finding]:
     """Yield rates of 0, and jumps that may explain what follows."""
     for series in data.of(Kind.LEARNING_RATE):
+        yield from _warm_up(data, series)
+        yield from _far_too_small(series)
         if len(series) >= LEAST_POINTS:
             yield from _zero(data, series)
             jumps = list(_jump(data, series))
             yield from jumps or _small_jump(data, series)
-            yield from _peak(data, series)
+            peaks = list(_peak(data, series))
+            yield from peaks or _peak_of_evaluations(data, series)
+        else:
+            yield from _peak_of_evaluations(data, series)
+
+
+def _warm_up(data: RunData, series: Series) -> Iterator[Finding]:
+    """Judge a warm-up that is as long as the planned training."""
+    planned = data.settings.get("max_steps")
+    values, steps = series.values, series.steps
+    if isinstance(planned, bool) or not isinstance(planned, int) or len(values) < LEAST_OF_WARM_UP:
+        return
+    top = int(values.argmax())
+    slopes = np.diff(values[: top + 1]) / np.diff(steps[: top + 1])
+    is_line = top > 0 and float(np.ptp(slopes)) <= LINE * float(np.median(slopes))
+    if not is_line or steps[top] < ALL_OF_IT * planned or not 0 <= values[0] < values[top] / 2:
+        return
+    facts = {
+        "series": series.quoted,
+        "numbers": f"{from_to(series)}; the training was planned with {planned:,} steps",
+        "reached": int(steps[top]),
+    }
+    yield beside("warm_up_too_long", "problem", (series,), facts)
+
+
+def _far_too_small(series: Series) -> Iterator[Finding]:
+    """Judge a learning rate with which no optimizer moves the weights."""
+    largest = float(series.values.max(initial=0))
+    if len(series) < LEAST_OF_WARM_UP or not 0 < largest <= FAR_TOO_SMALL:
+        return
+    facts = {
+        "what": f"The learning rate is {largest:.2g} at most",
+        "detail": f"{from_to(series)}; usual rates are above 1e-07",
+        "or_stopped": ", such as a number of the wrong unit",
+    }
+    yield beside("rate_too_low", "problem", (series,), facts)
 
 
 def _zero(data: RunData, series: Series) -> Iterator[Finding]:
     largest = float(series.values.max(initial=0))
     steps = series.steps
+    if largest == 0 and any(map(falls_on, data.training_losses())):
+        return  # a small rate that is printed with few digits
     first = _below(series, NOTHING * largest)
     if first is None or steps[-1] - steps[first] < ZERO * (steps[-1] - steps[0]):
         first = _below(series, TINY * largest)
@@ -128,6 +176,40 @@ def _peak(data: RunData, series: Series) -> Iterator[Finding]:
         "rate": rate,
     }
     yield beside("peak_rate_too_high", "problem", (loss, series), facts, onset)
+
+
+def _peak_of_evaluations(data: RunData, series: Series) -> Iterator[Finding]:
+    """Judge evaluations that are never again as good as during the warm-up.
+
+    The training loss rises with the rate, too.
+    """
+    loss = data.longest_loss
+    top = int(series.values.argmax())
+    for held_out in data.held_out(Kind.LOSS):
+        if loss is None or len(held_out) < FEWEST_EVALUATIONS or len(loss) < FEWEST_EVALUATIONS:
+            continue
+        first, later = float(held_out.values[0]), held_out.values[1:]
+        when = int(held_out.steps[0])
+        rate = float(np.interp(when, series.steps, series.values))
+        if not 0 < first * WORSE < later.min() or when >= series.steps[top] or rate > BELOW_PEAK * series.values[top]:
+            continue
+        smooth = (
+            np.convolve(loss.values, np.ones(WITHIN) / WITHIN, "valid") if len(loss) > LEAST_LOSSES else loss.values
+        )
+        at = np.searchsorted(loss.steps[: len(smooth)], series.steps[top])
+        best, peak = float(smooth[: at + 1].min()), float(smooth[at:].max(initial=0))
+        if peak < RISES_WITH_RATE * best or best <= 0:
+            continue
+        facts = {
+            "series": held_out.quoted,
+            "best": first,
+            "end": float(held_out.values[-1]),
+            "numbers": f"{series.quoted} {rate:.3g} at the best, {series.values[top]:.3g} at step {series.steps[top]:,}; "
+            f"{loss.quoted} {best:.3g} → {peak:.3g}",
+            "rate": rate,
+        }
+        yield beside("peak_rate_too_high", "problem", (held_out, loss, series), facts, int(held_out.steps[1]))
+        return
 
 
 def _small_jump(data: RunData, series: Series) -> Iterator[Finding]:

@@ -135,10 +135,12 @@ def _is_at_floor(data: RunData, series: Series) -> bool:
     most = CLASSES[-1] if good else MOST_ALONE
     if not is_sure or not math.log(CLASSES[0]) <= first <= math.log(most):
         return False
+    # No loss of the same model is below the floor.
+    below = min([float(one.values.min()) for one in data.held_out(Kind.LOSS) if len(one)], default=level)
     # The first loss is that of guessing, or a little less.
     classes = round(math.exp(first))
     for number in range(classes, math.ceil(math.exp(first / (1 - FIRST))) + 1):
         floor = floor_of(number)
-        if float(series.values.min()) >= 0.998 * floor and level <= (1 + LAST) * floor:
+        if min(float(series.values.min()), below) >= 0.998 * floor and level <= (1 + LAST) * floor:
             return True
     return False

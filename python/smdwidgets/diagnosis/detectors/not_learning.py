@@ -9,7 +9,8 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy
-from smdwidgets.diagnosis.detectors._show import beside, evidence
+from smdwidgets.diagnosis.detectors._falls import falls_elsewhere
+from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, is_whole
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
@@ -29,8 +30,8 @@ GUESSING = (0.965, 1.015)
 #: Standard deviation of the values, relative to their level, that guessing does not exceed: each sample costs about the
 #: same.
 EVEN = 0.04
-#: Range of a loss, relative to its level, of a model that learns nothing at all.
-FLAT = 1e-3
+#: Range of a loss, relative to its level, of a model that learns nothing at all, and fewest values.
+FLAT, LEAST_FLAT = 1e-3, 10
 #: Trend statistic below which a loss falls, however little.
 FALLING = -3
 #: A series that stays this close to its start is level, also with few points.
@@ -68,14 +69,26 @@ GROWS = 20.0
 CHANGES_SIGN = 0.15
 #: A training loss that falls below this share of its first value has fallen, whatever evaluations say.
 FALLEN = 0.5
-#: Words that say how one loss is logged.
-_OF_LOGGING = frozenset({"loss", "step", "epoch", "batch", "mean", "avg", "average", "smooth", "smoothed", "running"})
 #: Fewest values of a loss that is that of guessing exactly: how near, relative to it, and how even it is after the
 #: first one, and beside accuracies that never change; accuracies relative to that of guessing beside it.
 LEAST_EXACT, EXACTLY, EVENLY, NEARLY_EVENLY, AS_CHANCE = 5, 0.004, 0.005, 0.03, (0.75, 1.3)
 #: Words of a loss over the pairs of a batch, and the distance from that of guessing, relative to it.
 _OF_PAIRS = frozenset({"contrastive", "clip", "infonce", "nce", "ntxent"})
 OF_PAIRS = 0.02
+#: Distance of accuracies of evaluations, and of losses, from those of guessing, relative to them.
+BY_ACCURACY, BY_LOSS = 0.03, 0.025
+#: Fewest updates of a language model whose reward never rises, and logs of them, the statistic of its trend, the
+#: distance from its largest value, relative to it, that is none, and the share of such logs.
+LEAST_LOGS, FEWEST_LOGS, NO_TREND, NEARLY_ALL_OF_IT, AGAIN = 100, 20, 2.0, 1e-3, 0.2
+#: Fewest logs of a policy that is never better than the untrained one, those that are the first ones, and the share of
+#: later ones that may be as good.
+MANY_LOGS, OF_UNTRAINED, AS_GOOD = 200, 3, 0.02
+#: Fewest evaluations of a share of episodes that never rises, and the largest one.
+LEAST_OF_SUCCESS, HARDLY_EVER = 30, 0.15
+#: Words of series that only policies that are language models have.
+_OF_ANSWERS = frozenset({"completions", "completion", "response", "responses"})
+#: Words of a share of episodes that reach their goal.
+_OF_SUCCESS = frozenset({"success", "solved", "goal"})
 #: Most classes among which guessing is recognized by its loss and accuracy.
 MOST_CLASSES = 1000
 
@@ -91,15 +104,20 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     yield from _drowned(data)
     yield from _sacrificed(data)
     for series in data.of(Kind.REWARD):
-        if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
+        if series.trend is None or len(series) < LEAST_POINTS:
+            continue
+        if _always_below_untrained(series):
+            yield _never_better(series)
+        elif _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
+    yield from _hardly_ever_succeeds(data)
 
 
 def _of_losses(data: RunData) -> Iterator[Finding]:
     improves = any(_improves(series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
     for series in data.training_losses():
         trend = series.trend
-        if trend is None or _falls_elsewhere(data, series) or _is_around_zero(series):
+        if trend is None or falls_elsewhere(data, series) or _is_around_zero(series):
             continue
         # An accuracy may rise to that of guessing.
         learns = improves and not _every_accuracy_guesses(data, trend)
@@ -127,6 +145,7 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
 
     Few values are enough.
     """
+    yield from _guessed_by_all(data)
     shares = _accuracies(data)
     are_constant = all(float(np.ptp(one[1:])) == 0 for one in shares)
     for series in data.training_losses():
@@ -149,6 +168,31 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
             return
 
 
+def _guessed_by_all(data: RunData) -> Iterator[Finding]:
+    """Yield a loss of guessing that evaluations confirm.
+
+    Two of them are enough if both their loss and their accuracy are those of guessing.
+    """
+    for one in evaluations(data):
+        share, losses = one.share, one.loss.values
+        classes = round(1 / float(np.median(share))) if len(share) >= 2 and share.min() > 0 else 0
+        if len(losses) < 2 or not 2 <= classes <= MOST_CLASSES or (np.abs(share * classes - 1) > BY_ACCURACY).any():
+            continue
+        guess = math.log(classes)
+        for series in data.training_losses():
+            late = series.values[len(series) // 2 :]
+            levels = np.append(losses, np.median(late)) / guess
+            if len(series) >= LEAST_POINTS and (np.abs(levels - 1) <= BY_LOSS).all():
+                facts = {
+                    "detail": f"{from_to(series)}, {from_to(one.accuracy)}",
+                    "guessing": f"Guessing one of {classes} classes gives {guess:.4g}, and is right as often. ",
+                    "what": "training loss",
+                    "verb": "fall below that of guessing",
+                }
+                yield _finding("not_learning", series, "medium", facts)
+                return
+
+
 def _is_around_zero(series: Series) -> bool:
     """Whether a loss changes its sign again and again, as that of a policy gradient.
 
@@ -156,23 +200,6 @@ def _is_around_zero(series: Series) -> bool:
     """
     signs = np.sign(series.values[np.isfinite(series.values)])
     return len(signs) >= LEAST_POINTS and float(np.mean(signs[1:] != signs[:-1])) > CHANGES_SIGN
-
-
-def _falls_elsewhere(data: RunData, series: Series) -> bool:
-    """Whether the same loss, logged over epochs or smoothed, falls.
-
-    That of single batches may be too noisy to show it.
-    """
-    words = _OF_LOGGING.union(series.stem)
-    return any(
-        other is not series
-        and other.trend is not None
-        and words.issuperset(other.stem)
-        and _OF_LOGGING.union(other.stem).issuperset(series.stem)
-        and other.trend.z < FALLING
-        and other.trend.start - other.trend.end > LEAST_METRIC * abs(other.trend.start)
-        for other in data.training_losses()
-    )
 
 
 def _whole_and_parts(data: RunData) -> tuple[Series | None, list[Series]]:
@@ -435,7 +462,7 @@ def _of_loss(
     verb = "fall below that of a constant" if at_mean and falls else "fall"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": verb}
     # Batches of a trained model differ. Values that are all one number may be a constant that is logged.
-    is_flat = len(series) >= LEAST_POINTS and float(np.ptp(series.values[1:])) <= FLAT * abs(trend.median)
+    is_flat = len(series) >= LEAST_FLAT and float(np.ptp(series.values[1:])) <= FLAT * abs(trend.median)
     is_flat = is_flat and float(np.ptp(series.values)) > 0
     is_sure = classes or held_out or at_mean or guesses or growth or is_flat
     return _finding("not_learning", series, "medium" if is_sure else "low", facts)
@@ -475,7 +502,65 @@ def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
         if why := _of_exploration(rate):
             facts["guessing"] = why
             return _finding("not_learning", series, "medium", facts)
-    return _finding("not_learning", series, "low", facts)
+    return _finding("not_learning", series, "medium" if _stays_flat(series, data) else "low", facts)
+
+
+def _always_below_untrained(reward: Series) -> bool:
+    """Whether a reward was best before the policy was trained."""
+    values = reward.values
+    if len(values) < MANY_LOGS or reward.words[-1:] == ("reward",):
+        return False
+    first, later = float(np.median(values[:OF_UNTRAINED])), values[2 * OF_UNTRAINED :]
+    late = later[len(later) // 2 :]
+    is_clear = first - float(np.median(late)) > 3 * local_noise(late)
+    return is_clear and (later >= first).mean() <= AS_GOOD
+
+
+def _never_better(series: Series) -> Finding:
+    facts = {
+        "detail": from_to(series) + f", best of the last half {series.values[len(series) // 2 :].max():.4g}",
+        "guessing": "The policy was best before it was trained. ",
+        "what": "reward",
+        "verb": "rise above that of the untrained policy",
+    }
+    return _finding("not_learning", series, "medium", facts)
+
+
+def _hardly_ever_succeeds(data: RunData) -> Iterator[Finding]:
+    """Yield a share of episodes that reach the goal which stays near 0."""
+    if any(one.trend is not None and not _never_rose(one.trend) for one in data.of(Kind.REWARD)):
+        return  # something is learned
+    for series in data.of(Kind.METRIC):
+        values = series.values
+        is_success = not _OF_SUCCESS.isdisjoint(series.words) and "rate" in series.words
+        if not is_success or len(values) < LEAST_OF_SUCCESS or not 0 <= values.min() <= values.max() <= HARDLY_EVER:
+            continue
+        if float(mann_kendall(values[None])[0]) < NO_TREND:
+            facts = {
+                "detail": f"{from_to(series)}, at most {values.max():.3g} at {len(values):,} evaluations",
+                "guessing": "The goal is reached by chance only. ",
+                "what": "share of episodes that succeed",
+                "verb": "rise",
+            }
+            yield _finding("not_learning", series, "medium", facts)
+            return
+
+
+def _stays_flat(reward: Series, data: RunData) -> bool:
+    """Whether the reward of a language model is no better at the end than at first.
+
+    Such a model can answer before it is trained, so that rewards do not come late.
+    """
+    values = reward.values
+    is_whole = reward.words == ("reward",) and any(_OF_ANSWERS.intersection(one.words) for one in data.series)
+    updates = int(reward.steps[-1] - reward.steps[0])
+    if not is_whole or len(values) < FEWEST_LOGS or max(len(values), updates) < LEAST_LOGS:
+        return False
+    first, late = (float(np.mean(part)) for part in (values[: len(values) // 4], values[-len(values) // 4 :]))
+    spread = float(np.std(values)) / math.sqrt(len(values) / 4)
+    # All that can be earned is earned again and again.
+    has_room = (values >= values.max() - NEARLY_ALL_OF_IT * abs(values.max())).mean() < AGAIN
+    return has_room and late - first < 2 * spread and float(mann_kendall(values[None])[0]) < NO_TREND
 
 
 def _of_exploration(rate: Series) -> str:

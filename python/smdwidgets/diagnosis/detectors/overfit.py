@@ -40,17 +40,40 @@ BY_HEART, LEAST_BY_HEART = 0.005, 0.5
 LATE_BEST, LITTLE_RISE, NEARLY_NONE, ALL_RIGHT, MANY_WRONG = 0.6, 0.05, 0.1, 0.995, 0.85
 #: Without a training loss: the rise relative to the best, and the share of the run after the best.
 RISE_ALONE, SHARE_ALONE = 0.25, 0.5
+#: Beside a training loss that is small: the rise relative to the best, the statistic of its trend, and that training
+#: loss relative to the last ones of the validation.
+RISE_APART, Z_APART, SMALL_BESIDE = 0.4, 3.0, 0.25
+#: Largest cross-entropy of the outputs of a model, and a rise of it that is much.
+MOST_OF_ENTROPIES, MUCH = 13.0, 0.5
+#: First loss of an untrained classifier, the share of it that is nearly nothing, and an accuracy of other data that is
+#: poor beside it.
+UNTRAINED, NEARLY_LEARNED, POOR_SHARE = (0.3, 7.0), 0.03, 0.6
+#: Epochs of a fine-tuning that are many, fewest values of its loss, and the share of it that is hardly any.
+MANY_EPOCHS, FEWEST_LOSSES, HARDLY_ANY = 8, 8, 0.05
+#: Words of accuracies of features, not of the outputs that are trained.
+_OF_FEATURES = frozenset({"knn", "probe", "linear", "nmi", "cluster"})
+#: Fall of an accuracy, as a share of all samples, and the training loss since then, relative to that at its best.
+LEAST_FALL, FALLEN_SINCE = 0.08, 0.3
+#: The same rise with fewer values than those that show their noise: at least so many, and relative to the best.
+FEWER, RISE_OF_FEWER = 12, 0.75
+#: Share of the possible gain of an accuracy that is no gain.
+NO_GAIN = 0.03
 
 
 def overfit(data: RunData) -> Iterator[Finding]:
-    """Yield pairs of losses that drift apart."""
+    """Yield pairs of losses that drift apart, and accuracies that fall."""
+    if not data.held_out(Kind.LOSS):
+        by_accuracy = list(_by_accuracy(data))
+        yield from by_accuracy or _unseen(data)
+    else:
+        yield from _declines(data)
     for validation in data.held_out(Kind.LOSS):
         trend = validation.trend
         if trend is None:
             yield from _sparse(data, validation)
             continue
         # Most runs end here.
-        if trend.end - trend.best <= max(2 * trend.noise, 0.1 * abs(trend.best)):
+        if trend.end - trend.best <= max(2 * trend.noise, _least_rise(trend.best)):
             by_heart = list(_by_heart(data, validation, trend))
             training = partner(data, validation)
             yield from by_heart or ([] if training is None else _without_mistake(data, validation, training))
@@ -58,9 +81,12 @@ def overfit(data: RunData) -> Iterator[Finding]:
         training = partner(data, validation) or _whole(data, validation)
         if training is not None and training.trend is not None:
             clear = list(_judge(data, validation, trend, training, training.trend))
-            yield from clear or _without_mistake(data, validation, training)
+            clear = clear or list(_without_mistake(data, validation, training))
+            yield from clear or _far_apart(data, validation, trend)
         elif training is None and not data.training_losses():
             yield from _alone(data, validation, trend)
+        elif training is None:
+            yield from _far_apart(data, validation, trend)
 
 
 def partner(data: RunData, validation: Series) -> Series | None:
@@ -178,6 +204,140 @@ def _judge(
             evidence(training, f"{training.label} {falls[0]:.4g} → {falls[-1]:.4g}", onset, last),
         ),
     )
+
+
+def _far_apart(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:
+    """Judge a validation loss that rises far, beside a far smaller training loss.
+
+    That one may have few values, or have been small from the first one on.
+    """
+    training = max(
+        (one for one in data.training_by_words.get((validation.kind, validation.stem), []) if len(one) >= FEWEST),
+        key=len,
+        default=None,
+    )
+    lowest = _lowest(validation, trend)
+    keep, best = int(validation.steps[lowest]), float(validation.values[lowest])
+    after = trend.blocks[trend.best_at :]
+    span = validation.steps[-1] - validation.steps[0]
+    few = len(validation) < MANY
+    if training is None or len(validation) < FEWER or validation.steps[-1] - keep < SHARE_ALONE * span:
+        return
+    rise = trend.end - trend.best
+    least = RISE_OF_FEWER * best if few else max(RISE_APART * best, 6 * trend.noise)
+    if best <= 0 or rise <= least or _z(after) <= (2 if few else Z_APART):
+        return
+    late = float(np.median(training.values[-max(3, len(training) // 5) :]))
+    if not 0 <= late <= SMALL_BESIDE * trend.end or late > float(np.median(training.values[:3])):
+        return
+    facts = {
+        "what": RISING,
+        "while": f"{training.quoted} is {late:.2g}",
+        "best": best,
+        "keep": keep,
+        "end": trend.end,
+    }
+    yield _medium(validation, training, int(validation.steps[min(lowest + 1, len(validation) - 1)]), facts)
+
+
+def _by_accuracy(data: RunData) -> Iterator[Finding]:
+    """Judge an accuracy that stays poor although the training loss is nearly 0.
+
+    It is one of other data then, whatever its name.
+    """
+    training = data.longest_loss
+    for accuracy in data.of(Kind.METRIC):
+        if training is None or not is_accuracy(accuracy) or accuracy.role is Role.TRAINING or len(accuracy) < MANY:
+            continue
+        if not _OF_FEATURES.isdisjoint(accuracy.words):
+            continue
+        losses = [one for one in data.training_losses() if len(one) >= len(accuracy) / 2]
+        whole = [float(np.median(one.values[-len(one) // 5 :])) for one in losses]
+        firsts = [float(np.median(one.values[:3])) for one in losses]
+        share = as_share(accuracy)
+        late = float(np.median(share[-len(share) // 3 :]))
+        learned = [
+            loss
+            for loss, end, first in zip(losses, whole, firsts, strict=True)
+            if UNTRAINED[0] < first < UNTRAINED[1] and 0 <= end < NEARLY_LEARNED * first
+        ]
+        if not learned or late > POOR_SHARE:
+            continue
+        at = int(share.argmax())
+        facts = {
+            "what": "The training data are learned by heart",
+            "while": f"{learned[0].quoted} is {float(np.median(learned[0].values[-len(learned[0]) // 5 :])):.2g}, and {accuracy.quoted} {late:.2f}",
+            "best": float(share[at]),
+            "keep": int(accuracy.steps[at]),
+            "end": late,
+        }
+        yield _medium(accuracy, learned[0], int(accuracy.steps[at]), facts)
+        return
+
+
+def _unseen(data: RunData) -> Iterator[Finding]:
+    """Judge a fine-tuning that learns its data by heart, and evaluates nothing."""
+    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words == ("epoch",)), None)
+    loss = data.longest_loss
+    is_judged = any(one.role is not Role.TRAINING for one in data.of(Kind.METRIC)) or data.of(Kind.REWARD)
+    if epochs is None or loss is None or is_judged or "num_train_epochs" not in data.settings:
+        return
+    first, end = float(loss.values[:3].max(initial=0)), float(np.median(loss.values[-max(3, len(loss) // 10) :]))
+    if (
+        len(loss) < FEWEST_LOSSES
+        or epochs.values[-1] < MANY_EPOCHS
+        or first < UNTRAINED[0]
+        or not 0 <= end < HARDLY_ANY * first
+    ):
+        return
+    at = int(np.argmax(loss.values < 2 * HARDLY_ANY * first))
+    facts = {
+        "what": f"The training data are learned by heart within {epochs.values[-1]:.0f} epochs",
+        "while": "nothing is evaluated, so that nobody knows how good the model is on other data",
+        "best": first,
+        "keep": int(loss.steps[at]),
+        "end": end,
+    }
+    yield beside("overfit", "problem", (loss,), {"series": loss.quoted, "accuracy": "", **facts}, int(loss.steps[at]))
+
+
+def _declines(data: RunData) -> Iterator[Finding]:
+    """Judge an accuracy that falls for good while the training loss falls far."""
+    training = data.longest_loss
+    for accuracy in data.of(Kind.METRIC):
+        if training is None or not is_accuracy(accuracy) or accuracy.role is Role.TRAINING or len(accuracy) < MANY:
+            continue
+        share = as_share(accuracy)
+        at = int(share.argmax())
+        after, steps = share[at:], accuracy.steps
+        drop = float(share[at] - np.median(after[-max(3, len(after) // 5) :]))
+        if len(after) < len(share) / 2 or drop < LEAST_FALL or _z(after) > -Z_APART:
+            continue
+        before = float(np.interp(steps[at], training.steps, training.values))
+        end = float(np.median(training.values[-max(3, len(training) // 10) :]))
+        if after[-max(3, len(after) // 5) :].max() > share[at] - drop / 2 or not 0 <= end < FALLEN_SINCE * before:
+            continue
+        facts = {
+            "what": f"{accuracy.label} falls",
+            "while": f"{training.quoted} still falls",
+            "best": float(share[at]),
+            "keep": int(steps[at]),
+            "end": float(share[at] - drop),
+        }
+        yield _medium(accuracy, training, int(steps[min(at + 1, len(steps) - 1)]), facts)
+        return
+
+
+def _least_rise(best: float) -> float:
+    """Return the rise of a loss above its best that says something.
+
+    Of cross-entropies, half a nat is much, however large they are.
+
+    >>> _least_rise(9.8), _least_rise(0.5), _least_rise(200.0)
+    (0.5, 0.05, 20.0)
+    """
+    share = 0.1 * abs(best)
+    return min(share, MUCH) if best < MOST_OF_ENTROPIES else share
 
 
 def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
@@ -311,9 +471,17 @@ def _drops(blocks: Floats) -> bool:
     return first - last > 0.05 * abs(first)
 
 
+def _hardly_gains(metric: Series) -> bool:
+    """Whether an accuracy is hardly better at its best than at first."""
+    if not is_accuracy(metric):
+        return False
+    share = as_share(metric)
+    return float(share.max() - share[0]) < NO_GAIN * (1 - float(share[0]))
+
+
 def _metric_improves(data: RunData, validation: Series, onset: int) -> bool:
     for metric in data.held_out(Kind.METRIC):
-        if metric.trend is not None and metric.worker == validation.worker:
+        if metric.trend is not None and metric.worker == validation.worker and not _hardly_gains(metric):
             after = _after(metric, metric.trend, onset)
             if len(after) >= 4 and _z(after) < -2:
                 return True

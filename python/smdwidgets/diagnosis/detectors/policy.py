@@ -33,9 +33,6 @@ FEW_TRUNCATED, ALL_TRUNCATED = 0.5, 0.9
 LOST, BEYOND_NOISE = 0.2, 4.0
 #: Divergence of a whole answer from the reference, in nats, beside which an entropy of nearly 0 is a collapse.
 FAR_FROM_REFERENCE = 30.0
-#: Fall of the logarithm of the probability of preferred answers, relative to its first value, and the nats that it is
-#: at least.
-LESS_LIKELY, LEAST_NATS = 3.0, 20.0
 #: Divergence of a whole answer that has little in common with the reference, and its cost by the reward.
 FAR_AWAY, HARDLY_COSTS = 50.0, 0.1
 #: Entropy relative to its first value of a policy that takes the same action every time, the least first value, the
@@ -67,7 +64,6 @@ def policy(data: RunData) -> Iterator[Finding]:
     yield from _stuck(data)
     yield from _never_an_advantage(data)
     yield from _decided_soon(data)
-    yield from _preferred(data)
     by_quantity: dict[Quantity, list[Series]] = {}
     for series in data.series:
         one = quantity(series.name) if len(series) >= LEAST_LOGS and not series.role.is_held_out else None
@@ -147,30 +143,6 @@ def _decided_soon(data: RunData) -> Iterator[Finding]:
             }
             yield _finding("entropy_collapse", entropy, at, facts, "medium")
             return
-
-
-def _preferred(data: RunData) -> Iterator[Finding]:
-    """Judge a training on preferences that makes the preferred answers unlikely, too."""
-    for series in data.series:
-        words = frozenset(series.words)
-        if len(series) < LEAST_LOGS or series.role.is_held_out or not ("chosen" in words and words & {"logps", "logp"}):
-            continue
-        best_at = int(series.values[: len(series) // 2].argmax())
-        best, end = float(series.values[best_at]), float(np.median(series.values[-LOGS:]))
-        margins = [one for one in data.of(Kind.METRIC) if one.words[-1] in ("margins", "margin")]
-        if not margins or best >= 0 or end > min(LESS_LIKELY * best, best - LEAST_NATS):
-            continue
-        onset = min(best_at + 1, len(series) - 1)
-        facts = {
-            "series": series.quoted,
-            "best": best,
-            "end": end,
-            "keep": int(series.steps[best_at]),
-            "beside": f"{from_to(margins[0])}; the preferred answers become unlikely, too: often the learning rate is too high, "
-            "or beta too small",
-        }
-        yield beside("metric_falls", "problem", (series, margins[0]), facts, int(series.steps[onset]))
-        return
 
 
 def _smooth(values: Floats) -> Floats:
@@ -327,7 +299,7 @@ def _lost_parts(data: RunData) -> Iterator[Finding]:
         smooth = _smooth(part.values)
         best_at = int(smooth[: len(smooth) // 2].argmax())
         best, end = float(smooth[best_at]), float(np.median(part.values[-LOGS:]))
-        noise = local_noise(part.values[len(part) // 2 :])
+        noise = max(map(local_noise, np.array_split(part.values, 2)))
         is_lost = best > 0 and end <= LOST * best and smooth[-len(smooth) // 4 :].max() <= best / 2
         if not is_lost or best - end < BEYOND_NOISE * noise:
             continue

@@ -1,0 +1,75 @@
+"""Trainings on preferences, from what trainers log of chosen and rejected answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._show import beside, from_to
+from smdwidgets.diagnosis.inputs import Kind, RunData
+from smdwidgets.finding import Finding
+
+__all__ = ["preferences"]
+
+#: Fewest logs of a series, and logs that are the last ones.
+LEAST_LOGS, LOGS = 12, 5
+#: Fall of the logarithm of the probability of preferred answers, relative to its first value, and the nats that it is
+#: at least.
+LESS_LIKELY, LEAST_NATS = 3.0, 20.0
+#: Fewest logs of a share of pairs that are ordered right, its mean that is hardly more than chance, also in the last
+#: third, and the fall of the loss beside it.
+LEAST_ACCURACIES, BY_CHANCE, FALLS = 100, 0.6, 0.05
+
+
+def preferences(data: RunData) -> Iterator[Finding]:
+    """Yield preferred answers that become unlikely, and pairs ordered by chance."""
+    yield from _less_likely(data)
+    yield from _by_chance(data)
+
+
+def _less_likely(data: RunData) -> Iterator[Finding]:
+    """Judge a training on preferences that makes the preferred answers unlikely, too."""
+    for series in data.series:
+        words = frozenset(series.words)
+        if len(series) < LEAST_LOGS or series.role.is_held_out or not ("chosen" in words and words & {"logps", "logp"}):
+            continue
+        best_at = int(series.values[: len(series) // 2].argmax())
+        best, end = float(series.values[best_at]), float(np.median(series.values[-LOGS:]))
+        margins = [one for one in data.of(Kind.METRIC) if one.words[-1] in ("margins", "margin")]
+        if not margins or best >= 0 or end > min(LESS_LIKELY * best, best - LEAST_NATS):
+            continue
+        onset = min(best_at + 1, len(series) - 1)
+        facts = {
+            "series": series.quoted,
+            "best": best,
+            "end": end,
+            "keep": int(series.steps[best_at]),
+            "beside": f"{from_to(margins[0])}; the preferred answers become unlikely, too: often the learning rate is too high, "
+            "or beta too small",
+        }
+        yield beside("metric_falls", "problem", (series, margins[0]), facts, int(series.steps[onset]))
+        return
+
+
+def _by_chance(data: RunData) -> Iterator[Finding]:
+    """Judge a training that orders its pairs hardly better than chance to the end."""
+    loss = data.longest_loss
+    for series in data.of(Kind.METRIC):
+        is_share = series.words[-1:] in (("accuracies",), ("accuracy",)) and "rewards" in series.words
+        if not is_share or series.role.is_held_out or len(series) < LEAST_ACCURACIES or loss is None:
+            continue
+        late = series.values[-len(series) // 3 :]
+        if max(float(series.values.mean()), float(late.mean())) > BY_CHANCE:
+            continue
+        part = max(1, len(loss) // 10)
+        first, last = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
+        if first - last > FALLS * abs(first):
+            continue
+        facts = {
+            "series": series.quoted,
+            "late": float(late.mean()),
+            "numbers": f"{from_to(loss)}, {len(series):,} logs",
+        }
+        yield beside("preferences_by_chance", "problem", (series, loss), facts)
+        return
