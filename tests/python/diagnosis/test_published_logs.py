@@ -269,6 +269,13 @@ def test_a_rate_of_errors_of_nearly_all_letters() -> None:
     assert kinds(loss=falls, val_cer=np.linspace(100, 30, 14)) == []
 
 
+@pytest.mark.parametrize(("height", "expected"), [(0.02, []), (0.4, ["spike"])])
+def test_a_bump_that_is_small_for_what_was_learned(height, expected) -> None:
+    loss = (0.017 + 1.5 * np.exp(-np.arange(2000) / 15)) * noise(2000, 0.05)
+    loss[1200:1208] += height
+    assert kinds(10, loss=loss) == expected
+
+
 def test_a_threshold_is_no_metric() -> None:
     loss = np.linspace(1.4, 0.6, 11)
     run = {"loss": loss, "eval_f1": np.linspace(72, 82, 11), "eval_best_f1_thresh": np.zeros(11)}

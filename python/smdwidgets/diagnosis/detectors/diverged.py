@@ -225,7 +225,7 @@ def _after_early_best(series: Series, data: RunData) -> _Rise | None:
 
 
 def _mostly_above(series: Series, data: RunData) -> _Rise | None:
-    """Return the rise of a noisy loss whose last third is mostly far above its first values."""
+    """Return the rise of a noisy loss that ends mostly far above its first values."""
     values = series.values
     if len(values) < LEAST_OF_MANY or data.of(Kind.REWARD):
         return None

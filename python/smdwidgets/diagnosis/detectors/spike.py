@@ -26,6 +26,8 @@ REPEATED = 3
 MANNERS = ("lasting", "repeated", "long", "single")
 #: Points of a spike that is long, and its height relative to the level before.
 LONG, HIGH = 5, 2.0
+#: Height relative to the first values of the loss that is none, however long it lasts.
+NEGLIGIBLE = 0.05
 #: Fewest values of a loss that can relapse; what it has learned before, and the first level to which it returns.
 LEAST_POINTS, LEARNED, AS_AT_FIRST = 30, 0.85, 0.97
 #: Rise to that level in units of the noise of so many values before it.
@@ -54,7 +56,8 @@ def spike(data: RunData) -> Iterator[Finding]:
     found = []
     for series in data.training_losses():
         relapse = _relapse(series)
-        if relapse is not None:
+        least = NEGLIGIBLE * abs(float(np.median(series.values[:EDGE]))) if len(series) else 0.0
+        if relapse is not None and relapse.top - relapse.level >= least:
             found.append((series, [relapse], "long"))
             continue
         rises, trend = series.rises, series.trend
@@ -67,6 +70,7 @@ def spike(data: RunData) -> Iterator[Finding]:
                 found.append((series, spikes, "repeated"))
         else:
             long = [one for one in spikes if _is_long(series, one)] or _setbacks(data, series)
+            long = [one for one in long if one.top - one.level >= least]
             if long or spikes:
                 found.append((series, long or spikes, "long" if long else "single"))
     found.sort(key=lambda one: MANNERS.index(one[2]))
