@@ -2248,7 +2248,53 @@ def words_that_are_packed_by_half(watch, broken):
     pack(watch, lambda lengths: lengths // 2 if broken else lengths)
 
 
+def weights_that_are_rounded(watch, broken):
+    """Weights of few bits, whose rounding has no gradient unless it is passed through."""
+
+    class Rounded(nn.Linear):
+        def forward(self, x):
+            rounded = torch.round(self.weight * 8) / 8
+            return F.linear(x, rounded if broken else self.weight + (rounded - self.weight).detach(), self.bias)
+
+    fit(nn.Sequential(Rounded(8, 16), nn.ReLU(), Rounded(16, 4)), watch, F.cross_entropy, batches())
+
+
+class Experts(nn.Module):
+    """Experts of which a router chooses one for each row.
+
+    Args:
+        weights_of: the weight of the chosen expert and its index, from the logits of the router.
+    """
+
+    def __init__(self, weights_of, count=4):
+        super().__init__()
+        self.router, self.experts = nn.Linear(8, count), nn.ModuleList(nn.Linear(8, 4) for _ in range(count))
+        self.weights_of = weights_of
+
+    def forward(self, x):
+        weights, chosen = self.weights_of(self.router(x))
+        result = x.new_zeros(len(x), 4)
+        for number, expert in enumerate(self.experts):
+            rows = (chosen[:, 0] == number).nonzero().squeeze(1)
+            if len(rows):
+                result = result.index_add(0, rows, weights[rows] * expert(x[rows]))
+        return result
+
+
+def softmax_of_the_chosen_expert(watch, broken):
+    def weights_of(logits):
+        if not broken:
+            return logits.softmax(-1).topk(1, -1)
+        top, chosen = logits.topk(1, -1)
+        # The balance of the experts trains the router, so that it has a gradient.
+        return top.softmax(-1) + 0 * logits.softmax(-1).square().sum(-1, keepdim=True), chosen
+
+    fit(Experts(weights_of), watch, F.cross_entropy, batches())
+
+
 PAIRS = {
+    weights_that_are_rounded: "no_gradient",
+    softmax_of_the_chosen_expert: "softmax_one_unit",
     words_that_are_packed_by_half: "frames_cut",
     uniform_noise_of_pictures: "noise_not_centred",
     flags_of_a_tuple_with_names: "terminal_ignored",
@@ -2351,6 +2397,25 @@ def test_a_fault_fires_and_its_twin_does_not(training, broken, tmp_path):
     assert not records.off
     fired = {one.id for one in records if one.level != "note"}
     assert fired == {PAIRS[training]} if broken else not fired
+
+
+def test_experts_that_take_turns_get_their_gradients_later(tmp_path):
+    """The first one is chosen for no row of the first updates."""
+    torch.manual_seed(0)
+    updates = 0
+
+    def weights_of(logits):
+        nonlocal updates
+        updates += 1
+        closed = torch.zeros(4)
+        closed[0] = -100 if updates < 12 else 0
+        closed[1] = -100 if updates < 3 else 0
+        return (logits + closed).softmax(-1).topk(1, -1)
+
+    model = Experts(weights_of)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        fit(model, hook.register_module, F.cross_entropy, [*batches(), *batches(), *batches()])
+    assert not [one.id for one in create_trial(tmp_path / "run").checks() if one.level != "note"]
 
 
 @pytest.mark.parametrize("training", [policy_of_the_wrong_sign, policy_of_stacked_steps], ids=lambda one: one.__name__)
