@@ -121,7 +121,7 @@ ALTERATIONS = (
     Alteration("half of the values", thinned(2), 8),
     Alteration("a quarter of the values", thinned(4), 7),
     Alteration("half of the evaluations", fewer_evaluations, 5),
-    Alteration("begun later", begun_later, 14),
+    Alteration("begun later", begun_later, 15),
     Alteration("noise", with_noise, 7),
     Alteration("named test", renamed("test_", "training_"), 2),
     Alteration("named in folders", renamed("valid/", "train/"), 1),

@@ -50,6 +50,8 @@ OF_WORDS, FORESEEN, AS_TRAINED = 2.0, 0.1, 1.3
 #: An area under the curve, or a share of right answers, without a mistake, and words of such shares.
 PERFECT_AREA = 0.9995
 OF_SHARES = frozenset({"f1", "precision", "recall"})
+#: First step of evaluations by their distance that is that of the first one of a training.
+SOON_EVALUATED = 2.0
 #: Loss of the first samples of a training, and one of others with which a model is almost certain.
 UNSURE, CERTAIN, CERTAIN_OF_OTHERS = 0.3, 0.005, 0.001
 #: A loss of held-out data relative to that of the training that is too good, and an accuracy without a mistake.
@@ -620,7 +622,8 @@ def _perfect(data: RunData) -> Iterator[Finding]:
     perfect = next((one for one in areas if one.values.min() >= PERFECT_AREA), None)
     if perfect is None and shares and all(as_share(one).min() >= PERFECT_AREA for one in shares):
         perfect = shares[0]
-    if perfect is None:
+    # A log that begins later does not show how it was at first.
+    if perfect is None or perfect.steps[0] > SOON_EVALUATED * np.median(np.diff(perfect.steps)):
         return
     facts = {
         "what": "Evaluations are without a mistake from the first one on",
