@@ -146,7 +146,7 @@ _METRIC: Final = _set(
     "acc accuracy accuracies auc auroc aucpr auprc map mar ap bleu rouge meteor cider f1 fbeta precision recall iou miou dice psnr "
     "ssim score scores top1 top5 ndcg mrr r2 pck pq mcc kappa specificity sensitivity correlation pearson spearman corrcoef matthews similarity match success hmean"
 )
-_REWARD: Final = _set("reward rewards rew return returns")
+_REWARD: Final = _set("reward rewards rew return returns fitness")
 #: Rewards of preference training compare two answers; no agent earns them.
 _PREFERENCE: Final = {"chosen": "higher", "rejected": "lower", "margins": "higher", "margin": "higher"}
 _EXTREME: Final = _set("max min maximum minimum initial")

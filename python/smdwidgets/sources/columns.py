@@ -183,6 +183,25 @@ class _Words:
         )
 
 
+def with_steps(rows: Rows, summed: str) -> Rows:
+    """Return rows whose step is the sum of a column so far, such as the lengths of episodes.
+
+    Rows without a number in that column are left out, and so are texts: each row is of the same curves.
+
+    >>> rows = with_steps(Rows(2, {"length": (np.arange(2), np.array([10.0, 20.0]))}, {}), "length")
+    >>> rows.numbers["total_timesteps"][1]
+    array([10., 30.])
+    """
+    if summed not in rows.numbers:
+        return rows
+    at, values = rows.numbers[summed]
+    numbers = {"total_timesteps": (at, np.nancumsum(values))}
+    for name, (own, cells) in rows.numbers.items():
+        has_step = np.isin(own, at)
+        numbers[name] = own[has_step], cells[has_step]
+    return Rows(rows.length, numbers, {})
+
+
 def curves_of(rows: Rows) -> Curves:
     """Return the scalars of a table by column, or by name if the table is long.
 

@@ -1,4 +1,4 @@
-"""Recognize tables of a training by their first lines, and find their steps."""
+"""Recognize tables with a column of steps by their first lines, and split their lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from smdwidgets.naming.scalars import Kind, describe
+from smdwidgets.naming.scalars import Kind, Role, describe
 
 #: Names of columns that number the rows, the best first.
 _STEPS: Final = dict.fromkeys(
@@ -31,13 +31,16 @@ _STEPS: Final = dict.fromkeys(
         "epochs",
     )
 )
-#: Names that also number something else. They number the rows of a training beside a loss, a reward or a rate.
+#: Names that also number something else. They number the rows of a training beside a loss, a reward, a rate, or a
+#: number that was measured on the data of a training.
 _SHORT_STEPS: Final = dict.fromkeys(
     (
         *("it", "itr", "n_iter", "num_updates", "n_updates", "updates", "update", "boosting_round", "round"),
-        *("epoch_idx", "epoch_num", "ep", "episodes", "episode"),
+        *("epoch_idx", "epoch_num", "ep", "episodes", "episode", "generation", "generations", "progress/tick"),
     )
 )
+#: Names of which a metric is enough, such as the score of an episode, if the table has no text.
+_EPISODES: Final = frozenset(("episode", "episodes", "generation", "generations"))
 _OF_TRAININGS: Final = (Kind.LOSS, Kind.REWARD, Kind.LEARNING_RATE)
 _EPOCHS: Final = dict.fromkeys(("epoch", "epochs", "epoch_idx", "epoch_num", "ep"))
 _TIMES: Final = dict.fromkeys(("timestamp", "wall_time", "_timestamp", "wall time"))
@@ -49,10 +52,14 @@ _MISSING: Final = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "--",
 _NAN: Final = re.compile(r"[+-]?(?:1\.#(?:qnan|snan|ind|nan)\d*|nan\([^)]*\)|s?qnan|1\.#ind0*)", re.IGNORECASE)
 _INFINITE: Final = re.compile(r"([+-]?)1\.#inf0*", re.IGNORECASE)
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+#: A step and the number of steps: "3/300".
+_STEP_OF: Final = re.compile(r"(\d+) ?/ ?\d+")
 _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?")
 #: Rows that are looked at to tell a table of a training from other data.
-_ROWS: Final = 20
+ROWS: Final = 20
 
+#: Names of the statistics of StyleGAN.
+_STATISTICS: Final = {"num", "mean", "std"}
 #: A byte order mark.
 BOM: Final = "\ufeff"
 
@@ -70,28 +77,32 @@ class Layout(NamedTuple):
     start: int = 0
     #: The end of a line: a line feed, after a carriage return or not, or a carriage return alone.
     line_end: bytes = b"\n"
+    #: The names of columns, where the header does not say them. A column without a name is not read.
+    names: tuple[str, ...] = ()
+    #: The column whose sum so far is the step, if none is.
+    summed: str = ""
 
 
 def layout_of(beginning: bytes) -> Layout | None:
     """Return the layout of a table with steps, or None for any other file.
 
     >>> layout_of(b"epoch; loss\\n1; 0,5\\n")
-    Layout(json_lines=False, separator=';', header='epoch; loss', start=12, line_end=b'\\n')
+    Layout(json_lines=False, separator=';', header='epoch; loss', start=12, line_end=b'\\n', names=(), summed='')
     >>> layout_of(b"name,age\\nann,1\\n")
     """
     if b"\0" in beginning:
         return None
-    line_end = b"\n" if b"\n" in beginning or b"\r" not in beginning.rstrip() else b"\r"
+    line_end = line_end_of(beginning)
     lines = beginning.split(line_end)
     start = 0
-    for number, data in enumerate(lines[: _ROWS + 20]):
+    for number, data in enumerate(lines[: ROWS + 20]):
         start += len(data) + 1
         line = data.decode("utf-8", "replace").rstrip("\r").removeprefix(BOM)
         bare = line.strip()
         if not bare:
             continue
         if bare.startswith("{"):
-            is_json = _is_json_lines(_texts(lines[number : number + _ROWS]))
+            is_json = _is_json_lines(_texts(lines[number : number + ROWS]))
             return Layout(True, line_end=line_end) if is_json else None
         header = bare.lstrip("#").strip() if bare.startswith("#") else line
         separator = _separator(header)
@@ -100,10 +111,19 @@ def layout_of(beginning: bytes) -> Layout | None:
             return None  # a line of a log, which has a time
         if step_column(names) is not None:
             layout = Layout(False, separator, header, min(start, len(beginning)), line_end)
-            return layout if _has_numbers(layout, names, _texts(lines[number + 1 : number + 1 + _ROWS])) else None
+            return layout if _has_numbers(layout, names, _texts(lines[number + 1 : number + 1 + ROWS])) else None
         if not bare.startswith("#"):
             return None
     return None
+
+
+def line_end_of(beginning: bytes) -> bytes:
+    """Return what ends the lines of a file.
+
+    >>> line_end_of(b"step,loss\\r1,2\\r"), line_end_of(b"step,loss\\r\\n")
+    (b'\\r', b'\\n')
+    """
+    return b"\n" if b"\n" in beginning or b"\r" not in beginning.rstrip() else b"\r"
 
 
 def _texts(lines: Iterable[bytes]) -> list[str]:
@@ -135,9 +155,15 @@ def _has_numbers(layout: Layout, names: Sequence[str], lines: Sequence[str]) -> 
     if not rows or step is None:
         return len(names) > 1
     at = list(names).index(step)
+    # Progress bars have words such as "3/300", too.
+    step_of = step_in if layout.separator is not None else str
+    if not _is_sure(names, step) and any(
+        number_of(cell) is None and not is_missing(cell) for row in rows for cell in row
+    ):
+        return False
     return any(
         len(row) > at
-        and number_of(row[at]) is not None
+        and number_of(step_of(row[at])) is not None
         and any(number_of(cell) is not None for column, cell in enumerate(row) if column != at)
         for row in rows
     )
@@ -215,8 +241,32 @@ def step_column(names: Iterable[str]) -> str | None:
     if usual is not None:
         return usual
     short = _column(names, _SHORT_STEPS)
-    is_training = short is not None and any(describe(name).kind in _OF_TRAININGS for name in names if name != short)
-    return short if is_training else None
+    if short is None or _is_sure(names, short):
+        return short
+    is_measured = short.lower() in _EPISODES and any(describe(name).kind is Kind.METRIC for name in names)
+    return short if is_measured else None
+
+
+def _is_sure(names: Iterable[str], step: str) -> bool:
+    """Return whether names say that a column numbers the steps of a training.
+
+    >>> _is_sure(["it", "train_kl"], "it"), _is_sure(["episode", "score"], "episode")
+    (True, False)
+    """
+    if _column([step], _STEPS) is not None:
+        return True
+    said = ((name, describe(name)) for name in names if name != step)
+    return any(one.kind in _OF_TRAININGS or (one.role is Role.TRAINING and one.base != name) for name, one in said)
+
+
+def step_in(cell: str) -> str:
+    """Return the step in a cell that also says how many there are.
+
+    >>> step_in("3/300"), step_in("3")
+    ('3', '3')
+    """
+    match = _STEP_OF.fullmatch(cell.strip()) if "/" in cell else None
+    return match[1] if match else cell
 
 
 def epoch_column(names: Iterable[str]) -> str | None:
@@ -293,14 +343,23 @@ def json_fault(error: Exception, data: bytes) -> str:
 
 
 def flat(given: Mapping[str, Any], prefix: str = "", separator: str = "/") -> dict[str, Any]:
-    """Return nested mappings as one, with the names of parts joined."""
+    """Return nested mappings as one, with the names of parts joined.
+
+    Statistics of a number are its mean.
+
+    >>> flat({"Loss": {"G": {"num": 64, "mean": 0.5, "std": 0.25}}})
+    {'Loss/G': 0.5}
+    """
     found: dict[str, Any] = {}
     below = [(prefix, given)]
     while below:
         start, mapping = below.pop()
         for name, value in mapping.items():
             if isinstance(value, Mapping):
-                below.append((f"{start}{name}{separator}", value))
+                if value.keys() == _STATISTICS:
+                    found[f"{start}{name}"] = value["mean"]
+                else:
+                    below.append((f"{start}{name}{separator}", value))
             else:
                 found[f"{start}{name}"] = value
     return found

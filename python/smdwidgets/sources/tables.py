@@ -28,11 +28,14 @@ from smdwidgets.sources.columns import (
     curves_of,
     rows_of_cells,
     rows_of_objects,
+    with_steps,
 )
-from smdwidgets.sources.layout import Layout, distinct, json_row, layout_of, quoting_of, split, step_column
+from smdwidgets.sources.known_tables import known_table
+from smdwidgets.sources.layout import Layout, distinct, json_row, layout_of, quoting_of, split, step_column, step_in
 from smdwidgets.sources.settings import Settings, read_settings
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import HEAD, TAIL, Tree
+from smdwidgets.sources.unnumbered import unnumbered
 
 _SUFFIXES: Final = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".txt", ".log")
 #: Files beside a table with the settings of its run.
@@ -85,7 +88,20 @@ def _place(key: str) -> tuple[str, str]:
 
 
 def _is_table(tree: Tree, key: str) -> bool:
-    return layout_of(_beginning(tree, key)) is not None
+    return table_layout(_beginning(tree, key), key) is not None
+
+
+def table_layout(beginning: bytes, key: str) -> Layout | None:
+    """Return the layout of a table of a training, or None for any other file.
+
+    >>> table_layout(b"step,loss\\n1,2\\n", "a.csv").header, table_layout(b"name,age\\nann,1\\n", "a.csv")
+    ('step,loss', None)
+    """
+    return known_table(beginning) or layout_of(beginning) or unnumbered(beginning, _stem(key))
+
+
+def _stem(key: str) -> str:
+    return key.rpartition("/")[2].rpartition(".")[0]
 
 
 def _beginning(tree: Tree, key: str) -> bytes:
@@ -180,6 +196,8 @@ class _Table:
     def _start_over(self) -> None:
         self._columns = GrowingColumns()
         self._names: list[str] = []
+        #: The cells of the first line.
+        self._heading: list[str] = []
         #: Offset of the first line that was not read.
         self._end = 0
         self._tail = b""
@@ -213,10 +231,12 @@ class _Table:
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):
             self.unsupported = [f"{self._tree.path(self.key)}: UTF-16 is not supported; convert the file to UTF-8"]
             return True
-        layout = layout_of(head)
+        layout = table_layout(head, self.key)
+        if layout is None and self._tail:
+            layout = self._layout  # rows below may be no rows of a table; a table that was read remains one
         rewritten = layout != self._layout or size < self._end
-        if not rewritten and self._tail:
-            rewritten = not self._tree.still_has(self.key, self._tail, self._end)
+        if not rewritten and self._tail and not self._tree.still_has(self.key, self._tail, self._end):
+            rewritten, layout = True, table_layout(head, self.key)
         if rewritten:
             self._start_over()
             self._layout = layout
@@ -234,8 +254,8 @@ class _Table:
         if layout is None or layout.json_lines:
             return
         self._end = layout.start
-        names = split(layout.header, layout.separator)
-        names = distinct(name.strip() for name in names)
+        self._heading = [name.strip() for name in split(layout.header, layout.separator)]
+        names = [*layout.names] or distinct(self._heading)
         if len(names) > MOST_COLUMNS:
             step = step_column(names)
             self.unsupported.append(
@@ -295,12 +315,16 @@ class _Table:
             usable = [cells for cells in lines if cells and not (len(cells) == 1 and not cells[0].strip())]
             self._count_bad(sum(1 for cells in usable if len(cells) != width and any(map(str.strip, cells[width:]))))
             kept = [(cells + [""] * width)[:width] for cells in usable]
-        if kept and [cell.strip() for cell in kept[0]] == self._names:
+        if kept and [cell.strip() for cell in kept[0]] == self._heading:
             kept = kept[1:]
-        columns = list(range(min(width, MOST_COLUMNS)))
+        columns = [at for at in range(min(width, MOST_COLUMNS)) if self._names[at]]
         if width > MOST_COLUMNS and self._step_beyond is not None:
             columns.append(self._step_beyond)
-        return rows_of_cells({self._names[at]: [cells[at] for cells in kept] for at in columns}, len(kept))
+        by_name = {self._names[at]: [cells[at] for cells in kept] for at in columns}
+        step = step_column(by_name)
+        if step is not None:
+            by_name[step] = [step_in(cell) for cell in by_name[step]]
+        return rows_of_cells(by_name, len(kept))
 
     _step_beyond: int | None = None
 
@@ -335,13 +359,15 @@ class _Table:
 
     def _read_curves(self) -> Curves:
         if self._curves is None:
-            self._curves = curves_of(self._columns.joined(self._open_line))
+            rows = self._columns.joined(self._open_line)
+            summed = "" if self._layout is None else self._layout.summed
+            self._curves = curves_of(with_steps(rows, summed) if summed else rows)
         return self._curves
 
     def scalars(self) -> dict[str, Scalars]:
         """Return the scalars by column, or by name if the table is long."""
         scalars_by_name = {visible(name, 400): scalars for name, scalars in self._read_curves().scalars.items()}
-        stem = self.key.rpartition("/")[2].rpartition(".")[0]
+        stem = _stem(self.key)
         if [*scalars_by_name] != ["Value"] or stem.lower() in ROLE_WORDS:
             return scalars_by_name
         # The file has the name of the curve, or the one that TensorBoard gives it.

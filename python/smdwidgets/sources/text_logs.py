@@ -10,10 +10,10 @@ from typing import Final
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.growing_lines import GrowingLines, parts_of
-from smdwidgets.sources.layout import layout_of
 from smdwidgets.sources.log_lines import LONGEST_LINE, TRAINERS, ColumnReader, Reader, Row, Trainer, has_numbers
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.step_columns import StepColumns
+from smdwidgets.sources.tables import table_layout
 from smdwidgets.sources.tree import HEAD, Tree
 
 _SUFFIXES: Final = (".log", ".txt", ".out", ".err", ".stdout", ".stderr")
@@ -53,7 +53,7 @@ class TextLogs:
 
 def _is_log(tree: Tree, key: str) -> bool:
     head = tree.head(key)
-    if b"\0" in head or layout_of(head) is not None:
+    if b"\0" in head or table_layout(head, key) is not None:
         return False
     if trainer_of(_lines(head)) is not None:
         return True

@@ -1,0 +1,120 @@
+"""Recognize tables of losses without a column of steps. Their rows are numbered.
+
+All cells must be numbers, and the names those of a training: other data have columns of one of these names, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from smdwidgets.naming.scalars import Kind, Role, describe, words_of
+from smdwidgets.sources.layout import BOM, ROWS, Layout, is_missing, line_end_of, number_of, split
+
+#: Columns of a table that is no data set.
+_MOST_COLUMNS: Final = 60
+#: Rows by which a file of one number a line is recognized; a file with one number is a result.
+_FEWEST_NUMBERS: Final = 3
+_SEPARATORS: Final = ("\t", ",", ";", "|", None)
+#: Splits no line, because columns are separated by nothing that one column has.
+_ONE_COLUMN: Final = "\t"
+#: Words that name a loss or reward beside others, and alone also prices and measurements.
+_OF_OTHER_DATA: Final = frozenset(["cost", "price", "err", "error", "return", "returns"])
+_LETTER: Final = re.compile(r"[A-Za-z]")
+
+
+def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
+    """Return the layout of a table of losses without steps, or None for other files.
+
+    ``stem`` is the name of the file without its ending: it names the numbers of a file that has one in each line.
+
+    >>> unnumbered(b"loss,val_loss\\n0.5,0.75\\n").header, unnumbered(b"age,loss\\n37,0.5\\n")
+    ('loss,val_loss', None)
+    >>> unnumbered(b"2.5\\n1.5\\n1.25\\n", "train_loss").names
+    ('train_loss',)
+    """
+    if b"\0" in beginning:
+        return None
+    line_end = line_end_of(beginning)
+    ends_within = not beginning.endswith(line_end)
+    start, rows, header, header_end = 0, [], "", 0
+    for data in beginning.split(line_end)[: ROWS + 20]:
+        start = min(start + len(data) + 1, len(beginning))
+        text = data.decode("utf-8", "replace").removeprefix(BOM).strip(" \r")
+        if not text.strip():
+            continue
+        if not header and not rows and number_of(text) is None:
+            header, header_end = text.lstrip("#").strip(" "), start
+        else:
+            rows.append(text)
+        if len(rows) > ROWS:
+            break
+    if ends_within and len(rows) > 1 and start == len(beginning):
+        del rows[-1]  # it may be cut
+    if not header:
+        is_list = len(rows) >= _FEWEST_NUMBERS and all(number_of(row) is not None for row in rows)
+        return Layout(False, _ONE_COLUMN, line_end=line_end, names=(stem,)) if is_list and _is_measure(stem) else None
+    if not rows:
+        return None
+    separator = next((one for one in _separators(header) if _fits(header, rows, one)), "")
+    return Layout(False, separator, header, header_end, line_end) if separator != "" else None
+
+
+def _separators(header: str) -> list[str | None]:
+    """Return what may separate the columns of a header, the best first."""
+    counts = {one: len(_names(header, one)) for one in _SEPARATORS if one is None or one in header}
+    return [*sorted(counts, key=lambda one: (one is None, -counts[one])), _ONE_COLUMN]
+
+
+def _names(header: str, separator: str | None) -> list[str]:
+    """Return the names of columns, without those that a separator at the end adds."""
+    names = split(header, separator)
+    while names and not names[-1]:
+        del names[-1]
+    return names
+
+
+def _fits(header: str, rows: Sequence[str], separator: str | None) -> bool:
+    """Return whether the names are those of a training, and all cells are numbers."""
+    names = _names(header, separator)
+    if not 0 < len(names) <= _MOST_COLUMNS or not all(map(_LETTER.search, names)):
+        return False
+    if not (_is_measure(names[0]) if len(names) == 1 else _are_of_training(names)):
+        return False
+    return any(any(cell for cell in split(row, separator)) for row in rows) and all(
+        _has_only_numbers(split(row, separator), len(names)) for row in rows
+    )
+
+
+def _has_only_numbers(cells: Sequence[str], width: int) -> bool:
+    return not any(cells[width:]) and all(number_of(cell) is not None or is_missing(cell) for cell in cells[:width])
+
+
+def _are_of_training(names: Sequence[str]) -> bool:
+    """Return whether the columns of a table are those of a training.
+
+    >>> _are_of_training(["loss", "acc"]), _are_of_training(["acc", "val_acc"]), _are_of_training(["acc", "f1"])
+    (True, True, False)
+    >>> _are_of_training(["cont1", "cont2", "loss"]), _are_of_training(["price", "cost"])
+    (False, False)
+    """
+    said = [describe(name) for name in names]
+    if 2 * sum(one.kind is not Kind.UNKNOWN for one in said) <= len(names):
+        return False  # a data set with one such column
+    has_roles = any(one.role is not Role.NONE for one in said)
+    telling = (Kind.LOSS, Kind.REWARD, Kind.METRIC) if has_roles else (Kind.LOSS, Kind.REWARD)
+    return any(one.kind in telling and _is_clear(name) for name, one in zip(names, said, strict=True))
+
+
+def _is_measure(name: str) -> bool:
+    """Return whether a name alone says that numbers measure a training.
+
+    >>> _is_measure("loss_50000"), _is_measure("training error"), _is_measure("cost"), _is_measure("age")
+    (True, True, False, False)
+    """
+    return describe(name).kind in (Kind.LOSS, Kind.REWARD, Kind.METRIC) and _is_clear(name)
+
+
+def _is_clear(name: str) -> bool:
+    return not _OF_OTHER_DATA.issuperset(words_of(name))
