@@ -184,9 +184,10 @@ class _Words:
 
 
 def with_steps(rows: Rows, summed: str) -> Rows:
-    """Return rows whose step is the sum of a column so far, such as the lengths of episodes.
+    """Return rows whose step is the sum of a column so far.
 
-    Rows without a number in that column are left out, and so are texts: each row is of the same curves.
+    Rows without a number in that column are left out. So are texts: lengths of
+    episodes number the rows of one curve.
 
     >>> rows = with_steps(Rows(2, {"length": (np.arange(2), np.array([10.0, 20.0]))}, {}), "length")
     >>> rows.numbers["total_timesteps"][1]

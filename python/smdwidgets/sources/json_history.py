@@ -1,8 +1,8 @@
 """A history in one JSON file.
 
 It is a list of objects, or an object with a list for each curve.
-Scripts write the ``history`` of Keras or their own in this way at the end of a training. Rows without a step are
-numbered.
+Scripts write the ``history`` of Keras or their own in this way at the end of a training, Chainer its ``log``. Rows
+without a step are numbered. CatBoost's file has the numbers of an iteration in lists, and their names beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from smdwidgets.naming.scalars import Kind, describe
+from smdwidgets.naming.scalars import Kind, Role, describe
 from smdwidgets.sources.columns import curves_of, rows_of_objects
 from smdwidgets.sources.layout import flat, json_fault, step_column
 from smdwidgets.sources.source import Source
@@ -23,9 +23,12 @@ from smdwidgets.sources.whole_files import CurveFiles
 
 #: Largest file that is read.
 _LARGEST: Final = 32 << 20
-#: A name at the beginning of a file without which it is not read as a whole.
+#: The name of Chainer's history, which has no ending.
+_LOG: Final = "log"
+#: A name at the beginning of a file without which it is not read as a whole: a measure, or a step.
 _LIKELY: Final = re.compile(
-    rb'(?i)"[^"]{0,80}(loss|acc|err|mse|mae|auc|iou|map|f1|bleu|reward|return|perplexity|ppl|lr|rate)[^"]{0,80}"\s*:'
+    rb'(?i)"(?:[^"]{0,80}(?:loss|acc|err|mse|mae|auc|iou|map|f1|bleu|reward|return|perplexity|ppl|lr|rate)[^"]{0,80}'
+    rb'|it|itr|iter|iteration|step|epoch)"\s*:'
 )
 #: What a series of a training measures; a JSON file with other lists is other data.
 _OF_TRAININGS: Final = frozenset([Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE])
@@ -39,7 +42,8 @@ class JsonHistories:
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the histories of each directory."""
         runs: defaultdict[str, list[str]] = defaultdict(list)
-        for key in tree.named(".json"):
+        logs = [key for key in tree.keys if key.endswith(_LOG) and key.rpartition("/")[2] == _LOG]
+        for key in [*tree.named(".json"), *logs]:
             if tree.recognizes(self.name, key, partial(_is_history, tree, key)):
                 runs[key.rpartition("/")[0]].append(key)
         return runs
@@ -73,6 +77,8 @@ def rows_of(content: Any) -> list[dict[str, Any]]:
     if isinstance(content, list):
         rows = [flat(row) for row in content if isinstance(row, dict)]
         rows = rows if len(rows) == len(content) else []
+    elif isinstance(content, dict) and (rows := _rows_of_catboost(content)):
+        pass
     elif isinstance(content, dict) and content:
         columns = {name: values for name, values in content.items() if isinstance(values, list)}
         length = max((len(values) for values in columns.values()), default=0)
@@ -80,8 +86,42 @@ def rows_of(content: Any) -> list[dict[str, Any]]:
     else:
         return []
     numbers = {name for row in rows for name, value in row.items() if type(value) in (int, float)}
-    numbers.discard(step_column(numbers) or "")
-    return rows if any(describe(name).kind in _OF_TRAININGS for name in numbers) else []
+    step = step_column(numbers) or ""
+    numbers.discard(step)
+    is_training = any(describe(name).kind in _OF_TRAININGS for name in numbers)
+    # A step beside numbers of the training is enough, whatever these are called.
+    is_training |= bool(step) and any(describe(name).role is Role.TRAINING for name in numbers)
+    return rows if is_training else []
+
+
+def _rows_of_catboost(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each iteration of CatBoost's file; none for another file.
+
+    >>> meta = {"learn_sets": ["learn"], "learn_metrics": [{"name": "RMSE", "best_value": "Min"}]}
+    >>> _rows_of_catboost({"meta": meta, "iterations": [{"iteration": 0, "learn": [0.5]}]})
+    [{'iteration': 0, 'train/RMSE': 0.5}]
+    """
+    about, iterations = content.get("meta"), content.get("iterations")
+    if not isinstance(about, dict) or not isinstance(iterations, list):
+        return []
+    names: dict[str, list[str]] = {}
+    for data, role in (("learn", "train"), ("test", "test")):
+        sets, metrics = about.get(f"{data}_sets", [data]), about.get(f"{data}_metrics")
+        if not isinstance(sets, list) or not isinstance(metrics, list):
+            continue
+        of_data = [metric.get("name") if isinstance(metric, dict) else metric for metric in metrics]
+        for one in sets:
+            names[str(one)] = [f"{role if one == data else one}/{metric}" for metric in of_data]
+    rows = []
+    for number, iteration in enumerate(iterations):
+        if not isinstance(iteration, dict):
+            return []
+        row: dict[str, Any] = {"iteration": iteration.get("iteration", number)}
+        for data, of_set in names.items():
+            values = iteration.get(data)
+            row.update(zip(of_set, values if isinstance(values, list) else [], strict=False))
+        rows.append(row)
+    return rows
 
 
 class JsonHistorySource(CurveFiles):

@@ -1,4 +1,4 @@
-"""Recognize tables with a column of steps by their first lines, and split their lines."""
+"""Recognize tables with a column of steps, and split lines into cells."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ def _is_json_lines(lines: Iterable[str]) -> bool:
         row = json_row(line)
         if row is None:
             return False
-        if step_column(row) is not None and len(row) > 1:
+        step = step_column(row)
+        if step is not None and len(row) > 1 and not isinstance(row[step], list):
             return True
     return False
 

@@ -42,6 +42,8 @@ _SUFFIXES: Final = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".txt"
 _SETTINGS: Final = ("hparams.yaml", "params.yaml", "args.yaml")
 #: DVCLive writes each metric to a separate file below this directory.
 _ONE_METRIC_EACH: Final = "plots/metrics/"
+#: CatBoost's tables of one data set, and the data.
+_OF_CATBOOST: Final = {"learn_error.tsv": "train/", "test_error.tsv": "test/"}
 #: The name of a curve that TensorBoard exports to a file with the columns ``Wall time, Step, Value``.
 _OF_TENSORBOARD: Final = re.compile(r"-tag-([^/]+)\.csv$")
 #: Columns that are read of one table.
@@ -84,7 +86,7 @@ def _place(key: str) -> tuple[str, str]:
         return folder.lstrip("/"), below.rpartition("/")[0] + ("/" if "/" in below else "")
     run, _, name = key.rpartition("/")
     stem = name.partition(".")[0]
-    return run, f"{stem}/" if stem.lower() in ROLE_WORDS else ""
+    return run, _OF_CATBOOST.get(name, f"{stem}/" if stem.lower() in ROLE_WORDS else "")
 
 
 def _is_table(tree: Tree, key: str) -> bool:

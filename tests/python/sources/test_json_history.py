@@ -8,6 +8,7 @@ import pytest
 
 import smdwidgets
 from smdwidgets.exceptions import RunNotFound
+from smdwidgets.naming.scalars import Role, describe
 
 
 def curves(folder):
@@ -41,6 +42,58 @@ def test_rewritten_and_damaged_history(tmp_path):
     assert trial.problems() == []
 
 
+def test_file_without_an_ending_that_grows(tmp_path):
+    rows = [{"main/loss": 2.5, "iteration": 100, "epoch": 1}, {"main/loss": 1.5, "iteration": 200, "epoch": 2}]
+    path = tmp_path / "result" / "log"
+    path.parent.mkdir()
+    path.write_text(json.dumps(rows[:1], indent=4))
+    trial = smdwidgets.create_trial(tmp_path)
+    assert trial.tensor("main/loss").steps() == [100]
+    path.write_text(json.dumps(rows, indent=4))
+    assert trial.tensor("main/loss").steps() == [100, 200]
+    assert curves(path)["main/loss"] == {100: 2.5, 200: 1.5}
+
+
+def test_other_files_without_an_ending_are_not_read(tmp_path):
+    (tmp_path / "catalog").write_text(json.dumps([{"iteration": 1, "loss": 2.5}]))
+    with pytest.raises(RunNotFound):
+        smdwidgets.create_trial(tmp_path)
+
+
+def test_numbers_of_a_training_beside_a_step(tmp_path):
+    rows = [{"it": 0, "train_z": 0.5, "train_L_vae": 3.5}, {"it": 500, "train_z": 0.25, "train_L_vae": 2.5}]
+    (tmp_path / "result.json").write_text(json.dumps(rows, indent=1))
+    assert curves(tmp_path)["train_L_vae"] == {0: 3.5, 500: 2.5}
+
+
+def catboost(iterations):
+    metrics = [{"name": "AUC", "best_value": "Max"}, {"name": "Logloss", "best_value": "Min"}]
+    about = {"learn_sets": ["learn"], "learn_metrics": metrics[1:], "test_sets": ["test"], "test_metrics": metrics}
+    rows = [
+        {"iteration": at, "learn": [1 / (at + 1)], "test": [0.5, 2 / (at + 1)], "passed_time": at}
+        for at in range(iterations)
+    ]
+    return json.dumps({"meta": about, "iterations": rows})
+
+
+def test_lists_of_catboost(tmp_path):
+    path = tmp_path / "catboost_training.json"
+    path.write_text(catboost(2))
+    found = curves(tmp_path)
+    assert found == {"train/Logloss": {0: 1, 1: 0.5}, "test/Logloss": {0: 2, 1: 1}, "test/AUC": {0: 0.5, 1: 0.5}}
+    assert [describe(name).role for name in ("train/Logloss", "test/AUC")] == [Role.TRAINING, Role.TEST]
+    trial = smdwidgets.create_trial(tmp_path)
+    path.write_text(catboost(3))
+    assert trial.tensor("train/Logloss").steps() == [0, 1, 2]
+
+
+def test_tables_of_catboost_beside_its_lists(tmp_path):
+    (tmp_path / "catboost_training.json").write_text(catboost(2))
+    (tmp_path / "learn_error.tsv").write_text("iter\tLogloss\n0\t1\n1\t0.5\n")
+    (tmp_path / "test_error.tsv").write_text("iter\tAUC\tLogloss\n0\t0.5\t2\n1\t0.5\t1\n")
+    assert sorted(curves(tmp_path)) == ["test/AUC", "test/Logloss", "train/Logloss"]
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -52,6 +105,10 @@ def test_rewritten_and_damaged_history(tmp_path):
         [],
         {},
         {"loss_weights": {"a": [1]}},
+        {"meta": {"learn_metrics": ["RMSE"]}, "iterations": [[0.5]]},
+        {"meta": {"learn_metrics": ["RMSE"], "learn_sets": 1}, "iterations": [{"learn": [0.5]}]},
+        [{"it": 1, "size": 2}],
+        [{"step": 1, "text": "train"}],
     ],
 )
 def test_other_files_are_no_histories(tmp_path, content):

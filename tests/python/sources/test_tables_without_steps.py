@@ -1,4 +1,4 @@
-"""Tables without a column of steps, and those whose columns mean what one program says."""
+"""Tables without a column of steps, and those of one program."""
 
 from __future__ import annotations
 
