@@ -21,8 +21,8 @@ LONGEST_LINE: Final = 20_000
 _NUMBER: Final = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|NaN|NAN|inf|Inf|INF|Infinity)(?![A-Za-z]))"
 #: A part of a name. Words of a name are separated by one space.
 _WORD: Final = r"(?<![\w/.])[A-Za-z_@][\w@./()%+\-]{0,80}(?:'s(?=[ ]))?"
-#: A number ends before what is no unit, and is no part of a time such as 1:30:00.
-_END: Final = r"(?P<unit>%|[A-Za-z]{0,4}(?:/[A-Za-z]+)?)(?:/(?P<of>\d+))?(?![\w:./\-])"
+#: A number ends before what is no unit, and is no part of a time such as 1:30:00. It may end a sentence.
+_END: Final = r"(?P<unit>%|[A-Za-z]{0,4}(?:/[A-Za-z]+)?)(?:/(?P<of>\d+))?(?![\w:/\-]|\.(?!\s|$))"
 _NAMED: Final = re.compile(
     rf"""["']?(?P<name>{_WORD}(?:[ ][\w@./()%+\-]{{1,80}}){{0,6}}?)["']?\s*[:=]\s*["'\[(]*"""
     rf"""(?P<value>{_NUMBER}){_END}(?:["'\]),]*\s*\(\s*(?P<mean>{_NUMBER})\s*\))?"""
@@ -33,6 +33,8 @@ _SPACED: Final = re.compile(
 )
 #: A name and a number between two bars.
 _CELL: Final = re.compile(r"\s*(?P<name>[A-Za-z_][\w./\-]{0,80}) +(?P<value>[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?)\s*")
+#: The unit of the number before a name, at the end of a sentence.
+_UNIT_BEFORE: Final = re.compile(r"(?:m?s|sec|min|h)\. ")
 #: What a line with a number contains.
 _DIGIT: Final = re.compile(r"\d|(?i:nan|inf)")
 _MULTIPLES: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
@@ -85,10 +87,11 @@ class LogLine:
     Attributes:
         mark: a text that each such line contains. It is looked for first, which is fast.
         head: finds the line; numbers are read after its end. Groups: ``step``, ``epoch``, ``batch`` and ``of`` (of an
-            epoch), ``role`` (a key of `ROLES`).
+            epoch), ``role`` (a key of `ROLES`), ``model`` (what is trained, which names begin with).
         pairs: how the numbers are written; None if the line has none.
         prefix: what names begin with.
         suffix: what names end with that the trainer leaves out.
+        names: other names of numbers, which the trainer gives them in its other lines.
         step_name: the number that is the step.
         block: what the lines after it are.
         body: finds a line of a block; numbers are read after its end.
@@ -102,6 +105,7 @@ class LogLine:
     pairs: Pairs | None = Pairs.NAMED
     prefix: str = ""
     suffix: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
     step_name: str = ""
     block: Block = Block.NONE
     body: re.Pattern[str] | None = None
@@ -413,7 +417,40 @@ TRAINERS: Final = (
     Trainer(
         "OpenNMT-py",
         "[2024-05-01 12:00:00,123 INFO] Step 50/100000; acc: 10.1; ppl: 8123.4; xent: 9.0; lr: 0.00001; sents:   12345; bsz: 1234/1234/64",
-        (_line("Step ", r"\bStep (?P<step>\d+)/\s*\d+; "),),
+        (
+            _line("Step ", r"\bStep (?P<step>\d+)/\s*\d+; "),
+            _line(
+                "Validation ",
+                r"\bValidation (?=(?:perplexity|accuracy): )",
+                prefix="val/",
+                names={"perplexity": "ppl", "accuracy": "acc"},
+            ),
+            _line("Model is improving ", r"\bModel is improving ", None),
+        ),
+    ),
+    Trainer(
+        "ML-Agents",
+        "[INFO] 3DBall. Step: 12000. Time Elapsed: 27.1 s. Mean Reward: 1.15. Std of Reward: 0.7. Training.",
+        (
+            _line(
+                "Step: ",
+                r"(?P<model>[\w?=\-]{1,80})[.:] Step: (?P<step>\d+)\. (?=Time Elapsed: |Mean Reward: |No episode )",
+                # Older versions print no full stop after the unit of a time.
+                names={"s Mean Reward": "Mean Reward"},
+            ),
+        ),
+    ),
+    Trainer(
+        "CycleGAN and pix2pix",
+        "(epoch: 1, iters: 100, time: 0.198, data: 0.278) D_A: 0.255 G_A: 0.322 cycle_A: 6.358 idt_A: 1.683",
+        (
+            _line(
+                "(epoch: ",
+                r"\(epoch: (?P<epoch>\d+), iters: (?P<batch>\d+), time: [\d.]+(?:, data: [\d.]+)?\)[ ,]*",
+                suffix=" loss",
+            ),
+            _line("= Training Loss (", r"^=+ Training Loss \(", None),
+        ),
     ),
     Trainer(
         "Marian",
@@ -442,6 +479,7 @@ def pairs_in(text: str, pairs: Pairs, *, multiples: bool = False, mean: bool = F
         if multiples:
             number *= _MULTIPLES.get(match["unit"], 1.0)
         name = match["name"].strip().removesuffix(" value")
+        name = name[unit.end() :] if (unit := _UNIT_BEFORE.match(name)) else name
         if match["unit"] == "%" and name.lower() in ROLE_WORDS:
             name = f"{name} accuracy"
         yield name, number
@@ -471,6 +509,9 @@ class Reader:
         self._step = 0
         self._epoch: int | None = None
         self._first_epoch: int | None = None
+        #: The last batch of an epoch of unknown length, and the batches before each epoch.
+        self._batch = 0
+        self._before: dict[int, int] = {}
         self._block: LogLine | None = None
         self._box = Row(0)
         self._group = ""
@@ -535,10 +576,12 @@ class Reader:
         if kind.pairs is None:
             return None
         pairs = pairs_in(line[head.end() :], kind.pairs, multiples=kind.multiples, mean=kind.mean)
-        return self._row(kind, kind.prefix or ROLES.get(role or "", ""), pairs)
+        model = groups.get("model")
+        return self._row(kind, (f"{model}/" if model else "") + (kind.prefix or ROLES.get(role or "", "")), pairs)
 
     def _find_step(self, groups: Mapping[str, str | None], *, holds_out: bool) -> None:
         step, epoch, batch, of = (groups.get(name) for name in ("step", "epoch", "batch", "of"))
+        previous = self._epoch
         if epoch is not None:
             self._epoch = int(epoch)
             self._first_epoch = self._epoch if self._first_epoch is None else self._first_epoch
@@ -547,8 +590,25 @@ class Reader:
         elif self._epoch is not None and of is not None and batch is not None:
             if not holds_out:  # batches of an evaluation do not count
                 self._step = max(0, self._epoch - (self._first_epoch or 0)) * int(of) + int(batch)
+        elif self._epoch is not None and epoch is not None and batch is not None:
+            self._step = self._numbered_on(self._epoch, previous, int(batch))
         elif self._epoch is not None and epoch is not None:
             self._step = self._epoch
+
+    def _numbered_on(self, epoch: int, previous: int | None, batch: int) -> int:
+        """Return the step of a batch in an epoch whose length is not printed.
+
+        The last batch of an epoch that was printed counts as its length. An epoch that comes again is a restart.
+        """
+        if previous is None or previous not in self._before:
+            self._before = {epoch: 0}
+        elif epoch < previous:
+            self._before = {one: before for one, before in self._before.items() if one <= epoch}
+            self._before.setdefault(epoch, 0)
+        elif epoch > previous:
+            self._before[epoch] = self._before[previous] + self._batch
+        self._batch = batch
+        return self._before[epoch] + batch
 
     def _row(self, kind: LogLine, prefix: str, pairs: Iterator[tuple[str, float]]) -> Row | None:
         values: dict[str, float] = {}
@@ -556,7 +616,7 @@ class Reader:
             if kind.step_name and name.endswith(kind.step_name) and number == math.floor(number):
                 self._step = int(number)
             elif name.lower() not in _POSITIONS or not number.is_integer():
-                values.setdefault(prefix + name + kind.suffix, number)
+                values.setdefault(prefix + kind.names.get(name, name) + kind.suffix, number)
         self._names |= values.keys()
         return Row(self._step, values) if values else None
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smdwidgets
+from smdwidgets.naming.scalars import Kind, describe
 from smdwidgets.sources.growing_lines import parts_of
 from smdwidgets.sources.log_lines import LONGEST_LINE, TRAINERS, ColumnReader, Pairs, Reader, has_numbers, pairs_in
 from smdwidgets.sources.text_logs import trainer_of
@@ -45,6 +46,8 @@ EXAMPLES = {
     "CatBoost": (10, {"learn": 0.5123456, "test": 0.6123456}),
     "Paddle": (10, {"loss": 0.51234}),
     "OpenNMT-py": (50, {"ppl": 8123.4, "xent": 9.0, "lr": 1e-5}),
+    "ML-Agents": (12000, {"3DBall/Mean Reward": 1.15, "3DBall/Std of Reward": 0.7, "3DBall/Time Elapsed": 27.1}),
+    "CycleGAN and pix2pix": (100, {"D_A loss": 0.255, "G_A loss": 0.322, "cycle_A loss": 6.358, "idt_A loss": 1.683}),
     "Marian": (1000, {"Cost": 7.51234567}),
 }
 
@@ -200,6 +203,55 @@ def test_batches_of_epochs_are_numbered_on(tmp_path):
     trial = opened(tmp_path, text)
     assert values(trial, "Loss") == {0: 1, 320: 1, 640: 2, 960: 2}
     assert values(trial, "test/Accuracy") == {960: 0.95}
+
+
+def test_iterations_that_begin_again_in_epochs_of_unknown_length(tmp_path):
+    line = "(epoch: {}, iters: {}, time: 0.198, data: 0.278) {}D_A: 0.{} G_A: 0.5 idt_A: nan \n"
+    head = "================ Training Loss (Sat Jun  6 16:47:21 2020) ================\n"
+    first = [(1, 100), (1, 200), (2, 50), (2, 150), (3, 100)]
+    text = head + "".join(line.format(*at, "", 3) for at in first)
+    trial = opened(tmp_path, text, "loss_log.txt")
+    assert trial.tensor_names() == ["D_A loss", "G_A loss", "idt_A loss"]
+    assert list(values(trial, "D_A loss")) == [100, 200, 250, 350, 450]
+    assert describe("D_A loss").kind is Kind.LOSS
+    assert trial.problems() == []
+    # A training that goes on from an epoch, with a newer version.
+    with (tmp_path / "loss_log.txt").open("a") as more:
+        more.write(head + "".join(line.format(*at, ", ", 4) for at in [(2, 100), (2, 160), (3, 20)]) + "(epoch: 3, it")
+    assert list(values(trial, "D_A loss").items())[-3:] == [(300, 0.4), (360, 0.4), (380, 0.4)]
+    assert trial.orphans("D_A loss")["step"].tolist() == [350, 450]
+
+
+def test_summaries_of_behaviors(tmp_path):
+    lines = "".join(
+        f"[INFO] {name}. Step: {step}. Time Elapsed: {step / 100} s. {numbers}. Training.\n"
+        for step in (1000, 2000, 3000)
+        for name, numbers in (
+            ("Striker", f"Mean Reward: {step / 1000}. Std of Reward: 0.75"),
+            ("Goalie", "No episode was completed since last summary"),
+        )
+    )
+    older = (
+        "INFO:mlagents.trainers: run-0: Ball: Step: 4000. Time Elapsed: 9 s Mean Reward: -1.5. Std of Reward: 0.5.\n"
+    )
+    trial = opened(tmp_path, lines + older)
+    assert values(trial, "Striker/Mean Reward") == {1000: 1, 2000: 2, 3000: 3}
+    assert values(trial, "Ball/Mean Reward") == {4000: -1.5}
+    assert describe("Striker/Mean Reward").kind is Kind.REWARD
+    assert values(trial, "Striker/Std of Reward")[1000] == 0.75
+
+
+def test_a_validation_has_the_names_of_its_training(tmp_path):
+    lines = "".join(
+        f"[2024-05-01 12:00:00,123 INFO] Step {step}/900; acc: 10.5; ppl: 8.5; xent: 9.0; lr: 0.00001; 12/14 tok/s;  5 sec\n"
+        f"[2024-05-01 12:00:00,123 INFO] Validation perplexity: {step / 100}\n"
+        "[2024-05-01 12:00:00,123 INFO] Validation accuracy: 45.6\n"
+        "[2024-05-01 12:00:00,123 INFO] Model is improving ppl: inf --> 5.45281.\n"
+        for step in (100, 200, 300)
+    )
+    trial = opened(tmp_path, lines)
+    assert trial.tensor_names() == ["acc", "lr", "ppl", "val/acc", "val/ppl", "xent"]
+    assert values(trial, "val/ppl") == {100: 1, 200: 2, 300: 3}
 
 
 def test_coqui_blocks_in_colour_with_evaluation(tmp_path):
