@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from smdwidgets.sources.tree import TAIL, Tree
+from smdwidgets.sources.utf16 import as_utf8, encoding_of, whole_lines
 
 #: Bytes that are read at once.
 _PIECE: Final = 4 << 20
@@ -43,6 +44,7 @@ class GrowingLines:
     def _start_over(self) -> None:
         self._end = 0
         self._tail = b""
+        self._encoding = ""
         self._number = 0
 
     def changed(self) -> bool:
@@ -74,7 +76,9 @@ class GrowingLines:
         size = _PIECE
         while True:
             piece = self._tree.read(self.key, self._end, size)
-            whole = piece[: piece.rfind(b"\n") + 1]
+            if not self._end:
+                self._encoding = encoding_of(piece)
+            whole = whole_lines(piece, self._encoding)
             is_last = len(piece) < size
             if is_last and len(whole) < len(piece):
                 self._pending = (self._tree.age([self.key]) or 0.0) < _COMPLETE_AFTER
@@ -92,7 +96,7 @@ class GrowingLines:
             return
         self._end += len(data)
         self._tail = (self._tail + data)[-TAIL:]
-        for line in data.removesuffix(b"\n").split(b"\n"):
+        for line in as_utf8(data, self._encoding).removesuffix(b"\n").split(b"\n"):
             self._number += 1
             yield from ((self._number, part) for part in parts_of(line))
 

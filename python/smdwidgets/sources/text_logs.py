@@ -15,6 +15,7 @@ from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.step_columns import StepColumns
 from smdwidgets.sources.tables import table_layout
 from smdwidgets.sources.tree import HEAD, Tree
+from smdwidgets.sources.utf16 import as_utf8, encoding_of
 
 _SUFFIXES: Final = (".log", ".txt", ".out", ".err", ".stdout", ".stderr")
 #: Bytes in which the lines of a trainer are looked for. Some print all their settings first.
@@ -52,12 +53,17 @@ class TextLogs:
 
 
 def _is_log(tree: Tree, key: str) -> bool:
-    head = tree.head(key)
+    data = tree.head(key)
+    head = _text(data)
     if b"\0" in head or table_layout(head, key) is not None:
         return False
     if trainer_of(_lines(head)) is not None:
         return True
-    return len(head) == HEAD and trainer_of(_lines(tree.head(key, _SEARCHED))) is not None
+    return len(data) == HEAD and trainer_of(_lines(_text(tree.head(key, _SEARCHED)))) is not None
+
+
+def _text(beginning: bytes) -> bytes:
+    return as_utf8(beginning, encoding_of(beginning))
 
 
 def _trainer_in(tree: Tree, key: str) -> Trainer | str | None:
@@ -65,8 +71,8 @@ def _trainer_in(tree: Tree, key: str) -> Trainer | str | None:
 
     The beginning is enough where it has lines of a known one.
     """
-    trainer = trainer_of(_lines(tree.head(key)))
-    return trainer if isinstance(trainer, Trainer) else trainer_of(_lines(tree.head(key, _SEARCHED)))
+    trainer = trainer_of(_lines(_text(tree.head(key))))
+    return trainer if isinstance(trainer, Trainer) else trainer_of(_lines(_text(tree.head(key, _SEARCHED))))
 
 
 def _lines(data: bytes) -> Iterable[str]:

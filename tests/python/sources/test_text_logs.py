@@ -386,6 +386,26 @@ def test_log_that_grows_and_is_rewritten(tmp_path):
     assert values(trial, "loss") == {1: 7, 2: 7, 3: 7}
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_log_in_utf_16_that_grows_and_is_rewritten(tmp_path, encoding):
+    file = tmp_path / "train.log"
+    # The second half of the first sign and the first half of the next one look like the end of a line.
+    lines = "".join(f"epoch {epoch}: loss {4 - epoch}.5 \u0a0a\u000a" for epoch in range(4))
+    text = ("\ufeff" + lines).encode(encoding)
+    trial = opened(tmp_path, text)
+    assert values(trial, "loss") == {0: 4.5, 1: 3.5, 2: 2.5, 3: 1.5}
+    line = "epoch 4: loss 0.5\r\n".encode(encoding)
+    with file.open("ab") as more:
+        more.write(line[:-7])
+    assert len(values(trial, "loss")) == 4
+    with file.open("ab") as more:
+        more.write(line[-7:])
+    assert values(trial, "loss")[4] == 0.5
+    file.write_text("".join(f"epoch {epoch}: loss 9\n" for epoch in range(3)))
+    assert values(trial, "loss") == {0: 9, 1: 9, 2: 9}
+    assert trial.problems() == []
+
+
 def test_last_line_without_an_end_counts_once_the_file_is_old(tmp_path):
     path = tmp_path / "train.log"
     path.write_text("".join(f"step: {step}  loss:  1.0\n" for step in range(1, 4)) + "step: 4  loss:  0.5")
