@@ -47,7 +47,7 @@ _STEP_IN_NAME: Final = re.compile(
 _LONGEST_HEAD: Final = 40
 #: Numbers of steps in a line of no known trainer, the best first.
 _STEPS: Final = tuple(
-    re.compile(rf"(?i)(?<![\w/]){words}(?![a-z])[ \t:=#(\[\x22\x27]{{1,8}}(?P<step>\d+)(?![\d.])")
+    re.compile(rf"(?i)(?<![\w/]){words}(?![a-z])[ \t:=#(\[\x22\x27]{{1,8}}(?P<step>\d+)(?:(?P<unit>[KM])\b)?(?![\d.])")
     for words in ("(?:global[_ ]?step|num_updates)", "(?:step|iter(?:ation)?|update)s?", "epoch")
 )
 #: The place in an epoch: "Step [20/500]", "batch 20/500".
@@ -700,6 +700,9 @@ class ColumnReader:
     >>> [reader.read(f"[epoch {epoch}, step {step}] loss: 0.5").step for epoch in (1, 2) for step in (100, 200)]
     [100, 200, 300, 400]
     >>> reader = ColumnReader()
+    >>> [reader.read(f"step:{step} loss:0.5").step for step in (800, "1K", "1K", "2K")]
+    [800, 1000, 1001, 2000]
+    >>> reader = ColumnReader()
     >>> lines = "epoch  train_loss  error_rate", "1      1.52        0.25    (00:31)"
     >>> [reader.read(line) for line in lines][1].values
     {'train_loss': 1.52, 'error_rate': 0.25}
@@ -785,7 +788,7 @@ class ColumnReader:
         Batches that begin again with each epoch are counted over all epochs.
         """
         *best, of_epoch = _STEPS
-        step = next((int(match["step"]) for pattern in best if (match := pattern.search(line))), None)
+        step = next((self._number_of(match) for pattern in best if (match := pattern.search(line))), None)
         epoch, batch = of_epoch.search(line), _BATCH.search(line)
         if epoch is None:
             return step
@@ -801,6 +804,11 @@ class ColumnReader:
             self._epoch = number
         self._batch = at
         return self._before + at
+
+    def _number_of(self, match: re.Match[str]) -> int:
+        """Return the number of a step. Steps that are printed alike, such as 2K, are numbered on."""
+        number, unit = int(match["step"]), match["unit"]
+        return max(number * int(_MULTIPLES[unit.upper()]), self._step + 1) if unit else number
 
 
 def _cells(line: str) -> dict[str, float]:
