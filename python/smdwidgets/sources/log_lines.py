@@ -806,7 +806,7 @@ class ColumnReader:
         return self._before + at
 
     def _number_of(self, match: re.Match[str]) -> int:
-        """Return the number of a step. Steps that are printed alike, such as 2K, are numbered on."""
+        """Return the number of a step; steps that are rounded alike are numbered on."""
         number, unit = int(match["step"]), match["unit"]
         return max(number * int(_MULTIPLES[unit.upper()]), self._step + 1) if unit else number
 

@@ -18,7 +18,7 @@ from smdwidgets.sources.tree import HEAD, Tree
 #: Endings of tables of text.
 _TEXT: Final = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
 _READ: Final = (
-    "CSV, TSV, Parquet and JSON lines with a column of steps, trainer_state.json, JSON histories, MLflow, W&B, trackio, Comet's archives, Neptune's "
+    "CSV, TSV, Parquet and JSON lines with a column of steps, CSV and TSV of losses, trainer_state.json, JSON histories, MLflow, W&B, trackio, Comet's archives, Neptune's "
     "exports, safetensors, PyTorch "
     "checkpoints, also distributed ones, NumPy archives of a step, "
     "text logs of trainings"

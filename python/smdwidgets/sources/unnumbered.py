@@ -22,6 +22,7 @@ _ONE_COLUMN: Final = "\t"
 #: Words that name a loss or reward beside others, and alone also prices and measurements.
 _OF_OTHER_DATA: Final = frozenset(["cost", "price", "err", "error", "return", "returns"])
 _LETTER: Final = re.compile(r"[A-Za-z]")
+_NAME: Final = re.compile(r"[#\s]*[A-Za-z_]")
 
 
 def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
@@ -38,14 +39,18 @@ def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
         return None
     line_end = line_end_of(beginning)
     ends_within = not beginning.endswith(line_end)
-    start, rows, header, header_end = 0, [], "", 0
+    start, header, header_end = 0, "", 0
+    rows: list[str] = []
+    is_comment = False
     for data in beginning.split(line_end)[: ROWS + 20]:
         start = min(start + len(data) + 1, len(beginning))
         text = data.decode("utf-8", "replace").removeprefix(BOM).strip(" \r")
         if not text.strip():
             continue
-        if not header and not rows and number_of(text) is None:
-            header, header_end = text.lstrip("#").strip(" "), start
+        may_be_header = not header or (is_comment and _NAME.match(text) is not None)
+        if may_be_header and not rows and number_of(text) is None:
+            is_comment = text.lstrip().startswith("#")
+            header, header_end = text.lstrip("# "), start
         else:
             rows.append(text)
         if len(rows) > ROWS:

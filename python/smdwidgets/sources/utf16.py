@@ -1,4 +1,4 @@
-"""Text in UTF-16, which PowerShell writes where it redirects what a program prints."""
+"""Text in UTF-16, which PowerShell writes where it redirects an output."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ import os
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import smdwidgets
 from smdwidgets.exceptions import RunNotFound
@@ -35,6 +37,7 @@ def values(trial, name):
         ("loss;val_loss\n0,5;0,75\n0,25;0,5\n", "history.csv"),
         ("loss\tval_loss\t\n0.5\t0.75\t\n0.25\t0.5\t\n", "history.txt"),
         ("# loss val_loss\n0.5 0.75\n0.25 0.5\n", "history.txt"),
+        ("# results of a training\n# loss,val_loss\n0.5,0.75\n0.25,0.5\n", "history.csv"),
     ],
 )
 def test_rows_of_losses_are_numbered(tmp_path, text, name):
@@ -216,3 +219,16 @@ def test_statistics_are_their_mean(tmp_path):
 
 def test_binary_data_are_no_table():
     assert unnumbered(b"loss,val_loss\n0.5,\0\n") is None
+
+
+@given(
+    st.text(alphabet='loss,val_\t;|# \n\r"0.5e-nan{}/G', max_size=80),
+    st.sampled_from(["loss.txt", "a.csv", "rewards.jsonl"]),
+)
+def test_any_text_is_read_or_refused(tmp_path_factory, text, name):
+    folder = tmp_path_factory.mktemp("any")
+    try:
+        trial = opened(folder, text, name)
+    except RunNotFound:
+        return
+    assert all(len(trial.tensor(one).values()) for one in trial.tensor_names())
