@@ -307,6 +307,7 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
     need_not_fall = (
         not words.isdisjoint(_LEARNS_BY_REWARD | _ADVERSARIAL)
         or {"d", "g"} <= of_losses
+        or {"dis", "gen"} <= of_losses
         or _several_train(described)
         or any(series.kind is Kind.REWARD for series in described.values())
     )

@@ -22,6 +22,21 @@ _OF_YOLO: Final = (
 )
 
 
+def _of_flair(beginning: bytes) -> Layout | None:
+    """Return the layout of Flair's table, whose rows have one cell more than names.
+
+    It is before the numbers of the development data.
+    """
+    header, _, rest = beginning.partition(b"\n")
+    names = split(header.decode("utf-8", "replace").rstrip("\r"), "\t")
+    cells = rest.partition(b"\n")[0].decode("utf-8", "replace").split("\t")
+    at = next((at for at, name in enumerate(names) if name.startswith(("DEV_", "TEST_"))), 0)
+    if names[:2] != ["EPOCH", "TIMESTAMP"] or not at or len(cells) != len(names) + 1:
+        return None
+    own = (*names[:at], "", *names[at:])
+    return Layout(False, "\t", "\t".join(names), len(header) + 1, names=own)
+
+
 def known_table(beginning: bytes) -> Layout | None:
     """Return the layout of a table of a known program, or None for any other file.
 
@@ -36,4 +51,6 @@ def known_table(beginning: bytes) -> Layout | None:
         if {"r", "l"} <= set(names):
             own = tuple(distinct(_OF_MONITOR.get(name, name) for name in names))
             return Layout(False, ",", header, match.end(), names=own, summed=_LENGTH)
+    if beginning.startswith(b"EPOCH\tTIMESTAMP\t"):
+        return _of_flair(beginning)
     return Layout(False, None, names=_OF_YOLO) if _YOLO.match(beginning) else None

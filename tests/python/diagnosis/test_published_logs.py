@@ -130,6 +130,12 @@ def test_a_policy_that_was_best_before_it_was_trained() -> None:
     assert kinds(rollout__ep_rew_mean=better) == []
 
 
+def test_very_many_episodes_of_which_the_first_ones_are_as_good() -> None:
+    flat = -103 + 8 * RNG.standard_normal(5000)
+    assert kinds(50, **{"episode reward": flat}) == ["not_learning"]
+    assert kinds(50, **{"episode reward": flat + np.linspace(0, 60, 5000)}) == []
+
+
 def test_a_goal_that_is_reached_by_chance_only() -> None:
     rate = 0.06 + 0.02 * np.abs(RNG.standard_normal(43))
     assert kinds(test__success_rate=rate, train__success_rate=rate[::-1]) == ["not_learning"]

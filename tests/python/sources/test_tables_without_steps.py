@@ -232,3 +232,27 @@ def test_any_text_is_read_or_refused(tmp_path_factory, text, name):
     except RunNotFound:
         return
     assert all(len(trial.tensor(one).values()) for one in trial.tensor_names())
+
+
+def test_rows_of_flair_have_one_cell_more_than_names(tmp_path):
+    names = [
+        "EPOCH",
+        "TIMESTAMP",
+        "BAD_EPOCHS",
+        "LEARNING_RATE",
+        "TRAIN_LOSS",
+        "TRAIN_ACCURACY",
+        "DEV_LOSS",
+        "DEV_ACCURACY",
+    ]
+    rows = [[str(n), f"17:27:1{n}", "0", "0.1", f"{1 / (n + 1)}", "_", "_", f"{2 / (n + 1)}", "0.75"] for n in range(5)]
+    (tmp_path / "loss.tsv").write_text("\n".join("\t".join(row) for row in [names, *rows]) + "\n")
+    trial = smdwidgets.create_trial(tmp_path)
+    assert trial.tensor("DEV_LOSS").value(4) == pytest.approx(0.4)
+    assert trial.tensor("DEV_ACCURACY").value(4) == 0.75
+    assert trial.tensor("TRAIN_LOSS").value(4) == pytest.approx(0.2)
+    # A table without the additional cell is read as it is.
+    (tmp_path / "loss.tsv").write_text(
+        "\n".join("\t".join(row) for row in [names, *[row[:5] + row[6:] for row in rows]]) + "\n"
+    )
+    assert smdwidgets.create_trial(tmp_path).tensor("DEV_LOSS").value(4) == pytest.approx(0.4)

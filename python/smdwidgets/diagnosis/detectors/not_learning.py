@@ -83,6 +83,8 @@ LEAST_LOGS, FEWEST_LOGS, NO_TREND, NEARLY_ALL_OF_IT, AGAIN = 100, 20, 2.0, 1e-3,
 #: Fewest logs of a policy that is never better than the untrained one, those that are the first ones, and the share of
 #: later ones that may be as good.
 MANY_LOGS, OF_UNTRAINED, AS_GOOD = 200, 3, 0.02
+#: Episodes that are very many, their parts, and a gain in units of the spread of all that is none.
+VERY_MANY, PARTS, OF_SPREAD = 2000, 20, 0.6
 #: Fewest evaluations of a share of episodes that never rises, and the largest one.
 LEAST_OF_SUCCESS, HARDLY_EVER = 30, 0.15
 #: Words of series that only policies that are language models have.
@@ -106,7 +108,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.REWARD):
         if series.trend is None or len(series) < LEAST_POINTS:
             continue
-        if _always_below_untrained(series):
+        if _always_below_untrained(series) or _never_gains(series):
             yield _never_better(series)
         elif _never_rose(series.trend):
             yield _of_reward(series, series.trend, data)
@@ -516,10 +518,19 @@ def _always_below_untrained(reward: Series) -> bool:
     return is_clear and (later >= first).mean() <= AS_GOOD
 
 
+def _never_gains(reward: Series) -> bool:
+    """Whether no part of very many episodes is better than the first one."""
+    values = reward.values
+    if len(values) < VERY_MANY or reward.words[-1:] != ("reward",) or reward.words[:1] != ("episode",):
+        return False
+    parts = np.array([float(np.median(part)) for part in np.array_split(values, PARTS)])
+    return float(parts[1:].max() - parts[0]) < OF_SPREAD * float(np.std(values))
+
+
 def _never_better(series: Series) -> Finding:
     facts = {
         "detail": from_to(series) + f", best of the last half {series.values[len(series) // 2 :].max():.4g}",
-        "guessing": "The policy was best before it was trained. ",
+        "guessing": "The policy was as good before it was trained. ",
         "what": "reward",
         "verb": "rise above that of the untrained policy",
     }
