@@ -156,7 +156,7 @@ _POLICY: Final = _set(
 _KL: Final = _set("kl kld approxkl policykl")
 #: Losses of these parts need not fall in a training that learns.
 _NEED_NOT_FALL: Final = _POLICY | _KL | _set("entropy surrogate ppo pg ent alpha")
-_ADVERSARIAL: Final = _set("discriminator generator gan wgan adversarial disc")
+_ADVERSARIAL: Final = _set("discriminator generator gan wgan adversarial adv disc")
 #: Words before a cost that is a time, as in the logs of Paddle.
 _COST_IN_TIME: Final = _set("batch reader")
 #: What follows "per" in a throughput.

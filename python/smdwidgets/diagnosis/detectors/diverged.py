@@ -54,8 +54,8 @@ VALUES, GROWN = frozenset({"q", "qvalue", "qvalues", "values"}), 8.0
 LEAST_SOON, SOON, FELL, ROSE, RISING = 15, 0.25, 0.1, 0.15, 3.0
 
 
-#: Fewest values of a noisy loss, and the median of its last third, relative to that of its first values.
-LEAST_OF_MANY, FAR_ABOVE_START = 100, 2.0
+#: Fewest values of a noisy loss, and the median of its last third and most of its values, relative to the first ones.
+LEAST_OF_MANY, FAR_ABOVE_START, ABOVE_START = 100, 2.0, 1.3
 #: Fewest values of a loss that rises from value to value, the last by the first one, the share of those that rise, and
 #: the statistic of their trend.
 LEAST_ALONG, ALONG, MOSTLY_RISES, CLEARLY_RISES = 8, 3.0, 0.75, 2.5
@@ -231,7 +231,11 @@ def _mostly_above(series: Series, data: RunData) -> _Rise | None:
         return None
     first, late = values[: max(5, len(values) // 100)], values[-len(values) // 3 :]
     start = float(np.median(first))
-    if start <= 0 or float(np.median(late)) < FAR_ABOVE_START * start or (late > first.max()).mean() < MOSTLY_RISES:
+    if (
+        start <= 0
+        or float(np.median(late)) < FAR_ABOVE_START * start
+        or (late > ABOVE_START * start).mean() < MOSTLY_RISES
+    ):
         return None
     smooth = np.median(values[: len(values) // 10 * 10].reshape(10, -1), axis=1)
     onset = int(np.argmax(smooth > FAR_ABOVE_START * start)) * (len(values) // 10)

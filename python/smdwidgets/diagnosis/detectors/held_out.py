@@ -636,7 +636,7 @@ def _perfect(data: RunData) -> Iterator[Finding]:
 
 def _soon_certain(data: RunData) -> Iterator[Finding]:
     """Judge a training loss that is nearly 0 in the first epoch: each sample is new."""
-    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words == ("epoch",)), None)
+    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words[-1:] == ("epoch",)), None)
     loss = data.longest_loss
     if epochs is None or loss is None or data.of(Kind.REWARD) or not (epochs.values % 1).any():
         return

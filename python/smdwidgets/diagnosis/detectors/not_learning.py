@@ -83,8 +83,9 @@ LEAST_LOGS, FEWEST_LOGS, NO_TREND, NEARLY_ALL_OF_IT, AGAIN = 100, 20, 2.0, 1e-3,
 #: Fewest logs of a policy that is never better than the untrained one, those that are the first ones, and the share of
 #: later ones that may be as good.
 MANY_LOGS, OF_UNTRAINED, AS_GOOD = 200, 3, 0.02
-#: Episodes that are very many, their parts, and a gain in units of the spread of all that is none.
-VERY_MANY, PARTS, OF_SPREAD = 2000, 20, 0.6
+#: Episodes that are very many, their parts, and a gain in units of the spread of all, and of the first level, that is
+#: none.
+VERY_MANY, PARTS, OF_SPREAD, OF_LEVEL = 2000, 20, 0.6, 0.1
 #: Fewest evaluations of a share of episodes that never rises, and the largest one.
 LEAST_OF_SUCCESS, HARDLY_EVER = 30, 0.15
 #: Words of series that only policies that are language models have.
@@ -99,7 +100,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     """Yield training losses and rewards that never improve, and constant losses."""
     named = False
     for finding in _of_losses(data):
-        named = True
+        named |= finding.confidence != "low"
         yield finding
     yield from [] if named else _exactly_guessed(data)
     yield from _far_from_targets(data)
@@ -524,7 +525,7 @@ def _never_gains(reward: Series) -> bool:
     if len(values) < VERY_MANY or reward.words[-1:] != ("reward",) or reward.words[:1] != ("episode",):
         return False
     parts = np.array([float(np.median(part)) for part in np.array_split(values, PARTS)])
-    return float(parts[1:].max() - parts[0]) < OF_SPREAD * float(np.std(values))
+    return float(parts[1:].max() - parts[0]) < min(OF_SPREAD * float(np.std(values)), OF_LEVEL * abs(float(parts[0])))
 
 
 def _never_better(series: Series) -> Finding:

@@ -277,7 +277,7 @@ def _by_accuracy(data: RunData) -> Iterator[Finding]:
 
 def _unseen(data: RunData) -> Iterator[Finding]:
     """Judge a fine-tuning that learns its data by heart, and evaluates nothing."""
-    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words == ("epoch",)), None)
+    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words[-1:] == ("epoch",)), None)
     loss = data.longest_loss
     is_judged = any(one.role is not Role.TRAINING for one in data.of(Kind.METRIC)) or data.of(Kind.REWARD)
     if epochs is None or loss is None or is_judged or "num_train_epochs" not in data.settings:
