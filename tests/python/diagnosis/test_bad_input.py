@@ -83,6 +83,50 @@ def test_few_values_cannot_be_judged(count):
     assert not result.can_tell
 
 
+#: One name of each kind that a detector asks for.
+OF_DETECTORS = (
+    *(
+        "loss",
+        "grad_norm",
+        "learning_rate",
+        "epoch",
+        "reward",
+        "kl",
+        "entropy",
+        "completions/mean_length",
+        "reward_std",
+    ),
+    *("rewards/accuracies", "rewards/margins", "logps/chosen", "train/accuracy", "accuracy", "test/success_rate"),
+    *("eval_loss", "eval_accuracy", "eval_f1", "eval_wer", "eval_bleu", "eval_auc", "eval_sys_len", "eval_ref_len"),
+    *(
+        "d_loss",
+        "g_loss",
+        "value_loss",
+        "approx_kl",
+        "clip_fraction",
+        "epsilon",
+        "episode reward",
+        "explained_variance",
+    ),
+)
+
+
+@pytest.mark.parametrize("name", OF_DETECTORS)
+@pytest.mark.parametrize("left", [0, 1, 2, 4])
+@pytest.mark.filterwarnings("error")
+def test_one_series_has_few_finite_values(name, left, tmp_path):
+    """The others have many, so that every detector gets as far as that one."""
+    at = np.arange(1, 41)
+    numbers = {one: 0.5 + np.exp(-at / 9) + 0.01 * n for n, one in enumerate(OF_DETECTORS)} | {"epoch": at / 2}
+    numbers[name] = np.where(at <= left, numbers[name], np.nan)
+    rows = [{"step": 10 * n} | {one: float(numbers[one][n - 1]) for one in OF_DETECTORS} for n in at.tolist()]
+    state = {"global_step": 400, "max_steps": 400, "num_train_epochs": 20, "best_metric": 1.5, "log_history": rows}
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    assert diagnose(tmp_path).summary
+    only = {name: (at, numbers[name]), "loss": (at, numbers["loss"]), "eval_loss": (at, numbers["eval_loss"])}
+    assert diagnose(only).summary
+
+
 def test_no_series_cannot_be_judged():
     assert diagnose({}).summary == "Cannot tell: the run has no scalars."
 

@@ -184,9 +184,11 @@ def _peak_of_evaluations(data: RunData, series: Series) -> Iterator[Finding]:
     The training loss rises with the rate, too.
     """
     loss = data.longest_loss
+    if loss is None or min(len(loss), len(series)) < FEWEST_EVALUATIONS:
+        return
     top = int(series.values.argmax())
     for held_out in data.held_out(Kind.LOSS):
-        if loss is None or len(held_out) < FEWEST_EVALUATIONS or len(loss) < FEWEST_EVALUATIONS:
+        if len(held_out) < FEWEST_EVALUATIONS:
             continue
         first, later = float(held_out.values[0]), held_out.values[1:]
         when = int(held_out.steps[0])

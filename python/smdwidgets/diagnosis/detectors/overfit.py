@@ -245,34 +245,29 @@ def _by_accuracy(data: RunData) -> Iterator[Finding]:
 
     It is one of other data then, whatever its name.
     """
-    training = data.longest_loss
     for accuracy in data.of(Kind.METRIC):
-        if training is None or not is_accuracy(accuracy) or accuracy.role is Role.TRAINING or len(accuracy) < MANY:
+        if not is_accuracy(accuracy) or accuracy.role is Role.TRAINING or len(accuracy) < MANY:
             continue
-        if not _OF_FEATURES.isdisjoint(accuracy.words):
-            continue
-        losses = [one for one in data.training_losses() if len(one) >= len(accuracy) / 2]
-        whole = [float(np.median(one.values[-len(one) // 5 :])) for one in losses]
-        firsts = [float(np.median(one.values[:3])) for one in losses]
         share = as_share(accuracy)
         late = float(np.median(share[-len(share) // 3 :]))
-        learned = [
-            loss
-            for loss, end, first in zip(losses, whole, firsts, strict=True)
-            if UNTRAINED[0] < first < UNTRAINED[1] and 0 <= end < NEARLY_LEARNED * first
-        ]
-        if not learned or late > POOR_SHARE:
+        if late > POOR_SHARE or not _OF_FEATURES.isdisjoint(accuracy.words):
             continue
-        at = int(share.argmax())
-        facts = {
-            "what": "The training data are learned by heart",
-            "while": f"{learned[0].quoted} is {float(np.median(learned[0].values[-len(learned[0]) // 5 :])):.2g}, and {accuracy.quoted} {late:.2f}",
-            "best": float(share[at]),
-            "keep": int(accuracy.steps[at]),
-            "end": late,
-        }
-        yield _medium(accuracy, learned[0], int(accuracy.steps[at]), facts)
-        return
+        for loss in data.training_losses():
+            if len(loss) < len(accuracy) / 2:
+                continue
+            first, end = float(np.median(loss.values[:3])), float(np.median(loss.values[-len(loss) // 5 :]))
+            if not UNTRAINED[0] < first < UNTRAINED[1] or not 0 <= end < NEARLY_LEARNED * first:
+                continue
+            at = int(share.argmax())
+            facts = {
+                "what": "The training data are learned by heart",
+                "while": f"{loss.quoted} is {end:.2g}, and {accuracy.quoted} {late:.2f}",
+                "best": float(share[at]),
+                "keep": int(accuracy.steps[at]),
+                "end": late,
+            }
+            yield _medium(accuracy, loss, int(accuracy.steps[at]), facts)
+            return
 
 
 def _unseen(data: RunData) -> Iterator[Finding]:
@@ -282,17 +277,14 @@ def _unseen(data: RunData) -> Iterator[Finding]:
     is_judged = any(one.role is not Role.TRAINING for one in data.of(Kind.METRIC)) or data.of(Kind.REWARD)
     if epochs is None or loss is None or is_judged or "num_train_epochs" not in data.settings:
         return
-    first, end = float(loss.values[:3].max(initial=0)), float(np.median(loss.values[-max(3, len(loss) // 10) :]))
-    if (
-        len(loss) < FEWEST_LOSSES
-        or epochs.values[-1] < MANY_EPOCHS
-        or first < UNTRAINED[0]
-        or not 0 <= end < HARDLY_ANY * first
-    ):
+    if len(loss) < FEWEST_LOSSES or epochs.values.max(initial=0) < MANY_EPOCHS:
+        return
+    first, end = float(loss.values[:3].max()), float(np.median(loss.values[-max(3, len(loss) // 10) :]))
+    if first < UNTRAINED[0] or not 0 <= end < HARDLY_ANY * first:
         return
     at = int(np.argmax(loss.values < 2 * HARDLY_ANY * first))
     facts = {
-        "what": f"The training data are learned by heart within {epochs.values[-1]:.0f} epochs",
+        "what": f"The training data are learned by heart within {epochs.values.max():.0f} epochs",
         "while": "nothing is evaluated, so that nobody knows how good the model is on other data",
         "best": first,
         "keep": int(loss.steps[at]),
@@ -304,8 +296,10 @@ def _unseen(data: RunData) -> Iterator[Finding]:
 def _declines(data: RunData) -> Iterator[Finding]:
     """Judge an accuracy that falls for good while the training loss falls far."""
     training = data.longest_loss
+    if training is None or len(training) < FEWEST:
+        return
     for accuracy in data.of(Kind.METRIC):
-        if training is None or not is_accuracy(accuracy) or accuracy.role is Role.TRAINING or len(accuracy) < MANY:
+        if not is_accuracy(accuracy) or accuracy.role is Role.TRAINING or len(accuracy) < MANY:
             continue
         share = as_share(accuracy)
         at = int(share.argmax())
