@@ -326,7 +326,7 @@ _KINDS = (
     ),
     Kind(
         "warm_up_too_long",
-        "Warm-up too long",
+        "Warm up too long",
         "a warm-up as long as the training",
         "The learning rate rises in a straight line until 90 % of the planned steps or later, and was below half of its largest value at "
         "first. Said of logs that contain the planned number of steps.",

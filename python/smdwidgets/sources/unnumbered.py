@@ -68,8 +68,9 @@ def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
 
 def _separators(header: str) -> list[str | None]:
     """Return what may separate the columns of a header, the best first."""
-    counts = {one: len(_names(header, one)) for one in _SEPARATORS if one is None or one in header}
-    return [*sorted(counts, key=lambda one: (one is None, -counts[one])), _ONE_COLUMN]
+    present = [one for one in _SEPARATORS if one is not None and one in header]
+    # A cell such as "1,5" is a number, too, so that a table with separators is no table of one column.
+    return sorted(present, key=lambda one: -len(_names(header, one))) or [None, _ONE_COLUMN]
 
 
 def _names(header: str, separator: str | None) -> list[str]:

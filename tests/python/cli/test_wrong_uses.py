@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "utf16.csv").write_text("step,loss\n1,2\n", "utf-16")
     (root / "latin1.csv").write_text("größe,loss\n1,2\n", "latin-1")
     (root / "binary.csv").write_bytes(b"a\0b")
-    (root / "no_steps.csv").write_text("loss;acc\n1;2\n")
+    (root / "no_steps.csv").write_text("age;height\n1;2\n")
     (root / "words.csv").write_text("step,loss\none,two\n")
     (root / "broken.jsonl").write_text('{"loss": \n')
     (root / "list.jsonl").write_text("[1, 2]\n")
@@ -47,7 +47,7 @@ WRONG = {
     "diagnose utf16.csv": "the file is encoded in UTF-16, not UTF-8; convert it with: iconv -f UTF-16 -t UTF-8.",
     "diagnose latin1.csv": "The file is not valid UTF-8: byte 2 is 0xf6.",
     "diagnose binary.csv": "the file is binary (byte 1 is zero), not text in UTF-8.",
-    "diagnose no_steps.csv": "line 1 has 2 columns ('loss', 'acc'), separated by a semicolon; none of them is named step",
+    "diagnose no_steps.csv": "line 1 has 2 columns ('age', 'height'), separated by a semicolon; none of them is named step",
     "diagnose words.csv": "but no row below has a number for a step and a value.",
     "diagnose broken.jsonl": "line 1 is not valid JSON: Expecting value, at column 10; each line must be one JSON object.",
     "diagnose list.jsonl": "line 1 is not a JSON object, but '[1, 2]'; each line must be one JSON object.",

@@ -256,3 +256,9 @@ def test_rows_of_flair_have_one_cell_more_than_names(tmp_path):
         "\n".join("\t".join(row) for row in [names, *[row[:5] + row[6:] for row in rows]]) + "\n"
     )
     assert smdwidgets.create_trial(tmp_path).tensor("DEV_LOSS").value(4) == pytest.approx(0.4)
+
+
+def test_two_columns_are_not_one_with_a_decimal_comma(tmp_path):
+    (tmp_path / "data.csv").write_text("größe,loss\n1,2\n3,4\n5,6\n")
+    with pytest.raises(RunNotFound):
+        smdwidgets.create_trial(tmp_path)
