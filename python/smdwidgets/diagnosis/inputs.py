@@ -299,6 +299,16 @@ class RunData:
         ]
 
     @cached_property
+    def epochs(self) -> Series | None:
+        """The number of the epoch at each step, or None."""
+        return next((one for one in self.of(Kind.HOUSEKEEPING) if one.words[-1:] == ("epoch",)), None)
+
+    @property
+    def is_of_transformers(self) -> bool:
+        """Whether Transformers wrote the log, whose losses are those of classes and tokens."""
+        return "num_train_epochs" in self.settings
+
+    @cached_property
     def longest_loss(self) -> Series | None:
         """The training loss with the most values, or None."""
         return max(self.training_losses(), key=len, default=None)

@@ -76,8 +76,9 @@ _OF_LANGUAGE = frozenset({"ppl", "perplexity", "mfu", "bpb", "wps", "tokens", "t
 OF_TEXTS, SURE_OF_TOKENS, BADLY = frozenset({"bleu", "rouge", "chrf"}), 0.1, 0.75
 #: Length of generated texts relative to that of the references.
 TOO_LONG = 3.0
-#: Words of shares of episodes that reach what they should.
+#: Words of rates of wrong words, letters or sounds.
 _OF_ERRORS = frozenset({"wer", "cer", "per"})
+#: Words of shares of episodes that reach what they should.
 _SUCCESS = frozenset(
     {"custom", "success", "succeeded", "solved", "delivered", "completed", "goal", "goals", "reached", "won"}
 )
@@ -298,7 +299,7 @@ def _is_stuck(series: Series) -> bool:
     is_metric = series.kind is Kind.METRIC or "loss" not in series.stem
     if not is_metric or len(values) < FEW:
         return False
-    if is_rate_of_errors(series):
+    if _is_rate_of_errors(series):
         worst_one = 100.0 if float(np.median(values)) > 2 else 1.0
         late = values[len(values) // 2 :]
         if float(np.median(late)) >= (1 - OF_ERRORS) * worst_one and values.min() >= FEWER_ERRORS * worst_one:
@@ -308,7 +309,7 @@ def _is_stuck(series: Series) -> bool:
     return any(float(np.abs(values - one).max()) <= near * one for one in worst)
 
 
-def is_rate_of_errors(series: Series) -> bool:
+def _is_rate_of_errors(series: Series) -> bool:
     """Whether a series is a rate of wrong words, letters or sounds."""
     words = series.stem
     return not _OF_ERRORS.isdisjoint(words) or words[-2:] == ("error", "rate")
@@ -636,7 +637,7 @@ def _perfect(data: RunData) -> Iterator[Finding]:
 
 def _soon_certain(data: RunData) -> Iterator[Finding]:
     """Judge a training loss that is nearly 0 in the first epoch: each sample is new."""
-    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words[-1:] == ("epoch",)), None)
+    epochs = data.epochs
     loss = data.longest_loss
     if epochs is None or loss is None or data.of(Kind.REWARD) or not (epochs.values % 1).any():
         return
@@ -662,7 +663,7 @@ def _certain(data: RunData) -> Iterator[Finding]:
 
     The losses of Transformers are those of classes and tokens. Other programs log distances, which may be small.
     """
-    if "num_train_epochs" not in data.settings or data.of(Kind.REWARD):
+    if not data.is_of_transformers or data.of(Kind.REWARD):
         return
     training = data.longest_loss
     for loss in data.held_out(Kind.LOSS):

@@ -53,14 +53,13 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.LEARNING_RATE):
         yield from _warm_up(data, series)
         yield from _far_too_small(series)
+        peaks: list[Finding] = []
         if len(series) >= LEAST_POINTS:
             yield from _zero(data, series)
             jumps = list(_jump(data, series))
             yield from jumps or _small_jump(data, series)
             peaks = list(_peak(data, series))
-            yield from peaks or _peak_of_evaluations(data, series)
-        else:
-            yield from _peak_of_evaluations(data, series)
+        yield from peaks or _peak_of_evaluations(data, series)
 
 
 def _warm_up(data: RunData, series: Series) -> Iterator[Finding]:

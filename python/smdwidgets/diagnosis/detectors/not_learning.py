@@ -161,13 +161,8 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
         if classes < 2 or abs(level - math.log(classes)) > EXACTLY * level or float(np.ptp(later)) > even * level:
             continue
         if _are_near(shares, 1 / classes, AS_CHANCE):
-            facts = {
-                "detail": f"{series.quoted} {series.values[0]:.4g} → {series.values[-1]:.4g} over {len(series):,} values",
-                "guessing": f"Guessing one of {classes} classes gives {math.log(classes):.4g}, and is right as often. ",
-                "what": "training loss",
-                "verb": "fall",
-            }
-            yield _finding("not_learning", series, "medium", facts)
+            detail = f"{series.quoted} {series.values[0]:.4g} → {series.values[-1]:.4g} over {len(series):,} values"
+            yield _as_guessed(series, classes, detail, "fall")
             return
 
 
@@ -186,14 +181,16 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
             late = series.values[len(series) // 2 :]
             levels = np.append(losses, np.median(late)) / guess
             if len(series) >= LEAST_POINTS and (np.abs(levels - 1) <= BY_LOSS).all():
-                facts = {
-                    "detail": f"{from_to(series)}, {from_to(one.accuracy)}",
-                    "guessing": f"Guessing one of {classes} classes gives {guess:.4g}, and is right as often. ",
-                    "what": "training loss",
-                    "verb": "fall below that of guessing",
-                }
-                yield _finding("not_learning", series, "medium", facts)
+                detail = f"{from_to(series)}, {from_to(one.accuracy)}"
+                yield _as_guessed(series, classes, detail, "fall below that of guessing")
                 return
+
+
+def _as_guessed(series: Series, classes: int, detail: str, verb: str) -> Finding:
+    """Return the finding for a loss and accuracies that are those of guessing."""
+    guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}, and is right as often. "
+    facts = {"detail": detail, "guessing": guessing, "what": "training loss", "verb": verb}
+    return _finding("not_learning", series, "medium", facts)
 
 
 def _is_around_zero(series: Series) -> bool:

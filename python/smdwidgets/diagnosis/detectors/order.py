@@ -24,7 +24,7 @@ ALIKE, ALIKE_AMONG, ALIKE_AMONG_MANY, MANY, RISES = 0.75, 0.55, 0.4, 6, 0.4
 
 def order(data: RunData) -> Iterator[Finding]:
     """Yield a loss that rises and falls at the same places of each epoch."""
-    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words[-1:] == ("epoch",)), None)
+    epochs = data.epochs
     for loss in data.training_losses():
         along = _by_evaluations(data, loss) if epochs is None else _by_epochs(loss, epochs)
         courses = None if along is None else _courses(*along)

@@ -272,10 +272,10 @@ def _by_accuracy(data: RunData) -> Iterator[Finding]:
 
 def _unseen(data: RunData) -> Iterator[Finding]:
     """Judge a fine-tuning that learns its data by heart, and evaluates nothing."""
-    epochs = next((one for one in data.of(Kind.HOUSEKEEPING) if one.words[-1:] == ("epoch",)), None)
+    epochs = data.epochs
     loss = data.longest_loss
     is_judged = any(one.role is not Role.TRAINING for one in data.of(Kind.METRIC)) or data.of(Kind.REWARD)
-    if epochs is None or loss is None or is_judged or "num_train_epochs" not in data.settings:
+    if epochs is None or loss is None or is_judged or not data.is_of_transformers:
         return
     if len(loss) < FEWEST_LOSSES or epochs.values.max(initial=0) < MANY_EPOCHS:
         return
