@@ -305,7 +305,7 @@ class RunData:
 
     @property
     def is_of_transformers(self) -> bool:
-        """Whether Transformers wrote the log, whose losses are those of classes and tokens."""
+        """Whether Transformers wrote the log: its losses are of classes and tokens."""
         return "num_train_epochs" in self.settings
 
     @cached_property

@@ -127,9 +127,7 @@ class UpdateChecks:
         def judge(weights: Any, gradients: Any, updated: Any) -> None:
             self._zeros[key] += 1 if function and not gradients.any() else -1_000_000
             if self._zeros[key] >= _WITHOUT and len(names) > 1:
-                facts = {"count": len(names), "total": len(names), "optimizer": name, "tensor": names[0]}
-                facts["why"] = f" other than 0, since `{function}` has steps"
-                context.log.say("no_gradient", step, facts, names, level="problem")
+                self._say_behind(function, name, names, len(names), step)
             elif function:
                 self._name_behind(
                     function, name, [*zip(names, ids, sizes, is_matrix, strict=True)], weights, gradients, step
@@ -207,9 +205,13 @@ class UpdateChecks:
             else:
                 self._behind[key] = -1_000_000
         if behind:
-            facts = {"count": len(behind), "total": len(parts), "optimizer": optimizer, "tensor": behind[0]}
-            facts["why"] = f" other than 0, since `{function}` has steps"
-            self._context.log.say("no_gradient", step, facts, behind, level="problem")
+            self._say_behind(function, optimizer, behind, len(parts), step)
+
+    def _say_behind(self, function: str, optimizer: str, names: list[str], total: int, step: int) -> None:
+        """Say which tensors have gradients of 0 because a function has steps."""
+        facts = {"count": len(names), "total": total, "optimizer": optimizer, "tensor": names[0]}
+        facts["why"] = f" other than 0, since `{function}` has steps"
+        self._context.log.say("no_gradient", step, facts, names, level="problem")
 
     def _name_zeros(
         self,
