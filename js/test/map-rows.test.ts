@@ -50,6 +50,21 @@ describe("rows of the map", () => {
     ]);
   });
 
+  test("of scalars without tensors are in the modules of their names, until a tensor comes", () => {
+    const list = ["norm/fc1", "norm/fc2", "loss"];
+    const growing = model(list, { scalars: list });
+    expect(text(growing.rows(new Set(["norm"])))).toEqual(["S loss", "norm", "  S fc1", "  S fc2"]);
+    list.push("fc1.weight");
+    growing.extend();
+    expect(text(growing.rows(new Set(["scalars"])))).toEqual([
+      "A fc1.weight",
+      "scalars",
+      "  S loss",
+      "  S norm/fc1",
+      "  S norm/fc2",
+    ]);
+  });
+
   test("of a filter are the tensors that match, in their modules", () => {
     const shown = new Set([3, 6].map((index) => index));
     expect(text(rows.rows(new Set(), shown))).toEqual(["layers.2", "  W q.weight", "layers.10", "  W attn.q.weight"]);

@@ -113,3 +113,47 @@ def test_log_in_the_dark_theme(lab, log):
     look.has_steps(24)
     expect(look.closed_panel("heatmap")).to_be_hidden()
     notebook.screenshot("log-histogram-dark")
+
+
+def test_many_scalars_are_a_map_and_few_are_curves(lab, tmp_path):
+    rng = np.random.default_rng(0)
+    names = [f"layers/{layer}/{part}_norm" for layer in range(20) for part in ("grad", "attn", "mlp", "update")]
+    for folder, columns in (("many", names), ("few", names[:8])):
+        rows = rng.normal(1, 0.05, (200, len(columns)))
+        rows[77, 5] = np.nan
+        table = tmp_path / folder / "metrics.csv"
+        table.parent.mkdir()
+        head = ",".join(["step", "loss", *columns])
+        losses = 2 * np.exp(-np.arange(200) / 60)
+        table.write_text(
+            "\n".join([head, *(f"{i},{losses[i]},{','.join(map(str, row))}" for i, row in enumerate(rows))])
+        )
+    show = "import smdwidgets\nsmdwidgets.explore({!r})"
+    cells = [show.format(str(tmp_path / folder / "metrics.csv")) for folder in ("many", "few")]
+    notebook = lab.open(cells, size=(1500, 900))
+    notebook.run(0)
+    many = Looking.at(notebook, 0).at_step(199)
+    map_, curves = many.el.locator(".smdw-map"), many.el.locator(".smdw-multiples")
+    expect(map_.locator(".smdw-map-row", has_text="layers/7").first).to_be_visible()
+    expect(curves).to_be_hidden()
+    # The module with the NaN is open, and its cell has the colour of one.
+    row = map_.locator(".smdw-map-row", has_text="attn_norm").first
+    expect(row).to_be_visible()
+    notebook.screenshot("log-many-scalars-light")
+    many.el.get_by_role("button", name="View").click()
+    many.el.get_by_label("Show", exact=True).select_option("curves")
+    expect(curves).to_be_visible()
+    expect(map_).to_be_hidden()
+    expect(many.el.get_by_label("Query", exact=True)).to_have_value("| as curves")
+    many.el.get_by_label("Show", exact=True).select_option("map")
+    expect(map_).to_be_visible()
+
+    notebook.run(1)
+    few = Looking.at(notebook, 1)
+    expect(few.el.locator(".smdw-multiples")).to_be_visible()
+    expect(few.el.locator(".smdw-map")).to_be_hidden()
+    few.el.get_by_role("button", name="View").click()
+    few.el.get_by_label("Show", exact=True).select_option("map")
+    expect(few.el.locator(".smdw-map")).to_be_visible()
+    expect(few.el.locator(".smdw-map-row", has_text="layers/1").first).to_be_visible()
+    notebook.screenshot("log-few-scalars-as-map")

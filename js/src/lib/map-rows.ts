@@ -71,6 +71,8 @@ export class MapModel {
   readonly #split = new Set<string>();
   readonly #stems: string[] = [];
   readonly #moduleOf: MapModule[] = [];
+  /** some names are not scalars, which then are one module */
+  #hasTensors = false;
   readonly #index = new Map<string, number>();
   /** by module, the labels of its tensors that were asked for */
   #labels = new WeakMap<MapModule, Map<number, string>>();
@@ -91,12 +93,20 @@ export class MapModel {
     if (known === names.length) return;
     addKindLetters(letters, names, this.collections);
     this.#order = undefined;
-    const changed = new Set<MapModule>();
     for (let tensor = known; tensor < names.length; tensor++) {
       const name = names[tensor] as string;
       this.#stems.push(stem(name));
       // Of equal names, the first one counts.
       if (!this.#index.has(name)) this.#index.set(name, tensor);
+    }
+    const regroups = !this.#hasTensors && letters.some((letter) => letter !== "S");
+    if (regroups) {
+      this.#hasTensors = true;
+      this.#groups.clear();
+      this.#split.clear();
+    }
+    const changed = new Set<MapModule>();
+    for (let tensor = regroups ? 0 : known; tensor < names.length; tensor++) {
       const id = this.#moduleId(tensor, 1);
       changed.add(this.#put(this.#split.has(id) ? this.#moduleId(tensor, 2) : id, tensor));
     }
@@ -121,7 +131,7 @@ export class MapModel {
       module.tensors.sort(inModule);
       this.#labels.delete(module);
     }
-    if (this.modules.length !== this.#groups.size || this.#split.size > splits) this.#sort();
+    if (regroups || this.modules.length !== this.#groups.size || this.#split.size > splits) this.#sort();
   }
 
   /** All tensors in model order. */
@@ -136,7 +146,7 @@ export class MapModel {
   }
 
   #moduleId(tensor: number, nth: number): string {
-    if (this.letters[tensor] === "S") return SCALAR_MODULE;
+    if (this.#hasTensors && this.letters[tensor] === "S") return SCALAR_MODULE;
     const name = this.#stems[tensor] as string;
     return moduleStart(name, nth) || name;
   }

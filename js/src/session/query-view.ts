@@ -1,10 +1,15 @@
 /** The query of a widget: its last text without an error. */
+
+import { scalarsOnly } from "../data/scalars";
 import type { Run } from "../data/store";
 import type { MapStat, Traits } from "../protocol/types";
 import { withPart } from "../query/edit";
 import { parseFor } from "../query/evaluate";
 import { conditionsOf, parse, type Query, QueryError } from "../query/parse";
 import { OF_ELEMENTS, STATISTICS, tensorWords, type ViewName } from "../query/tensors";
+
+/** So many scalars have a curve each; of more, a map shows all together. */
+const MOST_CURVES = 64;
 
 export interface QueryView {
   /** the last text without an error */
@@ -21,12 +26,21 @@ export const mapStatOf = (statistic: string): MapStat | undefined =>
 /** The name of a statistic of the survey in a query. */
 const statisticOf = (stat: MapStat): string => (stat === "not_finite" ? "nonfinite" : stat);
 
-/** How the result is shown. */
-export const viewOf = ({ query }: QueryView): ViewName => (query.view as ViewName | undefined) ?? "map";
+/** How a result is shown unless the query says it. */
+const usualView = (run: Run | undefined): ViewName =>
+  scalarsOnly(run) && (run?.names.length ?? 0) <= MOST_CURVES ? "curves" : "map";
 
-/** The traits of another presentation of the same result. */
-export const withView = ({ text, query }: QueryView, view: ViewName): Partial<Traits> => ({
-  query: withPart(text, query, "view", view === "map" ? "" : `as ${view}`),
+/** How the result is shown. */
+export const viewOf = ({ query }: QueryView, run: Run | undefined): ViewName =>
+  (query.view as ViewName | undefined) ?? usualView(run);
+
+/** The traits of another presentation of the same result; of the usual one without a view. */
+export const withView = (
+  { text, query }: QueryView,
+  run: Run | undefined,
+  view: ViewName = usualView(run),
+): Partial<Traits> => ({
+  query: withPart(text, query, "view", view === usualView(run) ? "" : `as ${view}`),
 });
 
 /** The traits of another statistic: in the query, if that has one. */

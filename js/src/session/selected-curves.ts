@@ -1,8 +1,9 @@
 /** The curves of the scalar panel, and the charts that they are in. */
+
+import { scalarNames } from "../data/scalars";
 import { SCALARS } from "../lib/tensor-names";
 import type { Line } from "../protocol/types";
 import { chartGroupsOf } from "./chart-groups";
-import { scalarNames } from "./lane-curve";
 import type { Scene } from "./scene";
 import type { Session } from "./session";
 

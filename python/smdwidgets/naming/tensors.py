@@ -244,15 +244,20 @@ def model_order(names: Sequence[str], collections: Mapping[str, Collection[int]]
 def modules(names: Sequence[str], collections: Mapping[str, Collection[int]]) -> list[tuple[str, list[int]]]:
     """Return the modules of the Run Map, and the indices of their tensors.
 
+    Scalars beside tensors are one module, the last one. Those of a run without tensors are grouped by their names.
+
     >>> names = ["loss", "gradient/layers.2.w", "layers.10.w", "layers.2.w"]
     >>> modules(names, {"losses": [0], "gradients": [1], "weights": [2, 3]})
     [('layers.2', [3, 1]), ('layers.10', [2]), ('scalars', [0])]
+    >>> modules(["norm/fc1", "norm/fc2", "loss"], {"scalars": [0, 1, 2]})
+    [('loss', [2]), ('norm', [0, 1])]
     """
     letters = _letters(names, collections)
     paths = [_path(_stem(name)) for name in names]
+    has_tensors = any(letter != "S" for letter in letters)
 
     def module_of(index: int, nth: int) -> str:
-        if letters[index] == "S":
+        if has_tensors and letters[index] == "S":
             return _SCALAR_MODULE
         name = _stem(names[index])
         return _head(name, paths[index], _module_end(paths[index], nth)) or name

@@ -99,12 +99,17 @@ class Starts:
                 return name, value
         return _SIZES[0], np.float32(np.nan)
 
+    @property
+    def has_tensors(self) -> bool:
+        """Whether some rows have several elements."""
+        return bool(self._tensors.any())
+
     def growths(self, rows: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
         """Return the growth of sizes, as logarithms.
 
         Scalars are left out if there are tensors.
         """
-        if self._tensors.any():
+        if self.has_tensors:
             chosen = rows < len(self._tensors)
             chosen[chosen] = self._tensors[rows[chosen]]
             rows, sizes = rows[chosen], sizes[chosen]

@@ -155,7 +155,9 @@ class Survey:
             self._add(table)
         self._blocks += blocks
         self.table.keep_whole(self._losses)
-        self.collected = True
+        if not self.collected:
+            self.collected = True
+            self.table.set_changed()  # bins without records were shown as unread until now
 
     def _building(self, done: int, total: int) -> None:
         self._check()
@@ -311,6 +313,8 @@ class Survey:
     def bins(self, names: Sequence[str], worker: str, mode: int, stat: str, level: int, first: int, count: int) -> Bins:
         """Return bins with the flags of unread steps; see `SurveyTable.bins`."""
         found = self.table.bins(names, worker, mode, stat, level, first, count)
+        if not self.collected:
+            found.flag[found.n == 0] |= np.uint8(UNREAD)
         for tensors, steps in self._unread(mode):
             rows = np.flatnonzero(np.isin(names, tensors))
             places = np.unique((steps >> level) - first)

@@ -203,6 +203,12 @@ class SurveyTable:
         """Whether most records are read from stored cells when they are needed."""
         return bool(self._stored)
 
+    def set_changed(self) -> None:
+        """Note that all steps have changed."""
+        with self._lock:
+            if self._ends is not None:
+                self._changed = self._ends[0]
+
     def changed_from(self) -> int | None:
         """Return the first step that changed since the last call, or None."""
         with self._lock:
@@ -385,8 +391,8 @@ class SurveyTable:
             # Of equal keys, the last one counts.
             order = order[np.append((row[1:] != row[:-1]) | (step[1:] != step[:-1]), True)]
             records, is_new = {name: column[order] for name, column in joined.items()}, is_new[order]
-        _set_surprise(records, is_new, self._earlier)
         self._starts.add(records if is_new.all() else _chosen(records, is_new))
+        _set_surprise(records, is_new, self._earlier, self._starts.has_tensors)
         return records
 
     def rows_of(self, name: str, worker: str) -> list[int]:
@@ -557,8 +563,11 @@ def _chosen(records: Records, rows: NDArray[np.bool_]) -> Records:
     return {name: column[rows] for name, column in records.items()}
 
 
-def _set_surprise(records: Records, is_new: NDArray[np.bool_], earlier: EarlierSizes | None) -> None:
-    """Compute the surprise of new records, and of those whose earlier values are new."""
+def _set_surprise(records: Records, is_new: NDArray[np.bool_], earlier: EarlierSizes | None, has_tensors: bool) -> None:
+    """Compute the surprise of new records, and of those whose earlier values are new.
+
+    Mark sudden changes: of tensors, and in a run without tensors the growth of scalars, which may pass through 0.
+    """
     row, mode = records["row"], records["mode"]
     if not len(row):
         return
@@ -584,10 +593,12 @@ def _set_surprise(records: Records, is_new: NDArray[np.bool_], earlier: EarlierS
     records["surprise"][changed] = found
     records["usual"][changed] = usual
     several = records["elements"][changed] != 1
-    changed, found = changed[several], found[several]
+    if has_tensors:
+        changed, found, several = changed[several], found[several], several[several]
     with np.errstate(invalid="ignore"):
-        is_sudden = np.abs(found) >= SIZE_DEVIATIONS
-    records["flag"][changed] = (records["flag"][changed] & ~np.uint8(SUDDEN)) | is_sudden * np.uint8(SUDDEN)
+        is_sudden = np.where(several, np.abs(found), found) >= SIZE_DEVIATIONS
+    kept = np.where(several, ~np.uint8(SUDDEN), np.uint8(255))  # a signal has its marks before
+    records["flag"][changed] = (records["flag"][changed] & kept) | is_sudden * np.uint8(SUDDEN)
 
 
 def _empty() -> Records:

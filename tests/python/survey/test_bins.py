@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import smdwidgets
+import smdwidgets.numpy
 from python.survey import runs
 from python.widgets.talk import begin, end, save
 from smdwidgets.anomalies.sizes import surprise
@@ -16,6 +18,7 @@ from smdwidgets.survey import Survey
 from smdwidgets.survey import survey as survey_module
 from smdwidgets.survey.bins import DOMAINS, NAN, UNREAD, Bins, codes, level_of
 from smdwidgets.trials import Trial
+from smdwidgets.trials.statistics import feed
 
 STATISTICS = {
     "size": lambda x, before: np.log10(np.sqrt((x**2).mean())),
@@ -133,7 +136,7 @@ def test_records_do_not_depend_on_the_order_in_which_they_are_read(trial: Trial,
         if number % portions == 0:
             other.table.records()
     mine = survey.bins(survey.names(), "", 0, "surprise", 0, 0, 256)
-    its = other.bins(survey.names(), "", 0, "surprise", 0, 0, 256)
+    its = other.table.bins(survey.names(), "", 0, "surprise", 0, 0, 256)
     np.testing.assert_allclose(mine.hi, its.hi, atol=1e-4)
     np.testing.assert_array_equal(mine.flag, its.flag)
 
@@ -230,3 +233,29 @@ def test_text_has_no_statistics_and_is_no_error(tmp_path: Path) -> None:
     survey.update()
     assert survey.names() == ["w"]
     assert survey.reading.done == survey.reading.total == 3
+
+
+def test_steps_of_later_portions_are_unread_until_they_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with smdwidgets.numpy.Hook(tmp_path / "run") as hook:
+        for step in range(100):
+            hook.save_tensor("w", np.full(4, 1.0 + step), "weights")
+            hook.step()
+    monkeypatch.setattr(feed, "_ROWS", 25)
+    survey = Survey(smdwidgets.create_trial(tmp_path / "run"))
+    seen: list[list[int]] = []
+    add = survey.table.add
+
+    def watched(*args: Any, **kwargs: Any) -> None:
+        add(*args, **kwargs)
+        flags = survey.bins(["w"], "", 0, "size", 0, 0, 100).flag[0]
+        seen.append(np.flatnonzero(flags & UNREAD).tolist())
+        survey.table.changed_from()
+
+    monkeypatch.setattr(survey.table, "add", watched)
+    survey.update()
+    assert seen[0] == list(range(25, 100))
+    assert len(seen) > 3
+    assert not (survey.bins(["w"], "", 0, "size", 0, 0, 100).flag & UNREAD).any()
+    assert survey.table.changed_from() == 0  # pages get the bins that were marked again

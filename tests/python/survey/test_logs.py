@@ -10,7 +10,7 @@ import pytest
 import smdwidgets
 from python.logs.logs import writer
 from smdwidgets.survey import Survey
-from smdwidgets.survey.bins import NAN, REDUCTIONS
+from smdwidgets.survey.bins import NAN, REDUCTIONS, SUDDEN
 from smdwidgets.survey.sentence import text
 
 
@@ -45,3 +45,22 @@ def test_logged_histograms_have_statistics_without_values(survey: Survey) -> Non
     assert np.flatnonzero(bins.n[0]).tolist() == list(range(0, 60, 5))
     np.testing.assert_allclose(bins.hi[0, ::5], np.log10(2), atol=0.05)
     assert (bins.flag[0, ::5] == REDUCTIONS).all()
+
+
+def test_sudden_growth_of_a_scalar_is_marked_where_there_are_no_tensors(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with writer(tmp_path / "log") as out:
+        for step in range(100):
+            out.add_scalar("norm/fc1", rng.normal(1, 0.05) * (1000 if step == 60 else 1), step)
+            out.add_scalar("norm/fc2", rng.normal(1, 0.05), step)
+            out.add_scalar("reward", 0.0 if step == 70 else rng.normal(0, 1), step)
+    survey = Survey(smdwidgets.create_trial(tmp_path / "log"))
+    survey.update()
+    marks = survey.bins(["norm/fc1", "norm/fc2", "reward"], "", 0, "growth", 0, 0, 100).flag & SUDDEN
+    assert np.argwhere(marks).tolist() == [[0, 60]]
+    with writer(tmp_path / "log") as out:
+        out.add_histogram("fc1.weight", rng.normal(0, 2, 1000), 100)
+        out.add_scalar("norm/fc2", 1000.0, 100)
+    survey = Survey(smdwidgets.create_trial(tmp_path / "log"))
+    survey.update()
+    assert not (survey.bins(["norm/fc1", "norm/fc2"], "", 0, "growth", 0, 0, 101).flag & SUDDEN).any()

@@ -1,5 +1,6 @@
 /** What the Run Map shows: query, colour, order, folding, presentation, and the legend. */
 
+import { scalarsOnly } from "../../data/scalars";
 import { legendOf, STAT_NAMES } from "../../draw/map";
 import { h, Select, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { Memo } from "../../lib/memo";
@@ -13,13 +14,15 @@ import type { Context } from "../common/part";
 import { Popover } from "../common/popover";
 import { QueryBox } from "../common/query-box";
 
-const STATS = Object.entries(STAT_NAMES).map(([stat, name]) => [stat, `Colour: ${name}`] as const);
+const STATS = Object.entries(STAT_NAMES).map(([stat, name]) => [stat as MapStat, `Colour: ${name}`] as const);
 const ORDERS: readonly (readonly [MapOrder, string])[] = [
   ["model", "Order: model"],
   ["suspicious", "Order: most suspicious"],
   ["change", "Order: largest change"],
   ["name", "Order: name"],
 ];
+/** What a single number has. */
+const OF_SCALARS: readonly MapStat[] = ["growth", "surprise", "size", "not_finite"];
 const BY_QUERY = [["query", "Order: query"]] as const;
 const SHOWN: readonly (readonly [ViewName, string])[] = [
   ["map", "Show: map"],
@@ -64,7 +67,12 @@ export class Toolbar {
     this.#query = new QueryBox(context, "Query", "Query: layers.*.weight | top 12 by change", (query) =>
       state.set({ query }),
     );
-    this.#shown = new Select("Show", (value) => this.#set((scene) => withView(scene.query, value as ViewName)), signal);
+    this.#shown = new Select(
+      "Show",
+      (value) => this.#set(({ query, run }) => withView(query, run, value as ViewName)),
+      signal,
+    );
+    this.#shown.el.classList.add("smdw-shown");
     this.#stat = new Select("Colour", (value) => this.#set((scene) => withStat(scene.query, value as MapStat)), signal);
     this.#order = new Select("Order", (value) => state.set({ map_order: value as MapOrder }), signal);
     this.#fold = new Select("Open modules", (value) => this.#setFold(value as Fold), signal);
@@ -118,8 +126,9 @@ export class Toolbar {
       counts: collections,
       note: tensorNote,
     });
-    this.#shown.update(SHOWN, viewOf(query));
-    this.#stat.update(STATS, traits.map_stat);
+    const scalars = scalarsOnly(run);
+    this.#shown.update(scalars ? SHOWN.filter(([view]) => view !== "histograms") : SHOWN, viewOf(query, run));
+    this.#stat.update(scalars ? STATS.filter(([stat]) => OF_SCALARS.includes(stat)) : STATS, traits.map_stat);
     this.#order.update(results.sorted ? BY_QUERY : ORDERS, results.sorted ? "query" : traits.map_order);
     const fold: Fold = traits.map_fit
       ? "fit"

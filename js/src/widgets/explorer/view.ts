@@ -1,10 +1,10 @@
 /** The explorer: the whole run as a map over its timeline, and an inspector of one tensor below. */
 
+import { scalarsOnly } from "../../data/scalars";
 import { isScalar } from "../../data/tensor-view";
 import { capturePointer, h, onResize, setAttributes, setText, setVisible, Toggle, textButton } from "../../lib/dom";
 import { truncate } from "../../lib/format";
 import { MINIMAP } from "../../lib/step-axis";
-import { scalarsOnly } from "../../session/lane-curve";
 import { viewOf } from "../../session/query-view";
 import type { Scene } from "../../session/scene";
 import { Deferred } from "../common/deferred";
@@ -165,8 +165,8 @@ export class Explorer implements Part {
     }
     this.#run.update(scene);
     this.#diagnosis.update(scene);
-    const view = viewOf(scene.query);
-    const cells = view === "curves" || view === "histograms" || (scalars && view === "map");
+    const view = viewOf(scene.query, run);
+    const cells = view === "curves" || view === "histograms";
     this.el.classList.toggle("smdw-cells", cells || view === "table");
     setVisible(this.#map.el, steps > 0 && !cells);
     setVisible(this.#multiples.el, steps > 0 && cells);

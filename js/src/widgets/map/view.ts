@@ -132,7 +132,7 @@ export class RunMap implements Part {
 
   update(scene: Scene): void {
     this.#scene = scene;
-    this.#tableShown = viewOf(scene.query) === "table";
+    this.#tableShown = viewOf(scene.query, scene.run) === "table";
     const { traits, stepAxis: axis } = scene;
     const { store } = this.context.session;
     const survey = store.surveys.find(traits.run, traits.worker, traits.mode, traits.map_stat);
@@ -204,7 +204,8 @@ export class RunMap implements Part {
   #showTable(shown: boolean) {
     const { session } = this.context;
     const { grid } = this.#cursor;
-    session.state.set(withView(session.scene().query, shown ? "table" : "map"));
+    const { query, run } = session.scene();
+    session.state.set(withView(query, run, shown ? "table" : undefined));
     setVisible(this.#table.el, shown);
     setVisible(grid, !shown);
     if (shown) this.#table.run(({ el }) => el.focus({ preventScroll: true }));

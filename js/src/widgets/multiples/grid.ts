@@ -1,6 +1,7 @@
 /** Small multiples: one curve or histogram per tensor of the query, in a grid of which only the cells in sight exist. */
 
 import { histogramKey, histogramRequest, lastAtOrBefore } from "../../data/frames";
+import { scalarNames, scalarsOnly } from "../../data/scalars";
 import { surveyEnds } from "../../data/survey-columns";
 import { defined } from "../../lib/defined";
 import { capturePointer, h, onResize, Segments, setAttributes, setText, setVisible } from "../../lib/dom";
@@ -10,7 +11,6 @@ import { IdleTimer } from "../../lib/idle-timer";
 import type { MapModel } from "../../lib/map-rows";
 import { visibleRange } from "../../lib/virtual-rows";
 import type { SeriesLine } from "../../protocol/types";
-import { scalarNames, scalarsOnly } from "../../session/lane-curve";
 import type { QueryResults } from "../../session/query-results";
 import { mapStatOf, viewOf } from "../../session/query-view";
 import type { Scene } from "../../session/scene";
@@ -108,7 +108,7 @@ export class Multiples {
   update(scene: Scene, results: QueryResults, tensors: readonly number[]): void {
     this.#scene = scene;
     this.#model = results.model;
-    const histogram = viewOf(scene.query) === "histograms" && !scalarsOnly(scene.run);
+    const histogram = viewOf(scene.query, scene.run) === "histograms" && !scalarsOnly(scene.run);
     this.#tensors = scalarsOnly(scene.run) && !results.sorted ? this.#scalars(scene, results) : tensors;
     const { length } = this.#tensors;
     // The active cell stays with its tensor when the order changes.

@@ -1,6 +1,7 @@
 /** What happened over the steps: a curve, modes and the firings of rules as lanes, and the axis with its handle. */
 
 import { nearestIndex } from "../../data/frames";
+import { scalarNames } from "../../data/scalars";
 import type { RuleState } from "../../data/store";
 import {
   drawCurve,
@@ -17,7 +18,7 @@ import { Memo } from "../../lib/memo";
 import { slotColours } from "../../lib/slot-colour";
 import { fullRange, type StepAxis } from "../../lib/step-axis";
 import { MODES, OUTCOMES, type SeriesLine } from "../../protocol/types";
-import { laneCurve, scalarNames } from "../../session/lane-curve";
+import { laneCurve } from "../../session/lane-curve";
 import type { Scene } from "../../session/scene";
 import { best, CurveSource, valueNear } from "../common/curve-source";
 import { Figure } from "../common/figure";
