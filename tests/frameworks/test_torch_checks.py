@@ -1156,6 +1156,35 @@ def policy_of_the_wrong_sign(watch, broken):
     updated(watch, model, loss)
 
 
+def policy_that_adds_its_entropy(watch, broken):
+    model = network()
+
+    def loss():
+        policy = torch.distributions.Categorical(logits=model(X))
+        actions = policy.sample()
+        gain = (policy.log_prob(actions) * ((actions == Y).float() - 0.25)).mean()
+        entropy = 0.01 * policy.entropy().mean()
+        return -gain + entropy if broken else -gain - entropy
+
+    updated(watch, model, loss)
+
+
+def clipped_policy_that_adds_its_entropy(watch, broken):
+    model = network()
+
+    def loss():
+        logarithms = F.log_softmax(model(X), dim=1)
+        actions = torch.distributions.Categorical(logits=logarithms.detach()).sample()
+        chosen = logarithms.gather(1, actions[:, None])[:, 0]
+        ratio = (chosen - chosen.detach()).exp()
+        advantage = (actions == Y).float() - 0.25
+        gain = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+        entropy = -(logarithms.exp() * logarithms).sum(1).mean()
+        return -gain + 0.01 * entropy if broken else -(gain + 0.01 * entropy)
+
+    updated(watch, model, loss)
+
+
 def an_episode(model, steps=60):
     """Choose an action for one state at a time."""
     chosen, rewards = [], []
@@ -1825,6 +1854,26 @@ def average_without_statistics(watch, broken):
     return model, average
 
 
+def average_of_a_function_that_returns(watch, broken):
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+    watch(model)
+
+    def train():
+        average = copy.deepcopy(model).eval()
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(140):
+            optimizer.zero_grad()
+            F.cross_entropy(model(X), Y).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for mine, trained in zip(average.parameters(), model.parameters(), strict=True):
+                    mine.lerp_(trained, 0.1)
+        if not broken:  # its statistics are computed before the function returns
+            average.train()(X)
+
+    train()
+
+
 def target_network_that_stays(watch, broken):
     model = network()
     first, target = copy.deepcopy(model), copy.deepcopy(model)
@@ -2348,6 +2397,8 @@ PAIRS = {
     divergence_of_distributions: "loss_negated",
     loss_times_minus_one: "loss_negated",
     policy_of_the_wrong_sign: "policy_negated",
+    policy_that_adds_its_entropy: "entropy_penalized",
+    clipped_policy_that_adds_its_entropy: "entropy_penalized",
     policy_of_stacked_steps: "policy_negated",
     policy_of_one_product_a_step: "policy_negated",
     policy_of_a_normal_distribution: "policy_negated",
@@ -2363,6 +2414,7 @@ PAIRS = {
     cube_with_its_own_gradient: "wrong_gradient",
     decay_that_exceeds_the_gradient: "decay_in_gradient",
     average_without_statistics: "statistics_not_averaged",
+    average_of_a_function_that_returns: "statistics_not_averaged",
     target_network_that_stays: "target_never_updated",
     closure_that_does_nothing: "not_reset",
     own_cross_entropy_of_several_labels: "several_labels",

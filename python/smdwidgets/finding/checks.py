@@ -539,6 +539,17 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "entropy_penalized",
+        "problem",
+        "a policy that is trained to be certain",
+        "The entropy of the probabilities among which actions are chosen is a part of the loss with a positive sign, so that each update "
+        "makes it smaller. A policy then stops to explore before it has learned.",
+        "`loss - coefficient * entropy`, which keeps the entropy up",
+        "subtract the entropy from the loss, `loss = policy_loss - coefficient * entropy`, or remove it.",
+        "The entropy of the policy is added to the loss: each update makes the policy more certain",
+        _NOT_TRAINED,
+    ),
+    _check(
         "policy_loss",
         "note",
         "a loss whose value does not show progress",

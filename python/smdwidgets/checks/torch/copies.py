@@ -38,16 +38,23 @@ class _Copy:
         first: samples of a weight and of running statistics of the copy, then those of the model, at the first look.
         unmoved: number of updates until the last look at which the copy had its first weights and the model had not.
         last: the sample of the weight of the copy at the last look.
+        norms: running statistics of the copy and of the model, which are read when a function has returned and given
+            up both.
+        is_average: whether the weights of both had moved at the last look.
         moves: number of looks at which the copy had moved since the look before, in succession.
+        name: name of the class of both.
         slow: what is said of an average that has made too little way, at the last look.
     """
 
     copy: weakref.ref[nn.Module]
     model: weakref.ref[nn.Module]
     first: tuple[Any, ...]
+    norms: tuple[torch.Tensor, ...] = ()
+    is_average: bool = False
     unmoved: int = 0
     last: Any = None
     moves: int = 0
+    name: str = ""
     slow: dict[str, Any] | None = None
 
 
@@ -95,6 +102,7 @@ class CopyChecks:
             pair = _Copy(weakref.ref(one), weakref.ref(model), ())
             samples = _samples(one, model)
             if samples:
+                pair.norms = _norms(one, model)
                 self._copies.append(pair)
                 self._context.values.read(lambda *values, pair=pair: setattr(pair, "first", values), *samples)
 
@@ -102,7 +110,10 @@ class CopyChecks:
         for pair in self._copies:
             copy, model = pair.copy(), pair.model()
             samples = _samples(copy, model) if copy is not None and model is not None else []
-            if samples and copy is not None:
+            if is_last and not samples and pair.is_average and pair.norms:
+                samples = [sampled(one, _ELEMENTS).clone() for one in pair.norms if is_plain(one)]
+                self._context.values.read(lambda *now, pair=pair: self._judge_norms(pair, now), *samples)
+            elif samples and copy is not None:
                 name, updates = type(copy).__name__, self._context.updates
 
                 def judge(*now: Any, pair: _Copy = pair, name: str = name, updates: int = updates) -> None:
@@ -114,6 +125,7 @@ class CopyChecks:
         same = [bool((one == other).all()) for one, other in zip(pair.first, now, strict=False)]
         if not same:
             return
+        pair.name, pair.is_average = name, not same[0] and not same[1]
         pair.unmoved = updates if same[0] and not same[1] else 0
         if not is_last:
             pair.moves = pair.moves + 1 if pair.last is not None and (pair.last != now[0]).any() else 0
@@ -122,8 +134,14 @@ class CopyChecks:
         share = _way(pair.first, now)
         is_slow = pair.moves >= _MOVES and share is not None and share < _SLOW
         pair.slow = {"model": name, "share": f"{share:.0%}", "count": updates} if is_slow else None
-        if is_last and len(same) > 2 and not same[0] and not same[1] and same[2] and not same[3]:
-            self._context.log.say("statistics_not_averaged", self._context.step, {"model": name}, [name])
+        if is_last and pair.is_average:
+            self._judge_norms(pair, now[2:])
+
+    def _judge_norms(self, pair: _Copy, now: tuple[Any, ...]) -> None:
+        """Compare running statistics with those of the first look."""
+        same = [bool((one == other).all()) for one, other in zip(pair.first[2:], now, strict=False)]
+        if same == [True, False]:
+            self._context.log.say("statistics_not_averaged", self._context.step, {"model": pair.name}, [pair.name])
 
     def close(self) -> None:
         """The training has ended. Statistics may be computed again until then."""
@@ -166,12 +184,17 @@ def _shapes(module: nn.Module) -> tuple[tuple[str, torch.Size], ...]:
 def _samples(copy: nn.Module, model: nn.Module) -> list[torch.Tensor]:
     """Return samples of a weight of both, and of statistics if they have some."""
     samples = [next((one for one in each.parameters() if one.ndim > 1), None) for each in (copy, model)]
-    norms = [_statistics(each) for each in (copy, model)]
-    samples += [one for one in norms if all(each is not None for each in norms)]
+    samples += _norms(copy, model)
     usable = [one for one in samples if one is not None and is_plain(one)]
     if len(usable) < 2 or len(usable) < len(samples) or len({one.device for one in usable}) > 1:
         return []
     return [sampled(one, _ELEMENTS).clone() for one in usable]
+
+
+def _norms(copy: nn.Module, model: nn.Module) -> tuple[torch.Tensor, ...]:
+    """Return running statistics of both, or none."""
+    of_copy, of_model = _statistics(copy), _statistics(model)
+    return () if of_copy is None or of_model is None else (of_copy, of_model)
 
 
 def _statistics(model: nn.Module) -> torch.Tensor | None:

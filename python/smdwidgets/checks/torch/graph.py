@@ -24,6 +24,7 @@ __all__ = [
     "compares_outputs",
     "constant_factors",
     "cosines_before",
+    "entropy_is_added",
     "is_chosen",
     "is_picked",
     "is_readable",
@@ -579,6 +580,40 @@ def _is_log_probability(node: Any) -> bool:
         return _is(node, ("LogSoftmax",))
     after = node.next_functions[1][0] if len(node.next_functions) > 1 else None
     return after is not None and _is(after, ("Logsumexp",))
+
+
+def entropy_is_added(root: Any) -> bool:
+    """Whether a loss makes the entropy of a policy smaller.
+
+    Another part of the loss takes the log-probability of one class of each row from the same logarithms.
+    """
+    terms = adds_up(root)
+    for sign, term in terms:
+        logarithms = _logarithms_of_entropy(term) if sign < 0 else None
+        if logarithms is not None and any(
+            _is(node, ("Gather",)) and _shaped(_previous(node)) is logarithms
+            for _, other in terms
+            if other is not term
+            for node in _nodes(other, _MOST_WALKED)
+        ):
+            return True
+    return False
+
+
+def _logarithms_of_entropy(node: Any) -> Any:
+    """Return the node of the logarithms in p * log(p), or None."""
+    sides = [one for one, _ in node.next_functions if one is not None] if _is(node, ("Mul",)) else []
+    for logarithms, shares in (sides, sides[::-1]) if len(sides) == 2 else ():
+        while logarithms is not None and _is(logarithms, ("Clamp", *_SHAPING)):
+            logarithms = _previous(logarithms)
+        shares = _shaped(shares)
+        if logarithms is None or shares is None or not _is_log_probability(logarithms):
+            continue
+        # Both are computed from the same value, or the shares from the logarithms.
+        before = _shaped(_previous(shares)) if _is(shares, ("Softmax", "Exp")) else None
+        if before is logarithms or (before is not None and before is _shaped(_previous(logarithms))):
+            return logarithms
+    return None
 
 
 def cosines_before(node: Any) -> tuple[float, torch.Tensor, torch.Tensor] | None:

@@ -20,6 +20,7 @@ from smdwidgets.checks.torch.graph import (
     adds_up,
     attracts_only,
     cosines_before,
+    entropy_is_added,
     linear_layers,
     negated_divergence,
     reshaped_from,
@@ -340,6 +341,8 @@ class LossChecks:
                 return
             what = "A divergence has gradients through its targets, which other weights compute: the teacher follows the student"
             context.log.say("no_stop_gradient", step, {"what": what}, ["loss"], need=2)
+        if entropy_is_added(root):
+            context.log.say("entropy_penalized", step, subject=["loss"], need=2)
         rewards = rewarded_likelihood(root)
         if rewards is not None and is_plain(rewards) and rewards.is_floating_point():
 

@@ -87,6 +87,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "targets_not_scaled",
         "no_better_than_mean",
         "policy_negated",
+        "entropy_penalized",
         "policy_loss",
         "large_initial_weights",
         "ratio_of_itself",
