@@ -196,8 +196,12 @@ def _diagnosed(one: _Program, failure: str) -> Result:
     runs = sorted(each.parent for each in one.folder.rglob("collections"))
     if not runs:
         return Result(one.path.stem, one.what, one.expected, None, failure=failure)
-    with smdwidgets.create_trial(runs[-1], wait=0, skip_bad_index=True) as trial:
-        return Result(one.path.stem, one.what, one.expected, smdwidgets.diagnose(trial), failure=failure)
+    results = []
+    for run in runs:
+        with smdwidgets.create_trial(run, wait=0, skip_bad_index=True) as trial:
+            results.append(Result(one.path.stem, one.what, one.expected, smdwidgets.diagnose(trial), failure=failure))
+    # A program that trains two models has two runs, and a user sees what is wrong with either.
+    return next((result for result in results if result.kinds), results[-1])
 
 
 def _environment(directory: Path) -> dict[str, str]:

@@ -11,8 +11,9 @@ and `u` for reporting; `r` was looked at once before `u` was written.
 `reports.txt` those that are modelled on public reports, in the part `h`, `typical.txt` those with typical mistakes, in
 the part `i`, `overlooked.txt` those with mistakes that are easily overlooked, in the part `j`, `frequent.txt` those
 with the mistakes that people make most often, in the part `l`, `asked.txt` those with mistakes that people ask about,
-in the part `m`, `seen_often.txt` those with frequent and with subtle mistakes, in the part `n`, and
-`of_many_fields.txt` those with mistakes of many fields, in the part `o`.
+in the part `m`, `seen_often.txt` those with frequent and with subtle mistakes, in the part `n`, `of_many_fields.txt`
+those with mistakes of many fields, in the part `o`, and `reported_again.txt` more that people have reported, in the
+part `p`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ WHOLE = tuple(
         "asked",
         "seen_often",
         "of_many_fields",
+        "reported_again",
     )
 )
 
