@@ -13,7 +13,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors.learning_rate import NOTHING
 from smdwidgets.diagnosis.detectors.not_learning import never_below_guessing
-from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound
+from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound, unbounded_losses
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_gradients import are_reset
 from smdwidgets.diagnosis.tensor_layers import layers, median_of, training
@@ -127,8 +127,8 @@ def _learns(data: RunData) -> bool | None:
 
 def _unbounded(data: RunData) -> bool | None:
     """Whether a training loss falls without bound."""
-    losses = data.training_losses()
-    return any(falls_without_bound(series) is not None for series in losses) if losses else None
+    losses = unbounded_losses(data)
+    return bool(losses) if losses or data.training_losses() else None
 
 
 def _large_updates(data: RunData) -> bool | None:

@@ -63,7 +63,8 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "a metric that ignores what is learned",
         "A metric has its worst value, such as an accuracy of 0 or a word error rate of 1, at each of at least 5 evaluations, "
         "while a loss of the same model falls by 30 %. Or a metric of generated texts is below 75 % although the loss of a held-out "
-        "token is below 0.1, a rate of errors is 97 % or more in the last half of the evaluations, or the texts are at least 3 times as long as the references at all evaluations.",
+        "token is below 0.1, a rate of errors is 97 % or more in the last half of the evaluations, or the texts are at least 3 times as long as the references at all evaluations. Or an accuracy or "
+        "an overlap is 0.01 or less at each of 8 evaluations, and the loss halves.",
         "a metric that changes when the loss falls",
         "compute the metric by hand for one batch; compare the form, the scale and the numbers of predictions and targets.",
         "{series} is {value:.3g} {when}, although losses fall",
@@ -86,7 +87,7 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "{numbers}",
         "{why}",
         level="warning",
-        explains=frozenset({"losses_on_two_scales"}),
+        explains=frozenset({"losses_on_two_scales", "overfit"}),
         test="count the samples that both data sets contain: if there are any, they are the cause",
     ),
     Kind(

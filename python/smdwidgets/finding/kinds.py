@@ -102,7 +102,7 @@ _KINDS = (
         "Loss sign",
         "updates along the gradient",
         "The weights move along the gradient (cosine above 0.3) and the loss rises; or a loss that is negative from the first "
-        "step on falls to ten times its first value and faster and faster, as a loss without a lower bound does.",
+        "step on falls to ten times its first value and faster and faster, as a loss without a lower bound does. Of adversaries, all do.",
         "updates against the gradient (a negative cosine), and a loss that has a lower bound",
         "check the sign of the loss, and whether the optimizer maximizes.",
         "{what}",
@@ -457,7 +457,7 @@ _KINDS = (
         "has barely fallen; or by less than a ten thousandth while the loss falls in a straight line to the end of the run. Where only "
         "scalars were recorded: the loss of an untrained model falls in a straight line by less than 15 % in the whole run, and the "
         "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it; or the "
-        "learning rate is never above 0.00000003.",
+        "learning rate is never above 0.00000003; or the loss of a language model is above 5 and still falls when its rate has come to its end.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "increase the learning rate by a factor of 10 to 100.",
         "{what}",
@@ -584,11 +584,13 @@ _KINDS = (
         "The validation loss rises after its best value, against its noise and by more than a tenth, or half a nat, while the training loss "
         "still falls. If a validation metric still improves, the confidence is one level lower. Without a training loss, it "
         "must rise by more than a quarter over half of the run while no metric improves, and confidence is medium. So it is where "
-        "only 3 to 9 values exist, each above the one before and the last more than a quarter above the best; and where the training "
+        "only 3 to 9 values exist, each above the one before and the last more than a quarter above the best, or 6, 12 or 20 % above it "
+        "after 3, 2 or 1 values while the training loss between them falls by 20, 25 or 40 %; and where the training "
         "loss is below half a percent of a validation loss that no longer improves, for half of the run. So it is where the validation "
         "loss has risen by 40 % and the training loss is below a quarter of it, whatever its course; where an accuracy of evaluations "
         "falls by 8 % of the samples while the training loss falls to less than a third, or stays below 60 % beside one of nearly 0; and "
-        "where a fine-tuning of 8 epochs or more brings its loss below 5 % of the first one, and nothing is evaluated.",
+        "where nothing is evaluated and the training loss of 8 epochs or more of a fine-tuning comes below 5 % of the first one, that of "
+        "2 epochs below 0.001, or any to 0.",
         "a validation loss that ends near its best",
         "keep the checkpoint of the best step; more data, augmentation or weight decay.",
         "{what} since step {first:,}",
@@ -624,7 +626,9 @@ _KINDS = (
         "saved outputs, and no metric improves. Confidence is medium if "
         "the loss equals the loss of guessing among the classes of the saved outputs, else among 2, 10, 100 or 1,000 classes (the "
         "logarithm of their number), and is as even as guessing; or if the loss of held-out data stays, too. Otherwise it is low, "
-        "because a fine-tuned or resumed run looks the same.\n\n"
+        "because a fine-tuned or resumed run looks the same. So it is medium where loss, entropy and accuracy of a language model stay "
+        "within 1 or 2 %, where all losses are within 4 % of that of a coin, where at most 5 % of the evaluations are right and their "
+        "loss is no better than at first, and where an accuracy below 15 % without a loss has not risen by a fifth.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
         "first half of the run and stayed there, so that the policy no longer explores; if the whole reward of a language model has no "
         "trend over at least 100 updates; if no more than 2 % of later rewards are as good as the first ones; or if a share of episodes "

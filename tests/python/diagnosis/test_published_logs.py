@@ -308,3 +308,171 @@ def test_a_log_without_a_finite_evaluation(tmp_path) -> None:
     rows = [{"step": 10 * n, "loss": 2 - 0.02 * n} for n in range(1, 31)]
     rows += [{"step": 50 * n, "eval_loss": float("nan")} for n in range(1, 7)]
     assert of_trainer(tmp_path / "run", rows, best_metric=float("inf"), best_global_step=50) == ["not_finite"]
+
+
+def epochs(losses, **evaluations) -> list[dict[str, float]]:
+    """Return the logs of a trainer that logs and evaluates once an epoch."""
+    rows: list[dict[str, float]] = []
+    for at, loss in enumerate(losses):
+        place = {"epoch": at + 1.0, "step": 250 * (at + 1)}
+        rows.append({**place, "loss": float(loss), "learning_rate": 2e-5 * (1 - at / len(losses))})
+        if evaluations:
+            rows.append({**place, **{f"eval_{name}": float(values[at]) for name, values in evaluations.items()}})
+    return rows
+
+
+def test_few_evaluations_that_rise_while_the_training_loss_falls(tmp_path) -> None:
+    falls = [0.46, 0.25, 0.12, 0.045, 0.011]
+    # The loss grows nearly threefold, which a metric that creeps up does not outweigh.
+    far = of_trainer(
+        tmp_path, epochs(falls, loss=[0.36, 0.4, 0.6, 0.93, 1.0], accuracy=[0.84, 0.83, 0.84, 0.845, 0.85])
+    )
+    assert far == ["overfit"]
+    assert of_trainer(tmp_path, epochs(falls, loss=[0.41, 0.44, 0.46, 0.45, 0.48])) == ["overfit"]
+    # One that improves beside a rise of a fifth may be over-confidence only.
+    improves = epochs(falls, loss=[0.36, 0.3, 0.32, 0.34, 0.35], accuracy=[0.75, 0.8, 0.83, 0.85, 0.86])
+    assert of_trainer(tmp_path, improves) == []
+    assert of_trainer(tmp_path, epochs(falls, loss=[0.36, 0.31, 0.29, 0.28, 0.285])) == []
+    assert of_trainer(tmp_path, epochs([0.46, 0.45, 0.44, 0.44, 0.43], loss=[0.4, 0.47, 0.43, 0.48, 0.46])) == []
+
+
+def test_two_evaluations_of_a_training_that_halves_its_loss(tmp_path) -> None:
+    def run(second: float, later: float) -> list[str]:
+        losses = np.where(np.arange(40) < 20, 0.4, later) * noise(40, 0.1)
+        rows = [{"step": 50 * (at + 1), "loss": loss, "learning_rate": 1e-5} for at, loss in enumerate(losses)]
+        rows += [{"step": 1000, "eval_loss": 0.37}, {"step": 2000, "eval_loss": second}]
+        return of_trainer(tmp_path, sorted(rows, key=lambda row: row["step"]))
+
+    assert run(0.46, 0.18) == ["overfit"]
+    assert run(0.39, 0.18) == []
+    assert run(0.46, 0.37) == []
+
+
+def test_evaluations_that_are_never_finite(tmp_path) -> None:
+    rows = epochs([5.9, 5.6, 5.4, 5.3], loss=[np.nan] * 4)
+    assert of_trainer(tmp_path, [row for row in rows if row["epoch"] != 1 or "loss" in row]) == ["not_finite"]
+    few = [row for row in rows if "loss" in row or row["epoch"] in (2, 4)]
+    assert of_trainer(tmp_path, few) == ["not_finite"]
+
+
+def test_a_loss_of_nothing_that_no_evaluation_explains(tmp_path) -> None:
+    at = np.arange(60)
+
+    def run(end: float, first: float = 0.7, epochs: float = 2.0) -> list[str]:
+        losses = (first * np.exp(-at / 2) + end) * np.exp(0.3 * RNG.standard_normal(60))
+        shares = (at + 1) / 60
+        rows = [
+            {"step": 50 * (i + 1), "epoch": epochs * shares[i], "loss": float(losses[i]), "learning_rate": 1e-5}
+            for i in range(60)
+        ]
+        return of_trainer(tmp_path, rows)
+
+    assert run(0.0003) == ["evaluation_too_good"]  # within the first epoch, in which all samples are new
+    assert run(0.0003, 0.18, 500.0) == ["overfit"]
+    assert run(0.1) == []
+    assert run(0.4, 8.6, 10.0) == []  # a twentieth of a loss that began far above guessing
+
+
+def test_a_training_loss_of_exactly_zero() -> None:
+    at = np.arange(200)
+    losses = np.where(at < 60, 0.7 * np.exp(-at / 6), 0.0)
+    assert kinds(10, train_loss=losses) == ["overfit"]
+    assert kinds(10, train_loss=losses, val_accuracy=0.6 + 0.35 * (1 - np.exp(-at / 9))) == []
+    assert kinds(10, train_loss=0.7 * np.exp(-at / 6)) == []
+
+
+def tuned(loss, entropy, accuracy) -> list[dict[str, float]]:
+    """Return the logs of a trainer of TRL."""
+    rates = np.linspace(5e-5, 0, len(loss))
+    names = ("loss", "entropy", "mean_token_accuracy", "learning_rate")
+    return [
+        {"step": 20 * (at + 1), **dict(zip(names, map(float, row), strict=True))}
+        for at, row in enumerate(zip(loss, entropy, accuracy, rates, strict=True))
+    ]
+
+
+def test_a_language_model_that_does_not_move(tmp_path) -> None:
+    still = tuned(4.69 * noise(34, 0.0015), 1.76 * noise(34, 0.001), 0.484 * noise(34, 0.003))
+    assert of_trainer(tmp_path, still) == ["not_learning"]
+    at = np.arange(34)
+    learns = tuned(1.9 - 0.3 * at / 33 + 0.003 * noise(34), 1.76 - 0.1 * at / 33, 0.55 + 0.05 * at / 33)
+    assert of_trainer(tmp_path, learns) == []
+    varies = tuned(
+        1.2 * noise(34, 0.04), 1.1 * noise(34, 0.03), 0.7 * noise(34, 0.02)
+    )  # of a model that knows its data
+    assert of_trainer(tmp_path, varies) == []
+
+
+def test_two_classes_by_a_coin(tmp_path) -> None:
+    level = [0.686, 0.688, 0.684, 0.678, 0.682, 0.679]
+    guesses = epochs(level, loss=[0.669, 0.67, 0.668, 0.667, 0.665, 0.666], accuracy=[0.6] * 3 + [0.604] * 3)
+    assert of_trainer(tmp_path, guesses) == ["not_learning"]
+    learns = epochs(level, loss=[0.66, 0.65, 0.63, 0.61, 0.6, 0.59], accuracy=[0.6, 0.62, 0.64, 0.66, 0.68, 0.7])
+    assert of_trainer(tmp_path, learns) == []
+
+
+def test_hundreds_of_classes_of_which_none_is_learned(tmp_path) -> None:
+    losses = [4.9, 4.8, 4.78, 4.75, 4.71, 4.7, 4.69, 4.66]
+    evaluated = [4.98, 5.2, 5.3, 5.26, 5.3, 5.36, 5.33, 5.35]
+    stuck = epochs(losses, loss=evaluated, accuracy=[0.021, 0.026, 0.022, 0.022, 0.014, 0.022, 0.022, 0.014])
+    assert of_trainer(tmp_path, stuck)[0] == "not_learning"
+    begins = epochs(np.linspace(5.2, 3.1, 8), loss=np.linspace(5.1, 3.4, 8), accuracy=np.linspace(0.01, 0.05, 8))
+    assert of_trainer(tmp_path, begins) == []
+
+
+def test_a_probe_that_stays_near_guessing() -> None:
+    at = np.arange(26)
+    assert kinds(accuracy=100 * (0.115 + 0.01 * at / 25) * noise(26, 0.01)) == ["not_learning"]
+    assert kinds(accuracy=100 * (0.115 + 0.3 * (1 - np.exp(-at / 8)))) == []
+
+
+def test_overlaps_of_nothing_beside_a_loss_that_falls() -> None:
+    losses = 1.3 + 4.4 * np.exp(-np.arange(300) / 40)
+    run = {
+        "loss": (50 * np.arange(300), losses * noise(300, 0.05)),
+        "mean_dice": (1250 * np.arange(10), np.array([0, 4, 2700, 0, 455, 186, 317, 506, 108, 120]) * 1e-6),
+    }
+    assert kinds_of(run) == ["metric_stuck"]
+    run["mean_dice"] = (1250 * np.arange(10), np.linspace(0.001, 0.6, 10))
+    assert kinds_of(run) == []
+
+
+def test_four_classes_by_their_loss_and_one_evaluation(tmp_path) -> None:
+    def run(level: float, accuracy: float) -> list[str]:
+        losses = level + 0.08 * np.exp(-np.arange(75) / 20) + 0.004 * RNG.standard_normal(75)
+        rows = [{"step": 100 * (at + 1), "loss": loss, "learning_rate": 1e-2} for at, loss in enumerate(losses)]
+        return of_trainer(tmp_path, [*rows, {"step": 7500, "eval_loss": level - 0.008, "eval_accuracy": accuracy}])
+
+    assert run(1.393, 0.2512) == ["not_learning"]
+    assert "not_learning" not in run(1.1, 0.5)
+
+
+def test_a_rate_that_ends_before_words_are_learned(tmp_path) -> None:
+    def run(first: float, last: float) -> list[str]:
+        at = np.arange(75)
+        losses = (last + (first - last) * np.exp(-at / 35)) * noise(75, 0.015)
+        rows = [
+            {"step": 10 * (i + 1), "loss": float(losses[i]), "learning_rate": 5e-5 * (1 - i / 75), "epoch": i / 25}
+            for i in range(75)
+        ]
+        return of_trainer(tmp_path, rows)
+
+    assert run(10.7, 6.9) == ["rate_too_low"]
+    assert run(3.4, 1.9) == []
+
+
+def test_losses_of_adversaries_that_both_fall_without_bound() -> None:
+    at = np.arange(300)
+    wins, loses = -0.1 - 0.016 * at**2.0, -0.05 - 0.015 * at**2.0
+    assert kinds(critic_loss=wins * noise(300), generator_loss=loses * noise(300)) == ["loss_sign"]
+    assert kinds(critic_loss=-0.1 - 0.3 * np.exp(-at / 50), generator_loss=0.3 * RNG.standard_normal(300)) == []
+
+
+def test_a_validation_loss_that_creeps_up_while_the_training_loss_falls() -> None:
+    at = np.arange(18)
+    falls = 0.68 * np.exp(-at / 13)
+    rises = np.where(at < 6, 0.69 - 0.034 * at, 0.52 + 0.0055 * (at - 5)) * noise(18, 0.006)
+    assert kinds(loss=falls, val_loss=rises) == ["overfit"]
+    assert kinds(loss=0.42 + 0.26 * np.exp(-at / 3), val_loss=rises) == []
+    better = (0.57 + 0.011 * at) * noise(18, 0.005)
+    assert kinds(loss=falls, val_loss=rises, val_accuracy=better) == []

@@ -326,7 +326,7 @@ def test_report_shows_the_diagnosis_and_its_policy_permits_the_style(tmp_path, c
 def test_exit_codes(log, tmp_path, capsys):
     healthy = write_log(tmp_path / "healthy", {"loss": curves.falling()}, curves.steps())
     unknown = write_log(tmp_path / "unknown", {"foo": curves.falling()}, curves.steps())
-    level = write_log(tmp_path / "level", {"loss": 5 + 0.01 * np.sin(curves.steps())}, curves.steps())
+    level = write_log(tmp_path / "level", {"loss": 5 + 0.02 * np.sin(curves.steps())}, curves.steps())
     assert run_command(capsys, log)[0] == 1
     assert run_command(capsys, healthy)[0] == 0
     assert run_command(capsys, unknown)[0] == 2

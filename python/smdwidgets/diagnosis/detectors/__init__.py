@@ -28,6 +28,7 @@ from smdwidgets.diagnosis.detectors.sawtooth import sawtooth
 from smdwidgets.diagnosis.detectors.signals import signals
 from smdwidgets.diagnosis.detectors.slow import slow
 from smdwidgets.diagnosis.detectors.spike import spike
+from smdwidgets.diagnosis.detectors.stays_at_start import stays_at_start
 from smdwidgets.diagnosis.detectors.unbounded import unbounded
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.finding import Finding
@@ -47,6 +48,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     loss_scale,
     loss_floor,
     not_learning,
+    stays_at_start,
     diverged,
     order,
     spike,

@@ -62,6 +62,9 @@ SWINGS, ABOVE_BEST = 0.35, 1.5
 MAY_FALL = frozenset({"chosen", "rejected", "margin", "margins", "dist", "distance"})
 #: Fall of a metric relative to its best, and relative to what it had gained.
 FALLS, OF_GAIN = 0.25, 0.8
+#: A share of overlap or of right answers that is nothing, at so many evaluations, beside a loss that falls to a part.
+NOTHING, LEAST_OF_NOTHING, HALVES = 0.01, 8, 0.5
+_OF_OVERLAP = frozenset({"dice", "iou", "miou", "jaccard", "f1", "acc", "accuracy"})
 #: Distance of an error from its worst value, relative to it.
 NEARLY_WORST = 0.01
 #: The same of a rate of errors in the median of the last half, and the least one of any evaluation by the worst.
@@ -273,6 +276,8 @@ def _stuck(data: RunData) -> Iterator[Finding]:
     losses = [one for one in data.of(Kind.LOSS) if len(one) >= FEW and not _is_stuck(one)]
     learned = [one for one in losses if (ends := _ends(one.values))[0] > 0 and ends[1] <= LEARNED * ends[0]]
     stuck = [one for one in data.of(Kind.METRIC, Kind.LOSS) if _is_stuck(one) and one.role is not Role.TRAINING]
+    if not stuck and any(one.values[-1] < HALVES * one.values[0] for one in learned):
+        stuck = [one for one in data.of(Kind.METRIC) if one.role is not Role.TRAINING and _is_nothing(one)]
     if not learned or not stuck:
         return
     loss = min(learned, key=lambda one: (not one.role.is_held_out, one.name))
@@ -307,6 +312,13 @@ def _is_stuck(series: Series) -> bool:
     # The rate of word errors may be a little above 1.
     near = 0.0 if series.kind is Kind.METRIC else NEARLY_WORST
     return any(float(np.abs(values - one).max()) <= near * one for one in worst)
+
+
+def _is_nothing(metric: Series) -> bool:
+    """Whether a share of overlap or of right answers is next to 0 at all steps."""
+    values = metric.values
+    is_share = not _OF_OVERLAP.isdisjoint(metric.stem) and len(values) >= LEAST_OF_NOTHING
+    return is_share and 0 <= values.min() <= values.max() <= NOTHING
 
 
 def _is_rate_of_errors(series: Series) -> bool:
@@ -392,7 +404,7 @@ def _falls(data: RunData) -> Iterator[Finding]:
         values = metric.values
         if len(values) < FEW + 3 or metric.role is Role.TRAINING or _is_one_class(metric):
             continue
-        if MAY_FALL.intersection(metric.words):
+        if MAY_FALL.intersection(metric.words) or _is_nothing(metric):
             continue
         best_at = int(values.argmax())
         first, best = float(values[0]), float(values[best_at])

@@ -12,8 +12,8 @@ from smdwidgets.finding import Finding, Level
 
 #: Share of the values from the first lost one on that must be lost for a problem.
 LOST_FOR_GOOD = 0.5
-#: Values that must be lost where none was ever finite.
-NEVER_FINITE = 3
+#: Values that must be lost where none was ever finite, of a training and of evaluations, which are few.
+NEVER_FINITE, NEVER_EVALUATED = 3, 2
 
 _KINDS = (Kind.LOSS, Kind.UNDIRECTED, Kind.GRADIENT_NORM, Kind.REWARD)
 
@@ -28,7 +28,7 @@ def not_finite(data: RunData) -> Iterator[Finding]:
 def _judge(series: Series) -> Iterator[Finding]:
     steps, lost = series.steps, series.lost_steps
     if not len(steps):
-        if len(lost) >= NEVER_FINITE:
+        if len(lost) >= (NEVER_EVALUATED if series.role.is_held_out else NEVER_FINITE):
             yield _finding(series, lost, "problem")
         return
     lost = lost[lost > steps[0]]

@@ -30,8 +30,8 @@ GUESSING = (0.965, 1.015)
 #: Standard deviation of the values, relative to their level, that guessing does not exceed: each sample costs about the
 #: same.
 EVEN = 0.04
-#: Range of a loss, relative to its level, of a model that learns nothing at all, and fewest values.
-FLAT, LEAST_FLAT = 1e-3, 10
+#: Range of a loss, relative to its level, of a model that learns nothing at all, and fewest values; of many values.
+FLAT, LEAST_FLAT, FLAT_OF_MANY, MANY_FLAT = 1e-3, 10, 4e-3, 40
 #: Trend statistic below which a loss falls, however little.
 FALLING = -3
 #: A series that stays this close to its start is level, also with few points.
@@ -75,8 +75,9 @@ LEAST_EXACT, EXACTLY, EVENLY, NEARLY_EVENLY, AS_CHANCE = 5, 0.004, 0.005, 0.03, 
 #: Words of a loss over the pairs of a batch, and the distance from that of guessing, relative to it.
 _OF_PAIRS = frozenset({"contrastive", "clip", "infonce", "nce", "ntxent"})
 OF_PAIRS = 0.02
-#: Distance of accuracies of evaluations, and of losses, from those of guessing, relative to them.
-BY_ACCURACY, BY_LOSS = 0.03, 0.025
+#: Distance of accuracies of evaluations, and of losses, from those of guessing, relative to them; the same of the only
+#: evaluation.
+BY_ACCURACY, BY_LOSS, ONLY_ACCURACY, ONLY_LOSS = 0.03, 0.025, 0.01, 0.005
 #: Fewest updates of a language model whose reward never rises, and logs of them, the statistic of its trend, the
 #: distance from its largest value, relative to it, that is none, and the share of such logs.
 LEAST_LOGS, FEWEST_LOGS, NO_TREND, NEARLY_ALL_OF_IT, AGAIN = 100, 20, 2.0, 1e-3, 0.2
@@ -173,10 +174,14 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
     """
     for one in evaluations(data):
         share, losses = one.share, one.loss.values
-        classes = round(1 / float(np.median(share))) if len(share) >= 2 and share.min() > 0 else 0
-        if len(losses) < 2 or not 2 <= classes <= MOST_CLASSES or (np.abs(share * classes - 1) > BY_ACCURACY).any():
+        classes = round(1 / float(np.median(share))) if len(share) and share.min() > 0 else 0
+        alone = len(share) < 2 or len(losses) < 2
+        near = ONLY_ACCURACY if alone else BY_ACCURACY
+        if not len(losses) or not 2 <= classes <= MOST_CLASSES or (np.abs(share * classes - 1) > near).any():
             continue
         guess = math.log(classes)
+        if alone and (np.abs(losses / guess - 1) > ONLY_LOSS).any():
+            continue
         for series in data.training_losses():
             late = series.values[len(series) // 2 :]
             levels = np.append(losses, np.median(late)) / guess
@@ -462,7 +467,8 @@ def _of_loss(
     verb = "fall below that of a constant" if at_mean and falls else "fall"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": verb}
     # Batches of a trained model differ. Values that are all one number may be a constant that is logged.
-    is_flat = len(series) >= LEAST_FLAT and float(np.ptp(series.values[1:])) <= FLAT * abs(trend.median)
+    flat = FLAT_OF_MANY if len(series) >= MANY_FLAT else FLAT
+    is_flat = len(series) >= LEAST_FLAT and float(np.ptp(series.values[1:])) <= flat * abs(trend.median)
     is_flat = is_flat and float(np.ptp(series.values)) > 0
     is_sure = classes or held_out or at_mean or guesses or growth or is_flat
     return _finding("not_learning", series, "medium" if is_sure else "low", facts)

@@ -9,6 +9,7 @@ import numpy as np
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, evidence, step_of_block
+from smdwidgets.diagnosis.detectors.between_evaluations import rises_while_training_falls
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
@@ -48,8 +49,10 @@ MOST_OF_ENTROPIES, MUCH = 13.0, 0.5
 #: First loss of an untrained classifier, the share of it that is nearly nothing, and an accuracy of other data that is
 #: poor beside it.
 UNTRAINED, NEARLY_LEARNED, POOR_SHARE = (0.3, 7.0), 0.03, 0.6
-#: Epochs of a fine-tuning that are many, fewest values of its loss, and the share of it that is hardly any.
-MANY_EPOCHS, FEWEST_LOSSES, HARDLY_ANY = 8, 8, 0.05
+#: Epochs of a fine-tuning that are many, fewest values of its loss, the share of it that is hardly any, and its size.
+MANY_EPOCHS, FEWEST_LOSSES, HARDLY_ANY, SMALL = 8, 8, 0.05, 0.2
+#: Loss of tokens or classes of which each is certain, the share of the values that are so small, and epochs.
+CERTAIN, SHARE_CERTAIN, FEW_EPOCHS = 0.001, 0.4, 2
 #: Words of accuracies of features, not of the outputs that are trained.
 _OF_FEATURES = frozenset({"knn", "probe", "linear", "nmi", "cluster"})
 #: Fall of an accuracy, as a share of all samples, and the training loss since then, relative to that at its best.
@@ -69,24 +72,26 @@ def overfit(data: RunData) -> Iterator[Finding]:
         yield from _declines(data)
     for validation in data.held_out(Kind.LOSS):
         trend = validation.trend
-        if trend is None:
-            yield from _sparse(data, validation)
-            continue
-        # Most runs end here.
-        if trend.end - trend.best <= max(2 * trend.noise, _least_rise(trend.best)):
-            by_heart = list(_by_heart(data, validation, trend))
-            training = partner(data, validation)
-            yield from by_heart or ([] if training is None else _without_mistake(data, validation, training))
-            continue
-        training = partner(data, validation) or _whole(data, validation)
-        if training is not None and training.trend is not None:
-            clear = list(_judge(data, validation, trend, training, training.trend))
-            clear = clear or list(_without_mistake(data, validation, training))
-            yield from clear or _far_apart(data, validation, trend)
-        elif training is None and not data.training_losses():
-            yield from _alone(data, validation, trend)
-        elif training is None:
-            yield from _far_apart(data, validation, trend)
+        findings = list(_sparse(data, validation) if trend is None else _by_trend(data, validation, trend))
+        yield from findings or _between_evaluations(data, validation)
+
+
+def _by_trend(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:
+    # Most runs end here.
+    if trend.end - trend.best <= max(2 * trend.noise, _least_rise(trend.best)):
+        by_heart = list(_by_heart(data, validation, trend))
+        training = partner(data, validation)
+        yield from by_heart or ([] if training is None else _without_mistake(data, validation, training))
+        return
+    training = partner(data, validation) or _whole(data, validation)
+    if training is not None and training.trend is not None:
+        clear = list(_judge(data, validation, trend, training, training.trend))
+        clear = clear or list(_without_mistake(data, validation, training))
+        yield from clear or _far_apart(data, validation, trend)
+    elif training is None and not data.training_losses():
+        yield from _alone(data, validation, trend)
+    elif training is None:
+        yield from _far_apart(data, validation, trend)
 
 
 def partner(data: RunData, validation: Series) -> Series | None:
@@ -271,20 +276,26 @@ def _by_accuracy(data: RunData) -> Iterator[Finding]:
 
 
 def _unseen(data: RunData) -> Iterator[Finding]:
-    """Judge a fine-tuning that learns its data by heart, and evaluates nothing."""
-    epochs = data.epochs
+    """Judge a training that learns its data by heart, and evaluates nothing."""
     loss = data.longest_loss
     is_judged = any(one.role is not Role.TRAINING for one in data.of(Kind.METRIC)) or data.of(Kind.REWARD)
-    if epochs is None or loss is None or is_judged or not data.is_of_transformers:
+    # After NaN in the gradient, a loss may be logged as 0.
+    is_lost = any(len(one.lost_steps) > len(one) for one in data.of(Kind.GRADIENT_NORM))
+    if loss is None or is_judged or is_lost or len(loss) < FEWEST_LOSSES:
         return
-    if len(loss) < FEWEST_LOSSES or epochs.values.max(initial=0) < MANY_EPOCHS:
+    first, late = float(loss.values[:3].max()), loss.values[-max(3, len(loss) // 10) :]
+    end = float(np.median(late))
+    epochs = data.epochs.values.max(initial=0) if data.epochs is not None and data.is_of_transformers else 0
+    by_epochs = epochs >= MANY_EPOCHS and first >= UNTRAINED[0] and end < min(HARDLY_ANY * first, SMALL)
+    small = loss.values < 2 * CERTAIN
+    is_certain = epochs >= FEW_EPOCHS and end < CERTAIN < HARDLY_ANY * first and small.mean() >= SHARE_CERTAIN
+    is_zero = first >= UNTRAINED[0] and not late.any() and (loss.values == 0).mean() >= LEAST_SHARE
+    if end < 0 or not (by_epochs or is_certain or is_zero):
         return
-    first, end = float(loss.values[:3].max()), float(np.median(loss.values[-max(3, len(loss) // 10) :]))
-    if first < UNTRAINED[0] or not 0 <= end < HARDLY_ANY * first:
-        return
-    at = int(np.argmax(loss.values < 2 * HARDLY_ANY * first))
+    at = int(np.argmax(loss.values < 2 * HARDLY_ANY * first if by_epochs else small))
+    within = f" within {epochs:.0f} epochs" if epochs else ""
     facts = {
-        "what": f"The training data are learned by heart within {epochs.values.max():.0f} epochs",
+        "what": f"The training data are learned by heart{within}" + ("" if by_epochs else ", or they are trivial"),
         "while": "nothing is evaluated, so that nobody knows how good the model is on other data",
         "best": first,
         "keep": int(loss.steps[at]),
@@ -366,13 +377,41 @@ def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
     yield _medium(validation, training, int(validation.steps[at + 1]), facts)
 
 
+def _between_evaluations(data: RunData, validation: Series) -> Iterator[Finding]:
+    """Judge a validation loss by the training loss between its values.
+
+    They are too few for a trend, or their rise is slow.
+    """
+    same = data.training_by_words.get((validation.kind, validation.stem), [])
+    training = max((one for one in same if len(one) > 1), key=len, default=None)
+    if training is None or not rises_while_training_falls(validation, training):
+        return
+    at = int(validation.values.argmin())
+    best, end, keep = float(validation.values[at]), float(validation.values[-1]), int(validation.steps[at])
+    improves = _metric_rises(data, validation, keep)
+    if improves and end - best <= OUTWEIGHS * best:
+        return
+    facts = {
+        "what": RISING,
+        "while": f"{training.quoted} still falls",
+        "best": best,
+        "keep": keep,
+        "end": end,
+        "accuracy": OVER_CONFIDENT if improves else "",
+    }
+    yield _medium(validation, training, int(validation.steps[at + 1]), facts)
+
+
 def _metric_rises(data: RunData, validation: Series, keep: int) -> bool:
     """Whether a held-out metric is better at the end than at the best loss.
 
     It may have few values.
     """
     metrics = [one for one in data.held_out(Kind.METRIC) if len(one) and one.worker == validation.worker]
-    return any(one.values[-1] > float(np.interp(keep, one.steps, one.values)) * (1 + RISES) for one in metrics)
+    return any(
+        one.values[-1] > float(np.interp(keep, one.steps, one.values)) + RISES * float(np.abs(one.values).max())
+        for one in metrics
+    )
 
 
 def _by_heart(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:

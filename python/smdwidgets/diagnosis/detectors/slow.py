@@ -28,6 +28,10 @@ MOST_GUESS = 9.0
 RISES = 1.2
 
 
+#: Cross-entropy of the tokens of an unusable language model, and of one that guesses among the largest vocabularies;
+#: its least fall, the fall of the second half relative to that of the first one, and the part of the largest rate that
+#: is left at the end.
+UNUSABLE, MOST_OF_TOKENS, FELL, FELL_ON, LEFT = 5.0, 13.0, 0.1, 0.2, 0.15
 #: Share of clipped updates in percent that is all of them, and the least learning rate of an optimizer that clipping
 #: slows down; those that divide by the size of the gradients have smaller ones.
 ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1
@@ -42,6 +46,7 @@ def slow(data: RunData) -> Iterator[Finding]:
     """
     yield from _clipped(data)
     yield from _both(data)
+    yield from _ends_too_soon(data)
     accuracies = [one for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_POINTS]
     accuracies = [one for one in accuracies if one.role.is_held_out] or accuracies
     for loss in data.training_losses():
@@ -72,6 +77,27 @@ def _both(data: RunData) -> Iterator[Finding]:
         if _creeps(loss, MOST_OF_BOTH) and _creeps(other, MOST_OF_BOTH):
             yield _finding(loss, other)
             return
+
+
+def _ends_too_soon(data: RunData) -> Iterator[Finding]:
+    """Judge a language model whose rate has fallen to nothing before it has learned."""
+    loss = data.longest_loss
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one) >= 2]
+    if loss is None or len(loss) < LEAST_POINTS or not data.is_of_transformers or not rates:
+        return
+    part = max(2, len(loss) // 5)
+    first, last = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
+    middle = float(np.median(loss.values[len(loss) // 2 - part // 2 :][:part]))
+    is_low = rates[0].values[-1] <= LEFT * rates[0].values.max()
+    if not is_low or not UNUSABLE <= last < (1 - FELL) * first or loss.values.max() > MOST_OF_TOKENS:
+        return
+    if middle - last < FELL_ON * (first - middle):
+        return
+    yield _finding(
+        loss,
+        rates[0],
+        f"The loss still falls when the rate has come to its end, and guesses among {math.exp(last):,.0f} tokens",
+    )
 
 
 def _clipped(data: RunData) -> Iterator[Finding]:
@@ -113,10 +139,12 @@ def _creeps(loss: Series, most: float = MOST_FALL) -> bool:
     return apart <= STRAIGHT * fall and middle - last >= AS_FAST * (first - middle)
 
 
-def _finding(loss: Series, other: Series) -> Finding:
+def _finding(
+    loss: Series, other: Series, what: str = "The loss falls in a straight line to the end, and little"
+) -> Finding:
     first, last = int(loss.steps[0]), int(loss.steps[-1])
     facts = {
-        "what": "The loss falls in a straight line to the end, and little",
+        "what": what,
         "detail": f"{from_to(loss)}, {from_to(other)}",
         "or_stopped": "",
     }

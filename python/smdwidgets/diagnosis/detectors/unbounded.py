@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
 
 LEAST_POINTS = 8
@@ -30,9 +30,20 @@ def falls_without_bound(series: Series) -> tuple[float, float] | None:
     return (first, end) if first < 0 and end < FALL * first and is_faster else None
 
 
+def unbounded_losses(data: RunData) -> list[Series]:
+    """Return the training losses that fall without bound.
+
+    That of one adversary may, but not those of both.
+    """
+    of_adversaries = [one for one in data.of(Kind.UNDIRECTED) if "loss" in one.words]
+    fall = [one for one in of_adversaries if falls_without_bound(one)]
+    both = fall[:1] if len(fall) > 1 and len(fall) == len(of_adversaries) else []
+    return [one for one in data.training_losses() if falls_without_bound(one)] or both
+
+
 def unbounded(data: RunData) -> Iterator[Finding]:
     """Yield losses that fall without bound."""
-    for series in data.training_losses():
+    for series in unbounded_losses(data):
         levels = falls_without_bound(series)
         if levels is None:
             continue

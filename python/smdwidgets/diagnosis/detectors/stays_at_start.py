@@ -1,0 +1,106 @@
+"""Trainings in which all that is measured stays where it was at first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy
+from smdwidgets.diagnosis.detectors._show import beside, from_to
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import Role
+
+__all__ = ["stays_at_start"]
+
+#: Fewest logs of a model that does not move, and the ranges of its loss and of what else is measured, relative to them.
+LEAST_LOGS, UNMOVED, UNMOVED_BESIDE = 20, 0.01, 0.02
+#: Words of what a language model measures beside its loss.
+_BESIDE = frozenset({"entropy", "accuracy"})
+#: Fewest losses that are all those of a coin, by the logarithm of 2, and the accuracy beside them.
+FEWEST, COIN, OF_COIN, COIN_EVALUATED = 5, (0.96, 1.03), 0.62, 0.93
+#: Fewest evaluations of an accuracy that is next to nothing, how large it is, and what its losses gain.
+LEAST_EVALUATIONS, NEXT_TO_NOTHING, GAINS, GAINS_TRAINED = 6, 0.05, 0.05, 0.08
+#: Fewest values of an accuracy alone, how large it is, and the gain relative to the first one.
+LEAST_ALONE, POOR, GAINS_ALONE = 20, 0.15, 1.2
+
+
+def stays_at_start(data: RunData) -> Iterator[Finding]:
+    """Yield the first of these trainings that the run is."""
+    judges = (_unmoved, _as_a_coin, _next_to_nothing, _poor_alone)
+    yield from next((findings for judge in judges if (findings := list(judge(data)))), [])
+
+
+def _unmoved(data: RunData) -> Iterator[Finding]:
+    """Judge a language model whose loss, entropy and accuracy stay the same."""
+    loss = data.longest_loss
+    if loss is None or len(loss) < LEAST_LOGS or not data.is_of_transformers or not _is_even(loss.values, UNMOVED):
+        return
+    others = [one for one in data.series if not _BESIDE.isdisjoint(one.words) and one.role is not Role.VALIDATION]
+    others = [one for one in others if len(one) >= len(loss)]
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if one.values.max(initial=0) > 0]
+    if others and rates and all(_is_even(one.values, UNMOVED_BESIDE) for one in others):
+        numbers = ", ".join(from_to(one) for one in (loss, *others[:2]))
+        yield _finding(
+            loss,
+            numbers,
+            "The weights that are trained hardly change the outputs: perhaps they are not those of the model. ",
+        )
+
+
+def _as_a_coin(data: RunData) -> Iterator[Finding]:
+    """Judge losses of two classes that are those of a coin to the end."""
+    low, high = (limit * math.log(2) for limit in COIN)
+    for one in evaluations(data):
+        if len(one.loss) < 2 or one.share.max() > OF_COIN or one.loss.values.min() < COIN_EVALUATED * math.log(2):
+            continue
+        for loss in data.training_losses():
+            if len(loss) >= FEWEST and low <= loss.values.min() <= loss.values.max() <= high:
+                numbers = f"{from_to(loss)}, {from_to(one.loss)}, {from_to(one.accuracy)}"
+                yield _finding(loss, numbers, "A coin gives 0.693. ")
+                return
+
+
+def _next_to_nothing(data: RunData) -> Iterator[Finding]:
+    """Judge evaluations that are hardly ever right, and no better than the first."""
+    loss = data.longest_loss
+    if loss is None or len(loss) < 2 or loss.values[-1] < (1 - GAINS_TRAINED) * loss.values[0]:
+        return
+    for one in evaluations(data):
+        trained = one.loss.steps > 0
+        later = one.loss.values[trained]
+        if len(later) < LEAST_EVALUATIONS or one.share.max() > NEXT_TO_NOTHING or later[0] <= 0:
+            continue
+        if later.min() > (1 - GAINS) * later[0]:
+            numbers = (
+                f"{from_to(loss)}, {from_to(one.loss)}, {one.accuracy.quoted} at most {one.accuracy.values.max():.3g}"
+            )
+            yield _finding(loss, numbers, "")
+            return
+
+
+def _poor_alone(data: RunData) -> Iterator[Finding]:
+    """Judge a poor accuracy beside which no loss was logged."""
+    if data.of(Kind.LOSS):
+        return
+    for accuracy in data.of(Kind.METRIC):
+        if not is_accuracy(accuracy) or len(accuracy) < LEAST_ALONE:
+            continue
+        share = as_share(accuracy)
+        if share[0] > 0 and share.max() <= min(POOR, GAINS_ALONE * share[0]):
+            facts = {"detail": from_to(accuracy), "guessing": "", "what": "accuracy", "verb": "rise"}
+            yield beside("not_learning", "problem", (accuracy,), {"series": accuracy.quoted, **facts})
+            return
+
+
+def _is_even(values: Floats, share: float) -> bool:
+    """Whether values have a range of this share of their level at most."""
+    return float(np.ptp(values)) <= share * abs(float(np.median(values)))
+
+
+def _finding(loss: Series, numbers: str, why: str) -> Finding:
+    facts = {"detail": numbers, "guessing": why, "what": "training loss", "verb": "fall"}
+    return beside("not_learning", "problem", (loss,), {"series": loss.quoted, **facts})
