@@ -230,6 +230,11 @@ EVALUATIONS = {
     "gradient_zero": {"loss": 3.8 * CALM, "grad_norm": np.zeros(30), "learning_rate": np.full(30, 1e-3)},
     "losses_on_two_scales": {"train_loss": 64 * LEARNS, "val_loss": LEARNS * CALM},
     "sum_not_reset": {"loss": np.tile(np.arange(1.0, 7.0), 5) * np.repeat(0.9 ** np.arange(5), 6)},
+    "policy_steps_large": {
+        "rollout/ep_rew_mean": np.linspace(30, 220, 30),
+        "train/approx_kl": 0.01 + 0.015 * np.arange(30),
+        "train/clip_fraction": np.minimum(0.6, 0.08 + 0.03 * np.arange(30)),
+    },
     "policy_stuck": {
         "rollout/ep_rew_mean": 20 * CALM,
         "train/approx_kl": 1e-5 * CALM,

@@ -476,3 +476,13 @@ def test_a_validation_loss_that_creeps_up_while_the_training_loss_falls() -> Non
     assert kinds(loss=0.42 + 0.26 * np.exp(-at / 3), val_loss=rises) == []
     better = (0.57 + 0.011 * at) * noise(18, 0.005)
     assert kinds(loss=falls, val_loss=rises, val_accuracy=better) == []
+
+
+def test_updates_of_a_policy_that_go_far_beyond_their_clipping() -> None:
+    at = np.arange(66)
+    reward = 28 + 210 * (1 - np.exp(-at / 18))
+    far = {"rollout__ep_rew_mean": reward, "train__approx_kl": np.minimum(0.5, 0.008 + 0.011 * at) * noise(66, 0.3)}
+    assert kinds(**far, train__clip_fraction=np.minimum(0.6, 0.09 + 0.02 * at)) == ["policy_steps_large"]
+    assert kinds(**far, train__clip_fraction=0.15 * noise(66, 0.2)) == []
+    near = {"rollout__ep_rew_mean": reward, "train__approx_kl": 0.02 * noise(66, 0.4)}
+    assert kinds(**near, train__clip_fraction=0.2 * noise(66, 0.2)) == []

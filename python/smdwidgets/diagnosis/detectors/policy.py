@@ -43,6 +43,8 @@ DECIDED, LEAST_ENTROPY, SOON, LARGE_UPDATE = 0.05, 0.1, 0.25, 0.5
 OFTEN, FIRST_UPDATES, SOON_OF_OFTEN = 0.3, 3, 0.4
 #: Divergence of an update that changes nothing.
 UNMOVED = 1e-4
+#: Logs of large updates, their median divergence in the second half, and the share of samples that is clipped.
+MANY_UPDATES, TOO_FAR, MOST_CLIPPED = 20, 0.2, 0.4
 #: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
 _SAMPLER: Mapping[Quantity, tuple[Callable[[Floats], NDArray[np.bool_]], str]] = {
     Quantity.SAMPLER_LOG_GAP: (lambda values: np.abs(values) > 0.1, "below 0.1"),
@@ -64,6 +66,7 @@ def policy(data: RunData) -> Iterator[Finding]:
     yield from _stuck(data)
     yield from _never_an_advantage(data)
     yield from _decided_soon(data)
+    yield from _too_far(data)
     by_quantity: dict[Quantity, list[Series]] = {}
     for series in data.series:
         one = quantity(series.name) if len(series) >= LEAST_LOGS and not series.role.is_held_out else None
@@ -89,13 +92,32 @@ def policy(data: RunData) -> Iterator[Finding]:
     yield from _lost_parts(data)
 
 
+def _updates(data: RunData, least: int) -> tuple[list[Series], list[Series]]:
+    """Return the divergence of each update of PPO, and the share that is clipped."""
+    named = [(one, frozenset(one.words)) for one in data.series if len(one) >= least]
+    return (
+        [one for one, words in named if {"approx", "kl"} <= words or "approxkl" in words],
+        [one for one, words in named if {"clip", "fraction"} <= words or "clipfrac" in words],
+    )
+
+
+def _too_far(data: RunData) -> Iterator[Finding]:
+    """Judge updates of PPO that change the policy beyond its clipping."""
+    divergences, clipped = _updates(data, MANY_UPDATES)
+    if not divergences or not clipped:
+        return
+    late, share = (float(np.median(one.values[len(one) // 2 :])) for one in (divergences[0], clipped[0]))
+    if late > TOO_FAR and MOST_CLIPPED < share <= 1:
+        begins = np.flatnonzero(divergences[0].values > TOO_FAR / 2)
+        numbers = f"{divergences[0].quoted} {late:.2g}, and {share:.0%} of the samples are clipped, in the second half"
+        yield _finding("policy_steps_large", divergences[0], int(begins[0]), {"numbers": numbers}, "medium")
+
+
 def _stuck(data: RunData) -> Iterator[Finding]:
     """Judge by how much updates change a policy that is trained by PPO."""
+    divergences, clipped = _updates(data, LEAST_LOGS)
     named = [(one, frozenset(one.words)) for one in data.series if len(one) >= LEAST_LOGS]
-    clipped = [one for one, words in named if {"clip", "fraction"} <= words or "clipfrac" in words]
-    for series, words in named:
-        if not ({"approx", "kl"} <= words or "approxkl" in words):
-            continue
+    for series in divergences:
         later = np.abs(series.values[len(series) // 10 :])
         if later.max() > 10 * UNMOVED or np.median(later) > UNMOVED or not clipped or clipped[0].values.max() > 0:
             continue
