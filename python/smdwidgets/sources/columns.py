@@ -203,8 +203,11 @@ def with_steps(rows: Rows, summed: str) -> Rows:
     return Rows(rows.length, numbers, {})
 
 
-def curves_of(rows: Rows) -> Curves:
+def curves_of(rows: Rows, *, fills_gaps: bool = False) -> Curves:
     """Return the scalars of a table by column, or by name if the table is long.
+
+    ``fills_gaps`` says that a cell without a value may hold NaN, as tables of text and Parquet do. In JSON, what was
+    not written is null or absent, so that each NaN is a value.
 
     >>> columns = {"step": (np.arange(2), np.array([10.0, 20.0])), "loss": (np.array([1]), np.array([0.5]))}
     >>> curves_of(Rows(2, columns, {})).scalars["loss"].steps
@@ -222,7 +225,7 @@ def curves_of(rows: Rows) -> Curves:
     repeated: list[tuple[str, int, int]] = []
     wide = {name: cells for name, cells in columns.items() if name not in of_place}
     for name, (at, values) in long_curves(wide, rows.texts, steps).items():
-        at, values = _without_gaps(at, values)
+        at, values = _without_gaps(at, values) if fills_gaps else (at, values)
         there = steps[at] >= 0
         at, values = at[there], values[there]
         keep = last_of_step(steps[at])

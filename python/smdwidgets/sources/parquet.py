@@ -254,7 +254,7 @@ class ParquetSource(CurveFiles):
             notes.append(
                 f"the first {columns.rows:,} of {file.rows:,} rows are read; the limit is {_MOST_NUMBERS:,} numbers"
             )
-        curves = curves_of(columns.joined())
+        curves = curves_of(columns.joined(), fills_gaps=True)
         self._curves[key] = curves._replace(notes=[*notes, *curves.notes])
 
 

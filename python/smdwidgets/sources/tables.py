@@ -363,7 +363,7 @@ class _Table:
         if self._curves is None:
             rows = self._columns.joined(self._open_line)
             summed = "" if self._layout is None else self._layout.summed
-            self._curves = curves_of(with_steps(rows, summed) if summed else rows)
+            self._curves = curves_of(with_steps(rows, summed) if summed else rows, fills_gaps=not self._is_json)
         return self._curves
 
     def scalars(self) -> dict[str, Scalars]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -27,6 +28,18 @@ def test_list_of_objects(tmp_path):
 def test_object_of_lists(tmp_path):
     (tmp_path / "history.json").write_text(json.dumps({"loss": [3, 2, 1], "val_loss": [5, 4], "note": "x"}))
     assert curves(tmp_path) == {"loss": {0: 3, 1: 2, 2: 1}, "val_loss": {0: 5, 1: 4}}
+
+
+def test_nan_is_a_value_however_many_there_are(tmp_path):
+    losses = [2.5, 2.0, 1.5, math.nan, math.nan, math.nan, math.nan, 1.25, math.nan, 1.0]
+    (tmp_path / "history.json").write_text(
+        json.dumps({"loss": [3.0] * 10, "val_loss": losses, "f1": [None] * 9 + [0.5]})
+    )
+    read = curves(tmp_path)
+    assert [at for at, value in read["val_loss"].items() if math.isnan(value)] == [3, 4, 5, 6, 8]
+    assert read["f1"] == {9: 0.5}
+    [finding] = [one for one in smdwidgets.diagnose(tmp_path).findings if one.kind == "not_finite"]
+    assert "val_loss" in str(finding)
 
 
 def test_rewritten_and_damaged_history(tmp_path):

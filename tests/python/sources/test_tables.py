@@ -85,6 +85,14 @@ def test_nan_in_a_sparse_column_means_not_written(tmp_path):
     assert values(trial, "val") == {2: 7, 5: 8}
 
 
+def test_nan_in_a_sparse_key_of_json_lines_is_a_value(tmp_path):
+    rows = [{"step": step, "loss": 1.0, "val": 7.0 if step in (2, 5) else math.nan} for step in range(6)]
+    text = "".join(json.dumps(row | ({"f1": None} if row["step"] else {"f1": 0.5})) + "\n" for row in rows)
+    trial = opened(tmp_path, text, "metrics.jsonl")
+    assert [step for step, value in values(trial, "val").items() if math.isnan(value)] == [0, 1, 3, 4]
+    assert values(trial, "f1") == {0: 0.5}
+
+
 @pytest.mark.parametrize(("cell", "number"), [("inf", math.inf), ("-Infinity", -math.inf), ("1.#INF", math.inf)])
 def test_infinity(tmp_path, cell, number):
     assert values(opened(tmp_path, f"step,loss\n0,{cell}\n"), "loss") == {0: number}
