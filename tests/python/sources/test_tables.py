@@ -98,6 +98,20 @@ def test_infinity(tmp_path, cell, number):
     assert values(opened(tmp_path, f"step,loss\n0,{cell}\n"), "loss") == {0: number}
 
 
+@pytest.mark.parametrize("name", ["Timestep", "time_step", "frame", "Frames", "env_steps"])
+def test_steps_of_an_environment_beside_dates(tmp_path, name):
+    rows = "".join(f"2024-05-01 12:00:{at:02},{at * 100},{9 - at},0.{at}\n" for at in range(8))
+    trial = opened(tmp_path, f"Timestamp,{name},Loss,Length\n{rows}")
+    assert trial.tensor_names() == ["Length", "Loss"]
+    assert values(trial, "Loss") == {at * 100: 9 - at for at in range(8)}
+
+
+@pytest.mark.parametrize("text", ["frame,x,y\n0,1,2\n1,2,3\n", "timestep,price\n0,1\n1,2\n"])
+def test_frames_of_other_data_are_no_steps(tmp_path, text):
+    with pytest.raises(RunNotFound):
+        opened(tmp_path, text)
+
+
 def test_step_that_goes_backwards_is_a_restart(tmp_path):
     text = "step,loss\n0,1\n10,2\n20,3\n10,4\n20,5\n"
     trial = opened(tmp_path, text)
