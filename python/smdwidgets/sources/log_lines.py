@@ -54,8 +54,14 @@ _STEPS: Final = tuple(
 _BATCH: Final = re.compile(
     r"(?i)(?<![\w/])(?:step|iter(?:ation)?|batch)[ \t:=#(\[\x22\x27]{1,8}(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?![\d.])"
 )
+#: The same behind the number of the epoch: "Epoch 1 [20/500]", "Epoch 1/9 [20/500 (4%)]".
+_BATCH_OF_EPOCH: Final = re.compile(
+    r"(?i)(?<![\w/])epoch[ \t:=#(\[]{1,8}\d+(?:/\d+)?[\])]?[ \t:,]*\[\s*(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?:\s*\([\d. ]+%\))?\s*\]"
+)
 #: Kinds of which one makes lines of unknown origin those of a training.
 _TELLING: Final = frozenset({Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE, Kind.GRADIENT_NORM})
+#: Kinds that are no measure of a training beside an epoch and a batch, where any other name is one.
+_BESIDES: Final = frozenset({Kind.TIME, Kind.COUNT, Kind.RESOURCE, Kind.SETTING})
 _POSITIONS: Final = frozenset({"epoch", "step", "iter", "iteration", "batch", "global_step", "global step", "eta"})
 
 
@@ -517,6 +523,8 @@ class Reader:
         self._group = ""
         #: Whether the last line is one of this trainer, with numbers or without.
         self.recognized = False
+        #: Whether a line had a step. Other lines may look like those of another program.
+        self.has_step = False
         #: The names of all numbers that the trainer has printed.
         self._names: set[str] = set()
 
@@ -572,6 +580,7 @@ class Reader:
         role = groups.get("role")
         if kind.counts:
             self._step += 1
+            self.has_step = True
         self._find_step(groups, holds_out=ROLES.get(role or "", kind.prefix) not in ("", "train/"))
         if kind.pairs is None:
             return None
@@ -582,6 +591,7 @@ class Reader:
     def _find_step(self, groups: Mapping[str, str | None], *, holds_out: bool) -> None:
         step, epoch, batch, of = (groups.get(name) for name in ("step", "epoch", "batch", "of"))
         previous = self._epoch
+        self.has_step |= step is not None or epoch is not None
         if epoch is not None:
             self._epoch = int(epoch)
             self._first_epoch = self._epoch if self._first_epoch is None else self._first_epoch
@@ -614,7 +624,7 @@ class Reader:
         values: dict[str, float] = {}
         for name, number in pairs:
             if kind.step_name and name.endswith(kind.step_name) and number == math.floor(number):
-                self._step = int(number)
+                self._step, self.has_step = int(number), True
             elif name.lower() not in _POSITIONS or not number.is_integer():
                 values.setdefault(prefix + kind.names.get(name, name) + kind.suffix, number)
         self._names |= values.keys()
@@ -642,6 +652,7 @@ class Reader:
         if not steps or not math.isfinite(box.values[steps[0]]):
             return None
         box.step = self._step = int(box.values.pop(steps[0]))
+        self.has_step = True
         self._names |= box.values.keys()
         return box if box.values else None
 
@@ -711,9 +722,9 @@ class ColumnReader:
     def __init__(self) -> None:
         self._step = -1
         self._row_of: set[str] = set()
-        #: The last epoch with batches, its last batch, and the number of batches before it.
+        #: The last epoch with batches, its last batch, and the number of batches before each epoch.
         self._epoch = self._batch = -1
-        self._before = 0
+        self._before: dict[int, int] = {}
         #: The names of the columns below a line of names.
         self._columns: list[str] = []
 
@@ -736,7 +747,7 @@ class ColumnReader:
         if not _tells(values):
             spaced = {name: number for name, number in pairs_in(line, Pairs.SPACED) if _tells([name])}
             values |= spaced | (_cells(line) if spaced else {})
-        if not _tells(values):
+        if not _tells(values) and not (_has_place(line) and _measures(values)):
             return None
         values = _of_one_role(values)
         if step is None:
@@ -745,6 +756,8 @@ class ColumnReader:
                 self._step, self._row_of = self._step + 1, set()
             self._row_of |= values.keys()
         else:
+            if step != self._step:
+                self._row_of = set()
             self._step = step
         return Row(self._step, values)
 
@@ -789,7 +802,7 @@ class ColumnReader:
         """
         *best, of_epoch = _STEPS
         step = next((self._number_of(match) for pattern in best if (match := pattern.search(line))), None)
-        epoch, batch = of_epoch.search(line), _BATCH.search(line)
+        epoch, batch = of_epoch.search(line), _BATCH.search(line) or _BATCH_OF_EPOCH.search(line)
         if epoch is None:
             return step
         if step is None and batch is None:
@@ -799,16 +812,39 @@ class ColumnReader:
             return step
         number, at = int(epoch["step"]), int(batch["batch"]) if batch is not None else step or 0
         if number != self._epoch:
+            # An epoch that comes again is a restart: it has the batches before it that it had.
+            before = max((count for one, count in self._before.items() if one <= number), default=0)
             if 0 <= self._epoch < number and at <= self._batch:
-                self._before += int(batch["of"]) if batch is not None else self._batch
+                before += int(batch["of"]) if batch is not None else self._batch
+            self._before = {one: count for one, count in self._before.items() if one < number} | {number: before}
             self._epoch = number
         self._batch = at
-        return self._before + at
+        return self._before[number] + at
 
     def _number_of(self, match: re.Match[str]) -> int:
         """Return the number of a step; steps that are rounded alike are numbered on."""
         number, unit = int(match["step"]), match["unit"]
         return max(number * int(_MULTIPLES[unit.upper()]), self._step + 1) if unit else number
+
+
+def _has_place(line: str) -> bool:
+    """Return whether a line says which batch of an epoch it is about.
+
+    >>> _has_place("Epoch 1, Step 100: Rec=0.5"), _has_place("Epoch 1 [20/500]"), _has_place("epoch 1: size=5")
+    (True, True, False)
+    """
+    *best, of_epoch = _STEPS
+    is_numbered = of_epoch.search(line) is not None
+    return is_numbered and any(pattern.search(line) for pattern in (*best, _BATCH, _BATCH_OF_EPOCH))
+
+
+def _measures(names: Iterable[str]) -> bool:
+    """Return whether one of the names may be what a training measures.
+
+    >>> _measures(["Rec", "Total"]), _measures(["time", "epoch"])
+    (True, False)
+    """
+    return any(describe(name).kind not in _BESIDES for name in names if name.lower() not in _POSITIONS)
 
 
 def _cells(line: str) -> dict[str, float]:

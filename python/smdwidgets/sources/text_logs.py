@@ -101,11 +101,12 @@ def trainer_of(lines: Iterable[str]) -> Trainer | str | None:
         lines_of.update(rows)
         if rows and lines_of[rows[0]] >= _SURE:
             break
-        if any(reader.recognized for _, reader in readers.values()):
+        if any(reader.recognized and reader.has_step for _, reader in readers.values()):
             continue
         if (row := any_reader.read(line)) is not None:
             names.update(row.values.keys())
-    if lines_of:
+    # Lines of a trainer without any that has a step are not its own: "Validation accuracy: 0.5".
+    if lines_of := Counter({name: count for name, count in lines_of.items() if readers[name][1].has_step}):
         best = max(lines_of, key=lambda name: lines_of[name])
         if lines_of[best] > 1 and lines_of[best] >= max(names.values(), default=0):
             return readers[best][0]

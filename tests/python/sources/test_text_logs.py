@@ -329,6 +329,52 @@ def test_batches_of_an_unknown_trainer_are_numbered_on(batches, steps):
     assert validated == [2, 4, 6]
 
 
+@pytest.mark.parametrize(
+    ("line", "names", "steps"),
+    [
+        ("Epoch {0}, Step {1}: Img={2}, KL={2}, Sum={2}", ["Img", "KL", "Sum"], [20, 40, 60, 80]),
+        ("[epoch: {0}/9, iter: {1}/50] sum: {2} ", ["sum"], [20, 40, 70, 90]),
+        ("Epoch {0} [{1}/50] loss_gen: {2} loss_critic: {2}", ["loss_critic", "loss_gen"], [20, 40, 70, 90]),
+        ("Epoch: {0}/9 [{1}/50 (40%)] loss: {2}", ["loss"], [20, 40, 70, 90]),
+    ],
+)
+def test_batches_of_epochs_with_any_names(tmp_path, line, names, steps):
+    """A restart begins again at the step of its epoch."""
+    places = [(epoch, batch) for epoch in (1, 2) for batch in (20, 40)]
+    text = "".join(line.format(*place, 1 / sum(place)) + "\n" for place in places)
+    trial = opened(tmp_path, text)
+    assert trial.tensor_names() == names
+    assert list(values(trial, names[0])) == steps
+    with (tmp_path / "train.log").open("a") as more:
+        more.write(line.format(1, 20, 0.75) + "\n")
+    trial.refresh_data()
+    assert values(trial, names[0]) == {20: 0.75}
+    assert trial.orphans(names[0])["step"].tolist() == steps
+
+
+def test_times_beside_a_place_are_no_numbers_of_a_training(tmp_path):
+    (tmp_path / "train.log").write_text("".join(f"epoch 1, step {at}: time: {at}.5\n" for at in range(9)))
+    with pytest.raises(smdwidgets.exceptions.RunNotFound):
+        smdwidgets.create_trial(tmp_path)
+
+
+def test_a_line_without_a_step_has_that_of_the_line_before(tmp_path):
+    text = "".join(
+        f"[epoch: {epoch}/3, iter: {at}/50] sum: 1.5\n"
+        + "Validation accuracy: 0.25\nlearning rate = 0.01\n" * (at == 40)
+        for epoch in (1, 2, 3)
+        for at in (0, 20, 40)
+    )
+    trial = opened(tmp_path, text)
+    assert list(values(trial, "sum")) == [0, 20, 40, 50, 70, 90, 100, 120, 140]
+    assert list(values(trial, "Validation accuracy")) == list(values(trial, "learning rate")) == [40, 90, 140]
+
+
+def test_lines_of_a_trainer_without_its_steps_are_those_of_another_program(tmp_path):
+    trial = opened(tmp_path, "".join(f"Validation accuracy: 0.{at}\nSaved.\n" for at in range(1, 6)))
+    assert values(trial, "Validation accuracy") == {at: (at + 1) / 10 for at in range(5)}
+
+
 def test_lines_without_a_step_are_counted(tmp_path):
     text = "".join(f"train_loss: {n}\nval_loss: {n + 1}\n" for n in range(5))
     trial = opened(tmp_path, text)
