@@ -466,6 +466,31 @@ TRAINERS: Final = (
             _line("Ep. ", r"\bEp\. \d+ : Up\. (?P<step>\d+) : (?:Sen\. [\d,]+ : )?(?=Cost )", Pairs.SPACED),
         ),
     ),
+    Trainer(
+        "MXNet",
+        "Epoch[0] Batch [20]\tSpeed: 36.22 samples/sec\tTrain-accuracy=0.774131",
+        (
+            _line("] Batch [", r"\bEpoch\[(?P<epoch>\d+)\] Batch \[(?:\d+-)?(?P<batch>\d+)\]\s*(?=Speed: )"),
+            # They follow the batches of their epoch.
+            _line("Epoch[", r"\bEpoch\[\d+\] (?=(?:Train|Validation)-\S+=|Time cost=)"),
+        ),
+    ),
+    Trainer(
+        "ST-GCN and other programs of torchlight",
+        "[05.01.24|12:00:00] Training epoch: 3\n[05.01.24|12:00:00] \tIter 300 Done. | loss: 4.5821 | lr: 0.100000\n"
+        "[05.01.24|12:00:00] \tmean_loss: 4.6125",
+        tuple(
+            _line(
+                f"{data} epoch: ",
+                rf"\b{data} epoch: (?P<epoch>\d+)\s*$",
+                None,
+                prefix=prefix,
+                block=Block.LINES,
+                body=re.compile(r"^(?:\[[\d.|:]+\] )?\t(?:Iter \d+ Done\. \| )?(?=\w+: )"),
+            )
+            for data, prefix in (("Training", ""), ("Eval", "val/"))
+        ),
+    ),
 )
 """The known trainers. A log is read by the rows of the one of which it has the most lines."""
 

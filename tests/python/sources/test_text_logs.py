@@ -49,6 +49,8 @@ EXAMPLES = {
     "ML-Agents": (12000, {"3DBall/Mean Reward": 1.15, "3DBall/Std of Reward": 0.7, "3DBall/Time Elapsed": 27.1}),
     "CycleGAN and pix2pix": (100, {"D_A loss": 0.255, "G_A loss": 0.322, "cycle_A loss": 6.358, "idt_A loss": 1.683}),
     "Marian": (1000, {"Cost": 7.51234567}),
+    "MXNet": (20, {"Speed": 36.22, "Train-accuracy": 0.774131}),
+    "ST-GCN and other programs of torchlight": (3, {"loss": 4.5821, "lr": 0.1, "mean_loss": 4.6125}),
 }
 
 
@@ -278,6 +280,41 @@ def test_transformers_rows_are_counted(tmp_path):
     trial = opened(tmp_path, text)
     assert values(trial, "loss") == {1: 3, 2: 2, 3: 1}
     assert values(trial, "eval_loss") == {3: 1.5}
+
+
+def test_lines_of_an_epoch_after_its_batches(tmp_path):
+    text = "".join(
+        f"INFO:root:Epoch[{epoch}] Batch [{batch}]\tSpeed: 36.5 samples/sec\tTrain-SmoothL1={value}\n"
+        for epoch in (5, 6)
+        for batch, value in ((20, 1 / epoch), (40, "nan"))
+    )
+    text = text.replace("Batch [40]", "Batch [20-40]")
+    text += "INFO:root:Epoch[6] Time cost=9.5\nINFO:root:Epoch[6] Validation-accuracy=0.75\n"
+    trial = opened(tmp_path, text)
+    losses = values(trial, "Train-SmoothL1")
+    assert [*losses] == [20, 40, 60, 80]
+    assert [losses[20], losses[60], losses[40] != losses[40]] == [1 / 5, 1 / 6, True]
+    assert values(trial, "Validation-accuracy") == {80: 0.75}
+
+
+def test_numbers_of_an_epoch_that_is_named_before(tmp_path):
+    """Those of an evaluation are apart, and NaN is a value."""
+    head = "[05.01.24|12:00:00]"
+
+    def run(*losses):
+        lines = [f"{head} Parameters:", "{'work_dir': 'out', 'base_lr': 0.5, 'batch_size': 64}", ""]
+        for epoch, loss in enumerate(losses):
+            lines += [f"{head} Training epoch: {epoch}", f"{head} \tmean_loss: {loss}", f"{head} Time consumption:"]
+        lines += [f"{head} Eval epoch: 1", f"{head} \tmean_loss: 6.5", f"{head} \tTop1: 12.50%", f"{head} Done.", ""]
+        return "\n".join(lines)
+
+    trial = opened(tmp_path, run("nan", "nan", "nan") + run("nan", "4.5", "nan"))
+    assert trial.tensor_names() == ["mean_loss", "val/Top1", "val/mean_loss"]
+    losses = values(trial, "mean_loss")
+    assert [[*losses], [value == value for value in losses.values()]] == [[0, 1, 2], [False, True, False]]
+    assert values(trial, "val/mean_loss") == {1: 6.5}
+    assert values(trial, "val/Top1") == {1: 12.5}
+    assert "not_finite" in [finding.kind for finding in smdwidgets.diagnose(trial).findings]
 
 
 def test_restart_supersedes(tmp_path):
