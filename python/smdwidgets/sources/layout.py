@@ -37,7 +37,7 @@ _SHORT_STEPS: Final = dict.fromkeys(
     (
         *("it", "itr", "n_iter", "num_updates", "n_updates", "updates", "update", "boosting_round", "round"),
         *("epoch_idx", "epoch_num", "ep", "episodes", "episode", "generation", "generations", "progress/tick"),
-        *("timestep", "time_step", "env_steps", "env_step", "total_frames", "frames", "frame"),
+        *("timestep", "time_step", "timestepssofar", "env_steps", "env_step", "total_frames", "frames", "frame"),
     )
 )
 #: Names of which a metric is enough, such as the score of an episode, if the table has no text.

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from smdwidgets.naming.scalars import ROLE_WORDS, Kind, Role, describe, words_of
+from smdwidgets.sources.layout import step_column
 
 #: Longest line that is read; a longer one is no line of numbers.
 LONGEST_LINE: Final = 20_000
@@ -98,7 +99,7 @@ class LogLine:
         prefix: what names begin with.
         suffix: what names end with that the trainer leaves out.
         names: other names of numbers, which the trainer gives them in its other lines.
-        step_name: the number that is the step.
+        step_name: the number that is the step. A box without it has the step of a table with the same names.
         block: what the lines after it are.
         body: finds a line of a block; numbers are read after its end.
         multiples: whether 1.2K is 1,200.
@@ -546,6 +547,10 @@ class Reader:
         self._block: LogLine | None = None
         self._box = Row(0)
         self._group = ""
+        #: The numbers of the box that have few digits; the name of the step in boxes, and its last number.
+        self._rounded: set[str] = set()
+        self._step_of_boxes = ""
+        self._box_number = math.nan
         #: Whether the last line is one of this trainer, with numbers or without.
         self.recognized = False
         #: Whether a line had a step. Other lines may look like those of another program.
@@ -668,16 +673,24 @@ class Reader:
             return
         number = number_of(value)
         if number is not None:
-            self._box.values[self._group + name if self._group.endswith("/") else name] = number
+            name = self._group + name if self._group.endswith("/") else name
+            self._box.values[name] = number
+            if "e" in value:
+                self._rounded.add(name)
 
     def _end_box(self, kind: LogLine) -> Row | None:
         box, self._box, self._group = self._box, Row(0), ""
         self._block = kind
-        steps = [name for name in box.values if name.endswith(kind.step_name)]
-        if not steps or not math.isfinite(box.values[steps[0]]):
+        own = next((name for name in box.values if name.endswith(kind.step_name)), None)
+        if own is None and self._step_of_boxes in ("", *box.values):
+            own = self._step_of_boxes or step_column(box.values)
+        number = math.nan if own is None else box.values.pop(own)
+        rounded, self._rounded = self._rounded, set()
+        if own is None or not math.isfinite(number):
             return None
-        box.step = self._step = int(box.values.pop(steps[0]))
-        self.has_step = True
+        # Steps that are rounded alike are numbered on.
+        box.step = max(int(number), self._step + 1) if own in rounded and number == self._box_number else int(number)
+        self._step, self._step_of_boxes, self._box_number, self.has_step = box.step, own, number, True
         self._names |= box.values.keys()
         return box if box.values else None
 

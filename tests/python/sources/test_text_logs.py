@@ -274,6 +274,36 @@ def test_boxes_of_stable_baselines(tmp_path):
     assert values(trial, "rollout/ep_rew_mean") == {2048: 10, 4096: 20, 6144: 30}
 
 
+@pytest.mark.parametrize(
+    ("name", "cells", "steps"),
+    [
+        ("frame", ("512", "1.02e+03", "1.02e+03", "2.05e+03"), [512, 1020, 1021, 2050]),
+        ("Epoch", ("0", "1", "2", "3"), [0, 1, 2, 3]),
+        ("TimestepsSoFar", ("100", "200", "300", "400"), [100, 200, 300, 400]),
+        ("steps", ("100", "200", "150", "250"), [100, 150, 250]),
+    ],
+)
+def test_boxes_with_other_names_of_steps(tmp_path, name, cells, steps):
+    box = "{0}\n| Episode Reward | {1} |\n| {2} | {3} |\n| value | -1.5 |\n{0}\n"
+    text = "".join(box.format("-" * 29, at, name, cell) for at, cell in enumerate(cells))
+    trial = opened(tmp_path, f"Logging to out\n{text}", "log.txt")
+    assert trial.tensor_names() == ["Episode Reward", "value"]
+    assert list(values(trial, "Episode Reward")) == steps
+
+
+def test_boxes_of_other_programs_are_not_read(tmp_path):
+    (tmp_path / "out.txt").write_text(f"{'-' * 20}\n| cpu | 1 |\n| frame | 2 |\n{'-' * 20}\n" * 5)
+    with pytest.raises(smdwidgets.exceptions.RunNotFound):
+        smdwidgets.create_trial(tmp_path)
+
+
+def test_a_box_without_the_step_of_the_others_is_left_out(tmp_path):
+    box = "{0}\n| time/ | |\n| iterations | {1} |\n| total_timesteps | {2} |\n| train/ | |\n| loss | 0.5 |\n{0}\n"
+    text = "".join(box.format("-" * 36, at, 2048 * at) for at in (1, 2, 3))
+    text += f"{'-' * 36}\n| time/ | |\n| iterations | 9 |\n| train/ | |\n| loss | 7 |\n{'-' * 36}\n"
+    assert values(opened(tmp_path, text), "train/loss") == {2048: 0.5, 4096: 0.5, 6144: 0.5}
+
+
 def test_transformers_rows_are_counted(tmp_path):
     text = "".join(f"{{'loss': {3 - n}, 'learning_rate': 1e-05, 'epoch': {n / 4}}}\n" for n in range(3))
     text += "{'eval_loss': 1.5, 'eval_runtime': 2.0, 'epoch': 0.75}\n"
