@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from smdwidgets.naming.scalars import ROLE_WORDS, Kind, Role, describe, words_of
-from smdwidgets.sources.layout import step_column
+from smdwidgets.sources.layout import split, step_column
 
 #: Longest line that is read; a longer one is no line of numbers.
 LONGEST_LINE: Final = 20_000
@@ -765,6 +765,8 @@ class ColumnReader:
         self._before: dict[int, int] = {}
         #: The names of the columns below a line of names.
         self._columns: list[str] = []
+        #: Whether commas separate them.
+        self._is_cut = False
 
     def read(self, line: str) -> Row | None:
         """Return the numbers of a line; None if none is one of a training."""
@@ -805,29 +807,40 @@ class ColumnReader:
         The tables of spaCy and fastai have such lines.
         """
         # Few lines begin like one, and splitting them takes longer than this test.
-        if len(line) >= _LONGEST_HEADING or not line.lstrip()[:_LONGEST_FIRST].lower().startswith(_FIRST_COLUMNS):
+        if len(line) >= _LONGEST_HEADING or not line.lstrip()[:_LONGEST_FIRST].lower().startswith(
+            (",", *_FIRST_COLUMNS)
+        ):
             return False
         columns = _GAP.split(line.strip())
+        if is_cut := len(columns) == 1 and "," in line:
+            columns = split(line, ",")
         first = columns[0].lower() if len(columns) >= _FEWEST_COLUMNS else ""
-        if first not in _FIRST_COLUMNS or not _tells(columns) or any(map(_NUMBER_ALONE.fullmatch, columns)):
+        # pandas writes no name of the first column, which numbers the rows.
+        if first not in _FIRST_COLUMNS and not (is_cut and not columns[0] and len(columns) >= _FEWEST_COLUMNS):
             return False
-        self._columns = columns
+        if not _tells(columns) or any(_NUMBER_ALONE.fullmatch(one) or (is_cut and ":" in one) for one in columns):
+            return False
+        self._columns, self._is_cut = columns, is_cut
         return True
 
     def _below_heading(self, line: str) -> Row | None:
         """Return the numbers of a line below the names of columns."""
-        cells = line.split()
+        cells = split(line, ",") if self._is_cut else line.split()
         count = len(self._columns)
         numbers = [float(cell) if _NUMBER_ALONE.fullmatch(cell) else None for cell in cells]
-        is_time = [_TIME_ALONE.fullmatch(cell) is not None for cell in cells]
-        if len(cells) < count or not all(one is not None or time for one, time in zip(numbers, is_time, strict=True)):
+        is_time = [_TIME_ALONE.fullmatch(cell) is not None or (self._is_cut and not cell) for cell in cells]
+        if (
+            len(cells) < count
+            or (self._is_cut and (len(cells) > count or numbers[0] is None))
+            or not all(one is not None or time for one, time in zip(numbers, is_time, strict=True))
+        ):
             return None
         by_name = {
             name: number for name, number in zip(self._columns, numbers[:count], strict=True) if number is not None
         }
         steps = [by_name[name] for name in by_name if name.lower() in ("#", "step", "iter", "iteration")]
         step = (steps or [numbers[0] or 0.0])[0]
-        values = {name: number for name, number in by_name.items() if name.lower() not in (*_FIRST_COLUMNS, "#")}
+        values = {name: number for name, number in by_name.items() if name.lower() not in (*_FIRST_COLUMNS, "#", "")}
         if not step.is_integer() or not _tells(values):
             return None
         self._step = int(step)

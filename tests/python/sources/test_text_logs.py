@@ -131,6 +131,8 @@ def test_metrics_belong_to_the_data_of_their_line(tmp_path):
             "  7     {0}      16.25    58.82    0.59",
             {"SCORE": 0.59},
         ),
+        (",loss,f1,val_loss,val_f1", "{0},1.5,0.25,0.75,0.5", {"loss": 1.5, "val_f1": 0.5}),
+        ("Epoch, Train loss, Val loss", "{0}, 1.5, ", {"Train loss": 1.5}),
     ],
 )
 def test_tables_with_names_above(tmp_path, heading, row, expected):
@@ -138,6 +140,13 @@ def test_tables_with_names_above(tmp_path, heading, row, expected):
     trial = opened(tmp_path, lines)
     assert trial.steps() == [0, 100, 200, 300, 400]
     assert {name: trial.tensor(name).value(200).item() for name in expected} == expected
+
+
+def test_cells_with_commas_below_other_text_are_no_table(tmp_path):
+    lines = [",loss,f1", "0,1.5,0.25,7", "1,two,0.5", "2,0.5", "epoch, size: 5, f1"]
+    (tmp_path / "train.log").write_text("Results\n" + "\n".join(lines * 3) + "\n")
+    with pytest.raises(smdwidgets.exceptions.RunNotFound):
+        smdwidgets.create_trial(tmp_path)
 
 
 def test_megatron_with_settings_first_and_validation(tmp_path):
