@@ -59,7 +59,7 @@ def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
         del rows[-1]  # it may be cut
     if not header:
         is_list = len(rows) >= _FEWEST_NUMBERS and all(number_of(row) is not None for row in rows)
-        return Layout(False, _ONE_COLUMN, line_end=line_end, names=(stem,)) if is_list and _is_measure(stem) else None
+        return Layout(False, _ONE_COLUMN, line_end=line_end, names=(stem,)) if is_list and is_measure(stem) else None
     if not rows:
         return None
     separator = next((one for one in _separators(header) if _fits(header, rows, one)), "")
@@ -86,7 +86,7 @@ def _fits(header: str, rows: Sequence[str], separator: str | None) -> bool:
     names = _names(header, separator)
     if not 0 < len(names) <= _MOST_COLUMNS or not all(map(_LETTER.search, names)):
         return False
-    if not (_is_measure(names[0]) if len(names) == 1 else _are_of_training(names)):
+    if not (is_measure(names[0]) if len(names) == 1 else _are_of_training(names)):
         return False
     return any(any(cell for cell in split(row, separator)) for row in rows) and all(
         _has_only_numbers(split(row, separator), len(names)) for row in rows
@@ -113,10 +113,10 @@ def _are_of_training(names: Sequence[str]) -> bool:
     return any(one.kind in telling and _is_clear(name) for name, one in zip(names, said, strict=True))
 
 
-def _is_measure(name: str) -> bool:
+def is_measure(name: str) -> bool:
     """Return whether a name alone says that numbers measure a training.
 
-    >>> _is_measure("loss_50000"), _is_measure("training error"), _is_measure("cost"), _is_measure("age")
+    >>> is_measure("loss_50000"), is_measure("training error"), is_measure("cost"), is_measure("age")
     (True, True, False, False)
     """
     return describe(name).kind in (Kind.LOSS, Kind.REWARD, Kind.METRIC) and _is_clear(name)

@@ -9,7 +9,7 @@ import pytest
 
 import smdwidgets
 from smdwidgets.exceptions import RunNotFound
-from smdwidgets.naming.scalars import Role, describe
+from smdwidgets.naming.scalars import Kind, Role, describe
 
 
 def curves(folder):
@@ -28,6 +28,41 @@ def test_list_of_objects(tmp_path):
 def test_object_of_lists(tmp_path):
     (tmp_path / "history.json").write_text(json.dumps({"loss": [3, 2, 1], "val_loss": [5, 4], "note": "x"}))
     assert curves(tmp_path) == {"loss": {0: 3, 1: 2, 2: 1}, "val_loss": {0: 5, 1: 4}}
+
+
+@pytest.mark.parametrize(
+    ("name", "curve"),
+    [
+        ("training_history.json", "Big_VAE"),
+        ("train-history.json", "Big_VAE"),
+        ("loss_history.json", "Big_VAE/loss"),
+        ("val_losses.json", "Big_VAE/val_losses"),
+    ],
+)
+def test_lists_whose_names_are_those_of_models(tmp_path, name, curve):
+    """The name of the file says that they are of a training, and what they measure."""
+    (tmp_path / name).write_text(json.dumps({"Big_VAE": [0.75, 0.5, math.nan], "Small_AE": [1.5, 1, 0.5, 0.25]}))
+    read = curves(tmp_path)
+    assert [len(read[one]) for one in (curve, curve.replace("Big_VAE", "Small_AE"))] == [3, 4]
+    assert len(read) == 2
+    assert [describe(curve).kind is Kind.LOSS] == ["loss" in curve]
+
+
+@pytest.mark.parametrize("name", ["price_history.json", "history.json", "data.json", "browser_history.json"])
+def test_lists_of_other_names_in_other_files(tmp_path, name):
+    (tmp_path / name).write_text(json.dumps({"Big": [0.75, 0.5], "Small": [1.5, 1.0]}))
+    with pytest.raises(RunNotFound):
+        smdwidgets.create_trial(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"a": [1, 2], "b": [3, 4]}, {"a": [0.5, "x"]}, {"a": [0.5, 0.25], "b": 3}, {"a": [0.5]}, {"a": [[0.5], [1.5]]}],
+)
+def test_other_contents_of_a_file_with_the_name_of_a_history(tmp_path, content):
+    (tmp_path / "training_history.json").write_text(json.dumps(content))
+    with pytest.raises(RunNotFound):
+        smdwidgets.create_trial(tmp_path)
 
 
 def test_nan_is_a_value_however_many_there_are(tmp_path):
