@@ -13,10 +13,13 @@ from smdwidgets.exceptions import EMPTY_DIRECTORY, RunIOError
 from smdwidgets.sources.layout import BOM, distinct, json_row, split, step_column
 from smdwidgets.sources.registry import formats
 from smdwidgets.sources.source import Refusal
+from smdwidgets.sources.tables import SUFFIXES as TABLES
+from smdwidgets.sources.text_logs import ENOUGH
+from smdwidgets.sources.text_logs import SUFFIXES as LOGS
 from smdwidgets.sources.tree import HEAD, Tree
 
-#: Endings of tables of text.
-_TEXT: Final = (".csv", ".tsv", ".tab", ".txt", ".log", ".jsonl", ".ndjson", ".json")
+#: Endings of tables and logs of text.
+_TEXT: Final = (*TABLES, *(ending for ending in LOGS if ending not in TABLES))
 _READ: Final = (
     "CSV, TSV, Parquet and JSON lines with a column of steps, CSV and TSV of losses, trainer_state.json, JSON histories, MLflow, W&B, trackio, Comet's archives, Neptune's "
     "exports, safetensors, PyTorch "
@@ -24,6 +27,10 @@ _READ: Final = (
     "text logs of trainings"
 )
 _SEPARATORS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
+_NO_LOG: Final = (
+    f"no log of a training: no name of a loss, metric or learning rate has a number in {ENOUGH} lines or more, as in "
+    "'epoch 3: train loss = 0.5'."
+)
 #: Marks at the beginning of a text in another encoding.
 _MARKS: Final = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 #: Files by their first bytes that are of no use as they are, and what to do.
@@ -186,6 +193,8 @@ def _of_text(tree: Tree, key: str) -> Refusal:
     beginning = tree.head(key)
     if not beginning:
         return Refusal("the file is empty")
+    if not key.lower().endswith(TABLES):
+        return Refusal(_why_no_text(beginning) or _NO_LOG + _not_utf8(beginning))
     is_json = key.lower().endswith((".jsonl", ".ndjson", ".json"))
     return Refusal(_why_no_text(beginning) or _why_no_table(beginning, is_json))
 

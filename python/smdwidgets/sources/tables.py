@@ -37,7 +37,7 @@ from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import HEAD, TAIL, Tree
 from smdwidgets.sources.unnumbered import unnumbered
 
-_SUFFIXES: Final = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".txt", ".log")
+SUFFIXES: Final = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".txt", ".log")
 #: Files beside a table with the settings of its run.
 _SETTINGS: Final = ("hparams.yaml", "params.yaml", "args.yaml")
 #: DVCLive writes each metric to a separate file below this directory.
@@ -64,7 +64,7 @@ class Tables:
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the tables of each directory."""
         found: defaultdict[str, list[str]] = defaultdict(list)
-        for key in tree.named(*_SUFFIXES):
+        for key in tree.named(*SUFFIXES):
             if tree.recognizes(self.name, key, partial(_is_table, tree, key)):
                 found[_place(key)[0]].append(key)
         return found

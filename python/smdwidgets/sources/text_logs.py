@@ -17,11 +17,11 @@ from smdwidgets.sources.tables import table_layout
 from smdwidgets.sources.tree import HEAD, Tree
 from smdwidgets.sources.utf16 import as_utf8, encoding_of
 
-_SUFFIXES: Final = (".log", ".txt", ".out", ".err", ".stdout", ".stderr")
+SUFFIXES: Final = (".log", ".txt", ".out", ".err", ".stdout", ".stderr")
 #: Bytes in which the lines of a trainer are looked for. Some print all their settings first.
 _SEARCHED: Final = 2 << 20
 #: Lines by which a log is recognized.
-_ENOUGH: Final = 3
+ENOUGH: Final = 3
 #: Lines of numbers after which a trainer is known.
 _SURE: Final = 50
 #: Larger numbers of steps in a text are cut.
@@ -42,7 +42,7 @@ class TextLogs:
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the logs of each directory."""
         logs: defaultdict[str, list[str]] = defaultdict(list)
-        for key in tree.keys if tree.is_file else tree.named(*_SUFFIXES):
+        for key in tree.keys if tree.is_file else tree.named(*SUFFIXES):
             if tree.recognizes(self.name, key, partial(_is_log, tree, key)):
                 logs[key.rpartition("/")[0]].append(key)
         return logs
@@ -110,7 +110,7 @@ def trainer_of(lines: Iterable[str]) -> Trainer | str | None:
         best = max(lines_of, key=lambda name: lines_of[name])
         if lines_of[best] > 1 and lines_of[best] >= max(names.values(), default=0):
             return readers[best][0]
-    return "" if max(names.values(), default=0) >= _ENOUGH else None
+    return "" if max(names.values(), default=0) >= ENOUGH else None
 
 
 class TextLogSource(Source):

@@ -117,6 +117,22 @@ def test_files_that_are_not_read(tmp_path):
     assert "'utf16.csv': the file is encoded in UTF-16" in message
 
 
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ("out", "no log of a training: no name of a loss, metric or learning rate has a number in 3 lines or more"),
+        ("stderr", "no log of a training: no name of a loss"),
+        ("log", "no table of a training: line 1 has one column, 'Downloading the data'"),
+    ],
+)
+def test_a_log_without_numbers_is_no_log_of_a_training(tmp_path, ending, reason):
+    path = tmp_path / f"train.{ending}"
+    path.write_text("Downloading the data\nKilled\n")
+    for place in (path, tmp_path):
+        with pytest.raises(RunNotFound, match=reason):
+            smdwidgets.create_trial(place)
+
+
 def test_other_files_are_counted(tmp_path):
     for at in range(12):
         (tmp_path / f"{at}.png").write_bytes(b"\x89PNG")
