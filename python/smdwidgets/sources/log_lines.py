@@ -474,6 +474,12 @@ TRAINERS: Final = (
             _line("] Batch [", r"\bEpoch\[(?P<epoch>\d+)\] Batch \[(?:\d+-)?(?P<batch>\d+)\]\s*(?=Speed: )"),
             # They follow the batches of their epoch.
             _line("Epoch[", r"\bEpoch\[\d+\] (?=(?:Train|Validation)-\S+=|Time cost=)"),
+            _line(
+                "Change learning rate",
+                r"\bUpdate\[\d+\]: Change (?=learning rate to )",
+                Pairs.SPACED,
+                names={"learning rate to": "learning rate"},
+            ),
         ),
     ),
     Trainer(

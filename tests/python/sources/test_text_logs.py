@@ -329,11 +329,13 @@ def test_lines_of_an_epoch_after_its_batches(tmp_path):
     )
     text = text.replace("Batch [40]", "Batch [20-40]")
     text += "INFO:root:Epoch[6] Time cost=9.5\nINFO:root:Epoch[6] Validation-accuracy=0.75\n"
+    text += "INFO:root:Update[81]: Change learning rate to 1.00000e-04\n"
     trial = opened(tmp_path, text)
     losses = values(trial, "Train-SmoothL1")
     assert [*losses] == [20, 40, 60, 80]
     assert [losses[20], losses[60], losses[40] != losses[40]] == [1 / 5, 1 / 6, True]
     assert values(trial, "Validation-accuracy") == {80: 0.75}
+    assert values(trial, "learning rate") == {80: 1e-4}
 
 
 def test_numbers_of_an_epoch_that_is_named_before(tmp_path):
