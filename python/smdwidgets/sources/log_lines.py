@@ -793,7 +793,7 @@ class ColumnReader:
         if not _tells(values):
             spaced = {name: number for name, number in pairs_in(line, Pairs.SPACED) if _tells([name])}
             values |= spaced | (_cells(line) if spaced else {})
-        if not _tells(values) and not (_has_place(line) and _measures(values)):
+        if not _tells(values) and not (_measures(values) and _has_place(line)):
             return None
         values = _of_one_role(values)
         if step is None:
