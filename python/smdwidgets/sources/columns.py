@@ -22,6 +22,8 @@ _MILLISECONDS = 1e11
 #: Times before this are not since 1970 but since the start of the training.
 _EARLIEST = 5e8
 
+#: Numbers in a row at the beginning of a column that is written in each row.
+_WRITTEN: Final = 3
 #: Distinct texts of a column beyond which it is prose.
 MOST_WORDS: Final = 10_000
 #: Characters of a text.
@@ -304,14 +306,16 @@ def last_of_step(steps: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _without_gaps(at: NDArray[np.int64], values: NDArray[np.float64]) -> Cells:
     """Drop the NaN of a column in which NaN stands for "not written".
 
-    In such a column numbers follow at least as many NaN. A loss that diverges stays NaN.
+    In such a column numbers follow at least as many NaN. A loss that diverges stays NaN: it was written in the first
+    rows.
 
     >>> columns = np.array([[np.nan, 1, np.nan, 2, np.nan], [1, 2, 3, np.nan, np.nan]])
     >>> [len(_without_gaps(np.arange(5), column)[0]) for column in columns]
     [2, 5]
     """
     numbers = np.flatnonzero(~np.isnan(values))
-    if not len(numbers) or 2 * len(numbers) > numbers[-1] + 1:
+    was_written = len(numbers) >= _WRITTEN and numbers[_WRITTEN - 1] == _WRITTEN - 1
+    if not len(numbers) or was_written or 2 * len(numbers) > numbers[-1] + 1:
         return at, values
     return at[numbers], values[numbers]
 

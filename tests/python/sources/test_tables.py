@@ -85,6 +85,14 @@ def test_nan_in_a_sparse_column_means_not_written(tmp_path):
     assert values(trial, "val") == {2: 7, 5: 8}
 
 
+def test_nan_in_a_column_that_was_written_at_first_is_a_value(tmp_path):
+    """The loss became NaN, and is a number in a few rows after that."""
+    cells = ["5", "4", "3", *["nan"] * 6, "2", *["nan"] * 5]
+    trial = opened(tmp_path, "step,loss\n" + "".join(f"{step},{cell}\n" for step, cell in enumerate(cells)))
+    assert [step for step, value in values(trial, "loss").items() if not math.isnan(value)] == [0, 1, 2, 9]
+    assert len(values(trial, "loss")) == len(cells)
+
+
 def test_nan_in_a_sparse_key_of_json_lines_is_a_value(tmp_path):
     rows = [{"step": step, "loss": 1.0, "val": 7.0 if step in (2, 5) else math.nan} for step in range(6)]
     text = "".join(json.dumps(row | ({"f1": None} if row["step"] else {"f1": 0.5})) + "\n" for row in rows)
