@@ -306,7 +306,7 @@ class RunData:
     @property
     def is_of_transformers(self) -> bool:
         """Whether Transformers wrote the log: its losses are of classes and tokens."""
-        return "num_train_epochs" in self.settings
+        return "num_train_epochs" in self.settings or any(one.name == "total_flos" for one in self.series)
 
     @cached_property
     def longest_loss(self) -> Series | None:

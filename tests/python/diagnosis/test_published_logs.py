@@ -486,3 +486,38 @@ def test_updates_of_a_policy_that_go_far_beyond_their_clipping() -> None:
     assert kinds(**far, train__clip_fraction=0.15 * noise(66, 0.2)) == []
     near = {"rollout__ep_rew_mean": reward, "train__approx_kl": 0.02 * noise(66, 0.4)}
     assert kinds(**near, train__clip_fraction=0.2 * noise(66, 0.2)) == []
+
+
+def test_a_part_of_a_loss_that_is_never_computed() -> None:
+    at = np.arange(60)
+    falls = 1.4 * np.exp(-at / 20) + 0.1
+    assert (
+        kinds(train__loss=falls, train__adv_loss=np.full(60, np.nan), val__acc=0.5 + 0.4 * (1 - np.exp(-at / 9))) == []
+    )
+    assert kinds(train__loss=np.full(60, np.nan)) == ["not_finite"]
+
+
+def test_two_classes_that_are_learned_by_heart_slowly() -> None:
+    at = np.arange(10)
+    losses, evaluated = (
+        np.linspace(0.517, 0.316, 10),
+        np.array([51, 48, 47, 47.5, 47, 46.5, 48.4, 49, 49.8, 50.5]) / 100,
+    )
+    run = {"loss": losses, "accuracy": np.linspace(0.758, 0.862, 10), "val_loss": evaluated}
+    assert kinds(**run, val_accuracy=0.78 + 0.02 * (1 - np.exp(-at / 2))) == ["overfit"]
+
+
+def test_evaluations_that_are_the_same_in_every_digit(tmp_path) -> None:
+    def run(evaluated) -> list[str]:
+        return of_trainer(tmp_path, [{"step": 10 * (i + 1), "eval_loss": float(v)} for i, v in enumerate(evaluated)])
+
+    assert run([5.266577] * 7) == ["not_learning"]
+    assert run([5.27, 5.1, 5.0, 4.9, 4.8, 4.75, 4.7]) == []
+
+
+def test_few_evaluations_that_rise_without_a_training_loss(tmp_path) -> None:
+    def run(*values: float) -> list[str]:
+        return of_trainer(tmp_path, [{"step": i + 1, "eval_loss": value} for i, value in enumerate(values)])
+
+    assert run(0.416, 0.368, 0.297, 0.261, 0.259, 0.27, 0.291, 0.308, 0.316) == ["overfit"]
+    assert run(0.416, 0.368, 0.297, 0.261, 0.259, 0.27, 0.262, 0.268, 0.271) == []

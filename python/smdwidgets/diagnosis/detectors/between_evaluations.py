@@ -11,7 +11,11 @@ from smdwidgets.diagnosis.inputs import Series
 from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import local_noise, mann_kendall
 
-__all__ = ["rises_while_training_falls"]
+__all__ = ["rises_alone", "rises_while_training_falls"]
+
+
+#: Values from the best on that rise one by one where no training loss was logged, and their rise.
+ALONE, RISE_ALONE = 4, 0.2
 
 
 class _Least(NamedTuple):
@@ -53,6 +57,15 @@ def rises_while_training_falls(validation: Series, training: Series) -> bool:
     if np.diff(after).min() < -FALLS_BACK * (after[-1] - after[0]):
         return False
     return any(len(after) >= least.values and rise >= least.rise and fall >= least.fall for least in _LIMITS)
+
+
+def rises_alone(validation: Series) -> bool:
+    """Whether a validation loss of few values rises at each of the last ones."""
+    values = validation.values
+    after = values[int(values.argmin()) :] if len(values) else values
+    is_clear = len(after) >= ALONE and bool((np.diff(after) > 0).all()) and after[0] > 0
+    # A loss that was never better than at first has learned nothing to overfit.
+    return is_clear and float(after[-1]) >= (1 + RISE_ALONE) * float(after[0]) and float(values[0]) > float(after[0])
 
 
 def _between(validation: Series, training: Series) -> Floats:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence
-from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series, is_whole
 from smdwidgets.finding import Finding, Level
 
 #: Share of the values from the first lost one on that must be lost for a problem.
@@ -22,13 +22,16 @@ def not_finite(data: RunData) -> Iterator[Finding]:
     """Yield series that are lost for good, and losses that are lost at single steps."""
     for series in data.series:
         if len(series.lost_steps) and series.kind in _KINDS:
-            yield from _judge(series)
+            yield from _judge(data, series)
 
 
-def _judge(series: Series) -> Iterator[Finding]:
+def _judge(data: RunData, series: Series) -> Iterator[Finding]:
     steps, lost = series.steps, series.lost_steps
     if not len(steps):
-        if len(lost) >= (NEVER_EVALUATED if series.role.is_held_out else NEVER_FINITE):
+        # A part of a loss that is not computed is no fault of the training.
+        losses = data.of(Kind.LOSS, Kind.UNDIRECTED)
+        is_part = series in losses and any(is_whole(one) and len(one) for one in losses if one.role is series.role)
+        if not is_part and len(lost) >= (NEVER_EVALUATED if series.role.is_held_out else NEVER_FINITE):
             yield _finding(series, lost, "problem")
         return
     lost = lost[lost > steps[0]]

@@ -20,8 +20,9 @@ LEAST_POINTS = 20
 LEAST_DROP = 0.03
 #: The same of a loss of held-out data at its best.
 LEAST_HELD_OUT = 0.05
-#: A metric that improves by less than this share of its first value stays where it was.
-LEAST_METRIC = 0.15
+#: A metric that improves by less than this share of its first value stays where it was, and an accuracy unless so many
+#: of its mistakes are gone.
+LEAST_METRIC, FEWER_ERRORS = 0.15, 0.25
 #: Numbers of classes whose guessing loss, their logarithm, is recognized if the outputs were not saved. With all
 #: numbers, a third of the level losses of fine-tuned models would look like guessing.
 CLASSES = (2, 10, 100, 1000)
@@ -43,8 +44,8 @@ UNMOVED, LEAST_EVALUATIONS = 0.005, 4
 #: An accuracy relative to the probability of the right class, by the loss, that guessing does not exceed or go below.
 #: A model that has learned is right far more often than it gives that class the whole probability.
 AS_GUESSED = (0.4, 1.6)
-#: Share of the evaluations that must be so.
-MOSTLY = 0.8
+#: Share of the evaluations that must be so, and the range of an accuracy of guessing among few classes.
+MOSTLY, STEADY = 0.8, 0.08
 #: Fewest evaluations of a model that never comes near its targets, and the first squared error of large targets.
 LEAST_OF_TARGETS, LARGE_SQUARES = 10, 1e4
 #: Share of the variance that a model explains which has learned something.
@@ -118,7 +119,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
 
 
 def _of_losses(data: RunData) -> Iterator[Finding]:
-    improves = any(_improves(series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
+    improves = any(_improves(series, series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
     for series in data.training_losses():
         trend = series.trend
         if trend is None or falls_elsewhere(data, series) or _is_around_zero(series):
@@ -286,10 +287,13 @@ def _is_constant(series: Series, trend: Trend) -> bool:
     )
 
 
-def _improves(trend: Trend) -> bool:
+def _improves(series: Series, trend: Trend) -> bool:
     # A metric of training that follows what is learned by heart creeps up from that of guessing.
-    least = max(3 * trend.noise, LEAST_METRIC * abs(trend.start))
-    return trend.z < -2 and trend.start - trend.end > least
+    least = LEAST_METRIC * abs(trend.start)
+    if is_accuracy(series):
+        whole = 100 if series.values.max() > 1 else 1
+        least = min(least, FEWER_ERRORS * (whole - abs(trend.start)))
+    return trend.z < -2 and trend.start - trend.end > max(3 * trend.noise, least)
 
 
 def _is_level(trend: Trend, points: int) -> bool:
@@ -389,7 +393,12 @@ def _accuracy_of_guessing(data: RunData, series: Series) -> bool:
 def _every_accuracy_guesses(data: RunData, trend: Trend) -> bool:
     """Whether all accuracies are those of guessing beside a loss that is level."""
     shares = _accuracies(data)
-    return bool(shares) and trend.median > 0 and _are_near(shares, math.exp(-trend.median), AS_GUESSED)
+    if not shares or trend.median <= 0:
+        return False
+    chance = math.exp(-trend.median)
+    # Of few classes, every accuracy is near that of guessing; one that is learned moves.
+    is_vacuous = AS_GUESSED[1] * chance >= 1 and any(float(np.ptp(one)) > STEADY for one in shares)
+    return not is_vacuous and _are_near(shares, chance, AS_GUESSED)
 
 
 def _accuracies(data: RunData) -> list[Floats]:

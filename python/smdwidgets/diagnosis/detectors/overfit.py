@@ -9,7 +9,7 @@ import numpy as np
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, evidence, step_of_block
-from smdwidgets.diagnosis.detectors.between_evaluations import rises_while_training_falls
+from smdwidgets.diagnosis.detectors.between_evaluations import rises_alone, rises_while_training_falls
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
@@ -384,7 +384,9 @@ def _between_evaluations(data: RunData, validation: Series) -> Iterator[Finding]
     """
     same = data.training_by_words.get((validation.kind, validation.stem), [])
     training = max((one for one in same if len(one) > 1), key=len, default=None)
-    if training is None or not rises_while_training_falls(validation, training):
+    if training is None and (data.training_losses() or validation.trend is not None or not rises_alone(validation)):
+        return
+    if training is not None and not rises_while_training_falls(validation, training):
         return
     at = int(validation.values.argmin())
     best, end, keep = float(validation.values[at]), float(validation.values[-1]), int(validation.steps[at])
@@ -393,13 +395,14 @@ def _between_evaluations(data: RunData, validation: Series) -> Iterator[Finding]
         return
     facts = {
         "what": RISING,
-        "while": f"{training.quoted} still falls",
+        "while": "there is no training loss to compare with" if training is None else f"{training.quoted} still falls",
         "best": best,
         "keep": keep,
         "end": end,
         "accuracy": OVER_CONFIDENT if improves else "",
     }
-    yield _medium(validation, training, int(validation.steps[at + 1]), facts)
+    shown = (validation,) if training is None else (validation, training)
+    yield beside("overfit", "problem", shown, {"series": validation.quoted, **facts}, int(validation.steps[at + 1]))
 
 
 def _metric_rises(data: RunData, validation: Series, keep: int) -> bool:

@@ -31,7 +31,7 @@ RISES = 1.2
 #: Cross-entropy of the tokens of an unusable language model, and of one that guesses among the largest vocabularies;
 #: its least fall, the fall of the second half relative to that of the first one, and the part of the largest rate that
 #: is left at the end.
-UNUSABLE, MOST_OF_TOKENS, FELL, FELL_ON, LEFT = 5.0, 13.0, 0.1, 0.2, 0.15
+UNUSABLE, MOST_OF_TOKENS, FELL, FELL_ON, LEFT = 5.0, 13.0, 0.05, 0.2, 0.15
 #: Share of clipped updates in percent that is all of them, and the least learning rate of an optimizer that clipping
 #: slows down; those that divide by the size of the gradients have smaller ones.
 ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1

@@ -30,7 +30,7 @@ LEAST_ALONE, POOR, GAINS_ALONE = 20, 0.15, 1.2
 
 def stays_at_start(data: RunData) -> Iterator[Finding]:
     """Yield the first of these trainings that the run is."""
-    judges = (_unmoved, _as_a_coin, _next_to_nothing, _poor_alone)
+    judges = (_unmoved, _evaluates_the_same, _as_a_coin, _next_to_nothing, _poor_alone)
     yield from next((findings for judge in judges if (findings := list(judge(data)))), [])
 
 
@@ -49,6 +49,21 @@ def _unmoved(data: RunData) -> Iterator[Finding]:
             numbers,
             "The weights that are trained hardly change the outputs: perhaps they are not those of the model. ",
         )
+
+
+def _evaluates_the_same(data: RunData) -> Iterator[Finding]:
+    """Judge losses of evaluations that are the same in every digit."""
+    if any(len(one) for one in data.training_losses()):
+        return  # other detectors compare the two
+    for loss in data.held_out(Kind.LOSS):
+        if len(loss) >= FEWEST and float(np.ptp(loss.values)) == 0 and loss.values[0] != 0:
+            facts = {
+                "detail": f"{loss.quoted} is {loss.values[0]:.6g} at each of {len(loss):,} evaluations",
+                "guessing": "",
+            }
+            facts |= {"what": "loss of evaluations", "verb": "change"}
+            yield beside("not_learning", "problem", (loss,), {"series": loss.quoted, **facts})
+            return
 
 
 def _as_a_coin(data: RunData) -> Iterator[Finding]:
