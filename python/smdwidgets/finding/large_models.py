@@ -129,6 +129,21 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             level="warning",
         ),
         Kind(
+            "policy_steps_large",
+            "Policy steps large",
+            "updates that change the policy too far",
+            "In the second half of a training by PPO the median of the approximate divergence of an update is above 0.2, and more than 40 % "
+            "of the samples are clipped.",
+            "a divergence of 0.01 to 0.05, and less than a third of the samples clipped",
+            "reduce the learning rate, or the epochs over the same samples; set a limit of the divergence, such as `target_kl`.",
+            "Each update changes the policy far beyond the range of its clipping",
+            "{numbers}",
+            "The samples are those of a policy that the update has left, so that their advantages say little.",
+            explains=_NOT_REWARDED | {"entropy_collapse"},
+            level="warning",
+            test="divide the learning rate by 10 for 20 updates: if the divergence falls below 0.05, the rate was the cause",
+        ),
+        Kind(
             "entropy_collapse",
             "Entropy collapse",
             "a policy that no longer explores",
@@ -155,21 +170,6 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "The policy becomes random.",
             explains=_NOT_REWARDED,
             level="warning",
-        ),
-        Kind(
-            "policy_steps_large",
-            "Policy steps large",
-            "updates that change the policy too far",
-            "In the second half of a training by PPO the median of the approximate divergence of an update is above 0.2, and more than 40 % "
-            "of the samples are clipped.",
-            "a divergence of 0.01 to 0.05, and less than a third of the samples clipped",
-            "reduce the learning rate, or the epochs over the same samples; set a limit of the divergence, such as `target_kl`.",
-            "Each update changes the policy far beyond the range of its clipping",
-            "{numbers}",
-            "The samples are those of a policy that the update has left, so that their advantages say little.",
-            explains=_NOT_REWARDED | {"entropy_collapse"},
-            level="warning",
-            test="divide the learning rate by 10 for 20 updates: if the divergence falls below 0.05, the rate was the cause",
         ),
         Kind(
             "kl_without_gain",
