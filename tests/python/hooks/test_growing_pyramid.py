@@ -73,11 +73,12 @@ def opened(run):
 
 def train_until_grown(hook, run, begin, last, nan=()):
     """Train until the pyramid has so many steps, and return the next step."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while (pyramid := opened(run)) is None or pyramid.ends[1] < last:
         assert time.monotonic() < deadline
         train(hook, range(begin, begin + 50), nan)
         begin += 50
+        time.sleep(0.01)  # the pyramid's thread has a low priority
     return begin
 
 
