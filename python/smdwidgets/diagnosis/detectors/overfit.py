@@ -355,26 +355,14 @@ def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
     if training is None or training.trend is None or not len(values) >= FEWEST:
         return
     at = int(values.argmin())
-    best, end, keep = float(values[at]), float(values[-1]), int(validation.steps[at])
-    after = values[at:]
-    rise = end - best
+    best, after = float(values[at]), values[at:]
+    rise = float(values[-1]) - best
     if len(after) < FEWEST - 1 or np.diff(after).min() < -FALLS_BACK * rise or rise <= RISE_SPARSE * abs(best):
         return
     falls = _after(training, training.trend, _along(validation, training, at))
     if len(falls) < 4 or _z(falls) >= -2 or not _drops(falls):
         return
-    accuracy = OVER_CONFIDENT if _metric_rises(data, validation, keep) else ""
-    if accuracy and rise <= OUTWEIGHS * abs(best):
-        return
-    facts = {
-        "what": RISING,
-        "while": f"{training.quoted} still falls",
-        "best": best,
-        "keep": keep,
-        "end": end,
-        "accuracy": accuracy,
-    }
-    yield _medium(validation, training, int(validation.steps[at + 1]), facts)
+    yield from _since_best(data, validation, training)
 
 
 def _between_evaluations(data: RunData, validation: Series) -> Iterator[Finding]:
@@ -388,10 +376,18 @@ def _between_evaluations(data: RunData, validation: Series) -> Iterator[Finding]
         return
     if training is not None and not rises_while_training_falls(validation, training):
         return
+    yield from _since_best(data, validation, training)
+
+
+def _since_best(data: RunData, validation: Series, training: Series | None) -> Iterator[Finding]:
+    """Yield that a validation loss has risen since its best value.
+
+    Not if better metrics outweigh the rise.
+    """
     at = int(validation.values.argmin())
     best, end, keep = float(validation.values[at]), float(validation.values[-1]), int(validation.steps[at])
     improves = _metric_rises(data, validation, keep)
-    if improves and end - best <= OUTWEIGHS * best:
+    if improves and end - best <= OUTWEIGHS * abs(best):
         return
     facts = {
         "what": RISING,

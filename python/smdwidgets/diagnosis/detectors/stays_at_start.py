@@ -57,12 +57,8 @@ def _evaluates_the_same(data: RunData) -> Iterator[Finding]:
         return  # other detectors compare the two
     for loss in data.held_out(Kind.LOSS):
         if len(loss) >= FEWEST and float(np.ptp(loss.values)) == 0 and loss.values[0] != 0:
-            facts = {
-                "detail": f"{loss.quoted} is {loss.values[0]:.6g} at each of {len(loss):,} evaluations",
-                "guessing": "",
-            }
-            facts |= {"what": "loss of evaluations", "verb": "change"}
-            yield beside("not_learning", "problem", (loss,), {"series": loss.quoted, **facts})
+            detail = f"{loss.quoted} is {loss.values[0]:.6g} at each of {len(loss):,} evaluations"
+            yield _finding(loss, detail, what="loss of evaluations", verb="change")
             return
 
 
@@ -93,7 +89,7 @@ def _next_to_nothing(data: RunData) -> Iterator[Finding]:
             numbers = (
                 f"{from_to(loss)}, {from_to(one.loss)}, {one.accuracy.quoted} at most {one.accuracy.values.max():.3g}"
             )
-            yield _finding(loss, numbers, "")
+            yield _finding(loss, numbers)
             return
 
 
@@ -106,8 +102,7 @@ def _poor_alone(data: RunData) -> Iterator[Finding]:
             continue
         share = as_share(accuracy)
         if share[0] > 0 and share.max() <= min(POOR, GAINS_ALONE * share[0]):
-            facts = {"detail": from_to(accuracy), "guessing": "", "what": "accuracy", "verb": "rise"}
-            yield beside("not_learning", "problem", (accuracy,), {"series": accuracy.quoted, **facts})
+            yield _finding(accuracy, from_to(accuracy), what="accuracy", verb="rise")
             return
 
 
@@ -116,6 +111,6 @@ def _is_even(values: Floats, share: float) -> bool:
     return float(np.ptp(values)) <= share * abs(float(np.median(values)))
 
 
-def _finding(loss: Series, numbers: str, why: str) -> Finding:
-    facts = {"detail": numbers, "guessing": why, "what": "training loss", "verb": "fall"}
-    return beside("not_learning", "problem", (loss,), {"series": loss.quoted, **facts})
+def _finding(series: Series, detail: str, why: str = "", what: str = "training loss", verb: str = "fall") -> Finding:
+    facts = {"series": series.quoted, "detail": detail, "guessing": why, "what": what, "verb": verb}
+    return beside("not_learning", "problem", (series,), facts)

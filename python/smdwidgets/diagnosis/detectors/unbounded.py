@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -30,24 +30,26 @@ def falls_without_bound(series: Series) -> tuple[float, float] | None:
     return (first, end) if first < 0 and end < FALL * first and is_faster else None
 
 
-def unbounded_losses(data: RunData) -> list[Series]:
-    """Return the training losses that fall without bound.
+def unbounded_losses(data: RunData) -> list[tuple[Series, tuple[float, float]]]:
+    """Return the training losses that fall without bound, with their levels.
 
     That of one adversary may, but not those of both.
     """
+    falling = _falling(data.training_losses())
+    if falling:
+        return falling
     of_adversaries = [one for one in data.of(Kind.UNDIRECTED) if "loss" in one.words]
-    fall = [one for one in of_adversaries if falls_without_bound(one)]
-    both = fall[:1] if len(fall) > 1 and len(fall) == len(of_adversaries) else []
-    return [one for one in data.training_losses() if falls_without_bound(one)] or both
+    falling = _falling(of_adversaries)
+    return falling[:1] if 1 < len(falling) == len(of_adversaries) else []
+
+
+def _falling(losses: Sequence[Series]) -> list[tuple[Series, tuple[float, float]]]:
+    return [(one, levels) for one in losses if (levels := falls_without_bound(one)) is not None]
 
 
 def unbounded(data: RunData) -> Iterator[Finding]:
     """Yield losses that fall without bound."""
-    for series in unbounded_losses(data):
-        levels = falls_without_bound(series)
-        if levels is None:
-            continue
-        first, end = levels
+    for series, (first, end) in unbounded_losses(data):
         text = f"{first:.4g} → {end:.4g}"
         onset, last = int(series.steps[0]), int(series.steps[-1])
         yield Finding.of(
