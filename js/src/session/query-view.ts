@@ -28,7 +28,7 @@ const statisticOf = (stat: MapStat): string => (stat === "not_finite" ? "nonfini
 
 /** How a result is shown unless the query says it. */
 const usualView = (run: Run | undefined): ViewName =>
-  scalarsOnly(run) && (run?.names.length ?? 0) <= MOST_CURVES ? "curves" : "map";
+  run && run.names.length <= MOST_CURVES && scalarsOnly(run) ? "curves" : "map";
 
 /** How the result is shown. */
 export const viewOf = ({ query }: QueryView, run: Run | undefined): ViewName =>
