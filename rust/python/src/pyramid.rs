@@ -31,7 +31,7 @@ impl Pyramid {
     #[new]
     fn new(py: Python<'_>, files: &Bound<'_, PyAny>, worker: &str) -> PyResult<Pyramid> {
         let source = RecordSource::of(files)?;
-        py.detach(|| core::Pyramid::open(source.as_dyn(), worker)).map(Pyramid).map_err(|error| to_python(py, &error))
+        py.detach(|| core::Pyramid::open(source.shared(), worker)).map(Pyramid).map_err(|error| to_python(py, &error))
     }
 
     /// Writes or continues the pyramid of a worker, and returns its size. `progress` is called with the rows done and

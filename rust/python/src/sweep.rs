@@ -69,6 +69,13 @@ impl RecordSource {
             RecordSource::Remote(remote) => remote,
         }
     }
+
+    pub fn shared(self) -> Arc<dyn Source> {
+        match self {
+            RecordSource::Local(run) => Arc::new(run),
+            RecordSource::Remote(remote) => Arc::new(remote),
+        }
+    }
 }
 
 /// Threads, progress callback and cancellation of a sweep.

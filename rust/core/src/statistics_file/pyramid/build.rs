@@ -103,7 +103,7 @@ pub fn build(
 
 /// The pyramid in a file, if there is one that can be read.
 fn earlier(path: &Path) -> Option<Pyramid> {
-    Pyramid::open_file(&Local::new(path.parent()?), path.file_name()?.to_str()?).ok()
+    Pyramid::open_file(Arc::new(Local::new(path.parent()?)), path.file_name()?.to_str()?).ok()
 }
 
 /// Rows that are merged at once, and the tensors that they are the first of.

@@ -1,6 +1,9 @@
 //! Reads a pyramid: its names once, and of its tiles those that a view needs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::file::{Directory, In, Place, TileKey, block, directory, unpacked};
 use super::measure::{COUNT, Record};
@@ -9,11 +12,10 @@ use super::tile::{Block, COUNTS, counts_at, row_size, values_at};
 use super::window::WINDOW;
 use super::{BLOCK, GROUP, key};
 use crate::error::{Error, Location, Result};
-use crate::source::{Blob, Source};
+use crate::source::{Blob, Reach, Source};
 use crate::statistics_file::reader::Reader;
+use crate::sweep::{self, Item, Options, Plan};
 
-/// Tiles whose bytes follow each other are read at once, up to this size.
-const PIECE: u64 = 8 << 20;
 /// Bins of an answer at most.
 const MOST_BINS: usize = 1 << 26;
 
@@ -29,7 +31,7 @@ pub struct Series {
 /// An open pyramid.
 pub struct Pyramid {
     key: String,
-    file: Box<dyn Blob>,
+    file: OneFile,
     pub(super) directory: Directory,
     tiles: HashMap<TileKey, Place>,
     /// The tensors, in the order of the file.
@@ -72,14 +74,15 @@ pub struct Bins {
 
 impl Pyramid {
     /// Opens the pyramid of a worker.
-    pub fn open(source: &dyn Source, worker: &str) -> Result<Pyramid> {
+    pub fn open(source: Arc<dyn Source>, worker: &str) -> Result<Pyramid> {
         Pyramid::open_file(source, &key(worker))
     }
 
     /// Opens the pyramid in a file.
-    pub fn open_file(source: &dyn Source, key: &str) -> Result<Pyramid> {
-        let file = source.open(key)?;
-        let directory = directory(file.as_ref(), key)?;
+    pub fn open_file(source: Arc<dyn Source>, key: &str) -> Result<Pyramid> {
+        let opened: Arc<dyn Blob> = source.open(key)?.into();
+        let file = opened.as_ref();
+        let directory = directory(file, key)?;
         let corrupt = |place: Option<&Place>, what: &str| Error::Corrupt {
             location: Location::new(key, place.map_or(0, |place| place.offset)),
             what: what.into(),
@@ -87,7 +90,7 @@ impl Pyramid {
         let section = |at: usize| {
             let mut joined = Vec::new();
             for place in &directory.sections[at] {
-                joined.extend(block(file.as_ref(), key, place)?);
+                joined.extend(block(file, key, place)?);
             }
             Ok::<_, Error>(joined)
         };
@@ -103,12 +106,13 @@ impl Pyramid {
         .ok_or_else(|| corrupt(directory.sections[1].first(), "the series are invalid"))?;
         let mut records = all(&section(2)?, |input| take_record(input, names.len()))
             .ok_or_else(|| corrupt(directory.sections[2].first(), "the records are invalid"))?;
-        let (seen, sizes) = seen::decode(&block(file.as_ref(), key, &directory.state)?, names.len(), series.len())
+        let (seen, sizes) = seen::decode(&block(file, key, &directory.state)?, names.len(), series.len())
             .ok_or_else(|| corrupt(Some(&directory.state), "the state is invalid"))?;
         records.extend(seen.iter().flat_map(Seen::standing));
         records.sort_by_key(|record| (record.tensor, record.step));
         records.dedup_by_key(|record| (record.tensor, record.step));
         let tiles = directory.tiles.iter().copied().collect();
+        let file = OneFile { source, opened };
         Ok(Pyramid { key: key.into(), file, directory, tiles, names, series, seen, sizes, records })
     }
 
@@ -162,14 +166,13 @@ impl Pyramid {
 
     /// Reads a block of bins with all measures.
     pub(super) fn block(&self, level: u8, number: u64) -> Result<Block> {
-        let mut block = Block::new(number);
+        let block = Mutex::new(Block::new(number));
         let number = u32::try_from(number).unwrap_or(u32::MAX);
-        for kind in 0..=COUNTS {
-            let groups = 0..self.series.len().div_ceil(GROUP) as u32;
-            let places = groups.filter_map(|group| Some((group, *self.tiles.get(&(level, kind, number, group))?)));
-            self.each_tile(kind, places, &mut |group, raw| block.load(kind, group as usize, &raw))?;
-        }
-        Ok(block)
+        let groups = self.series.len().div_ceil(GROUP) as u32;
+        let keys = (0..=COUNTS).flat_map(|kind| (0..groups).map(move |group| (level, kind, number, group)));
+        let keys: Vec<TileKey> = keys.filter(|key| self.tiles.contains_key(key)).collect();
+        self.read(&keys, &|(_, kind, _, group), raw| block.lock().load(kind, group as usize, &raw))?;
+        Ok(block.into_inner())
     }
 
     /// Merges series into bins.
@@ -183,131 +186,204 @@ impl Pyramid {
         if wanted.level < base || wanted.level >= 63 || wanted.measure >= COUNT || wanted.series.iter().any(outside) {
             return Err(invalid("no such bins"));
         }
-        let mut found = Bins {
+        let mut merged = Merged::new(wanted, size);
+        if size > 0 {
+            let keys = self.tiles_of(wanted, wanted.level.min(top), &merged.groups);
+            let merging = Mutex::new(merged);
+            self.read(&keys, &|key, raw| merging.lock().take(key, raw))?;
+            merged = merging.into_inner();
+        }
+        Ok(merged.finish())
+    }
+
+    /// The tiles of a view: those of a level, and behind its last block those of the levels below.
+    fn tiles_of(&self, wanted: &Wanted<'_>, level: u8, groups: &Groups) -> Vec<TileKey> {
+        let step = |bin: u64| if bin > u64::MAX >> wanted.level { u64::MAX } else { bin << wanted.level };
+        let mut begin = step(wanted.first).max(self.directory.first as u64);
+        let end = step(wanted.first.saturating_add(wanted.shape.1 as u64)).min(self.directory.last as u64 + 1);
+        let mut found = Vec::new();
+        for below in (self.directory.base..=level).rev() {
+            let until = if below == self.directory.base { end } else { end.min(self.directory.complete(below)) };
+            if begin >= until {
+                continue;
+            }
+            let block = |step: u64| (step >> below) / BLOCK as u64;
+            for number in block(begin)..=block(until - 1) {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                for group in groups.keys() {
+                    // A measure without counts has no records.
+                    let kinds = [COUNTS, wanted.measure as u8].map(|kind| (below, kind, number, *group));
+                    let known = kinds.into_iter().take_while(|key| self.tiles.contains_key(key));
+                    found.extend(known);
+                }
+            }
+            begin = until;
+        }
+        found
+    }
+
+    /// Reads tiles in the order of the file, and calls `each` with key and content.
+    ///
+    /// Those near each other are read at once: of a store, one request reads a view of a run of a few thousand series.
+    fn read(&self, keys: &[TileKey], each: &(dyn Fn(TileKey, Vec<u8>) + Sync)) -> Result<()> {
+        let item = |key: &TileKey| {
+            let place = self.tiles[key];
+            Item { file: 0, offset: place.offset, length: place.length.into() }
+        };
+        let plan = Plan { files: vec![self.key.clone()], items: keys.iter().map(item).collect() };
+        let failed: Mutex<Option<Arc<Error>>> = Mutex::new(None);
+        sweep::execute(&plan, &self.file, &Options::default(), &|at, bytes| {
+            let (key, place) = (keys[at], &self.tiles[&keys[at]]);
+            let raw = bytes.and_then(|bytes| self.tile(key, bytes, place).map_err(Arc::new));
+            match raw {
+                Ok(raw) => each(key, raw),
+                Err(error) => drop(failed.lock().get_or_insert(error)),
+            }
+        })?;
+        failed.into_inner().map_or(Ok(()), |error| {
+            Err(Arc::try_unwrap(error).unwrap_or_else(|shared| Error::Invalid(shared.to_string())))
+        })
+    }
+
+    fn tile(&self, (_, kind, ..): TileKey, bytes: &[u8], place: &Place) -> Result<Vec<u8>> {
+        let raw = unpacked(bytes, &self.key, place)?;
+        if raw.len() != GROUP * row_size(kind) {
+            let location = Location::new(self.key.as_str(), place.offset);
+            return Err(Error::Corrupt { location, what: "a tile of another size".into() });
+        }
+        Ok(raw)
+    }
+}
+
+/// The pairs of a series in its group and a row, by group.
+type Groups = BTreeMap<u32, Vec<(u32, u32)>>;
+
+/// Bins that tiles are merged into, in any order.
+struct Merged<'w> {
+    wanted: &'w Wanted<'w>,
+    groups: Groups,
+    bins: Bins,
+    /// Sums of the means of records, and the number of records with a value.
+    sums: Vec<f64>,
+    known: Vec<i64>,
+    /// Tiles of which the other one, of the counts or of the measure, was not read yet.
+    halves: HashMap<(u8, u32, u32), Vec<u8>>,
+}
+
+impl<'w> Merged<'w> {
+    fn new(wanted: &'w Wanted<'w>, size: usize) -> Merged<'w> {
+        let mut groups = Groups::new();
+        for (series, row) in wanted.series {
+            groups.entry(series / GROUP as u32).or_default().push((series % GROUP as u32, *row));
+        }
+        let bins = Bins {
             values: [vec![f32::INFINITY; size], vec![0.0; size], vec![f32::NEG_INFINITY; size]],
             n: vec![0; size],
             flag: vec![0; size],
         };
-        let mut known = vec![0i64; size];
-        if size > 0 {
-            self.merge(wanted, wanted.level.min(top), &mut found, &mut known)?;
+        Merged { wanted, groups, bins, sums: vec![0.0; size], known: vec![0; size], halves: HashMap::new() }
+    }
+
+    fn take(&mut self, (level, kind, number, group): TileKey, raw: Vec<u8>) {
+        if kind == COUNTS {
+            self.take_counts(level, number, group, &raw);
         }
-        for (at, known) in known.into_iter().enumerate() {
+        match (self.halves.remove(&(level, number, group)), kind) {
+            (None, _) => drop(self.halves.insert((level, number, group), raw)),
+            (Some(measure), COUNTS) => self.take_measure(level, number, group, &raw, &measure),
+            (Some(counts), _) => self.take_measure(level, number, group, &counts, &raw),
+        }
+    }
+
+    fn take_counts(&mut self, level: u8, number: u32, group: u32, counts: &[u8]) {
+        let (bins, wanted) = (&mut self.bins, self.wanted);
+        for (cell, at) in cells(wanted, &self.groups[&group], level, number) {
+            let (n, flag) = counts_at(counts, cell);
+            bins.n[at] += i64::from(n);
+            bins.flag[at] |= flag;
+        }
+    }
+
+    fn take_measure(&mut self, level: u8, number: u32, group: u32, counts: &[u8], measure: &[u8]) {
+        let (bins, wanted) = (&mut self.bins, self.wanted);
+        for (cell, at) in cells(wanted, &self.groups[&group], level, number) {
+            let [low, mean, high] = values_at(measure, wanted.measure, cell);
+            if low.is_nan() {
+                continue;
+            }
+            let n = counts_at(counts, cell).0.max(1);
+            bins.values[0][at] = bins.values[0][at].min(low);
+            bins.values[2][at] = bins.values[2][at].max(high);
+            self.sums[at] += f64::from(mean) * f64::from(n);
+            self.known[at] += i64::from(n);
+        }
+    }
+
+    fn finish(self) -> Bins {
+        let mut bins = self.bins;
+        for (at, (sum, known)) in self.sums.into_iter().zip(self.known).enumerate() {
             if known == 0 {
-                found.values.iter_mut().for_each(|plane| plane[at] = f32::NAN);
+                bins.values.iter_mut().for_each(|plane| plane[at] = f32::NAN);
             } else {
-                found.values[1][at] /= known as f32;
+                bins.values[1][at] = (sum / known as f64) as f32;
             }
         }
-        Ok(found)
+        bins
+    }
+}
+
+/// The cells of a tile that a view shows, and the bin of each.
+fn cells<'c>(
+    wanted: &'c Wanted<'c>,
+    pairs: &'c [(u32, u32)],
+    level: u8,
+    number: u32,
+) -> impl Iterator<Item = (usize, usize)> + 'c {
+    let (up, width, first) = (wanted.level - level, wanted.shape.1, wanted.first);
+    let bins = (0..BLOCK).filter_map(move |bin| {
+        let column = ((u64::from(number) * BLOCK as u64 + bin as u64) >> up).checked_sub(first)?;
+        (column < width as u64).then_some((bin, column as usize))
+    });
+    pairs.iter().flat_map(move |(series, row)| {
+        bins.clone().map(move |(bin, column)| (*series as usize * BLOCK + bin, *row as usize * width + column))
+    })
+}
+
+/// A source of which one file is open.
+///
+/// What was opened is read even after it was replaced.
+struct OneFile {
+    source: Arc<dyn Source>,
+    opened: Arc<dyn Blob>,
+}
+
+impl Source for OneFile {
+    fn root(&self) -> String {
+        self.source.root()
     }
 
-    /// Merges the bins of a level, and behind its last block those of the levels below.
-    fn merge(&self, wanted: &Wanted<'_>, level: u8, found: &mut Bins, known: &mut [i64]) -> Result<()> {
-        let step = |bin: u64| if bin > u64::MAX >> wanted.level { u64::MAX } else { bin << wanted.level };
-        let mut begin = step(wanted.first).max(self.directory.first as u64);
-        let end = step(wanted.first.saturating_add(wanted.shape.1 as u64)).min(self.directory.last as u64 + 1);
-        // The pairs of each group.
-        let mut groups: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-        for (series, row) in wanted.series {
-            groups.entry(series / GROUP as u32).or_default().push((series % GROUP as u32, *row));
-        }
-        for below in (self.directory.base..=level).rev() {
-            let until = if below == self.directory.base { end } else { end.min(self.directory.complete(below)) };
-            if begin < until {
-                self.merge_level(wanted, below, (begin >> below, (until - 1) >> below), &groups, found, known)?;
-                begin = until;
-            }
-        }
-        Ok(())
+    fn open(&self, _key: &str) -> Result<Box<dyn Blob>> {
+        Ok(Box::new(Opened(self.opened.clone())))
     }
 
-    fn merge_level(
-        &self,
-        wanted: &Wanted<'_>,
-        level: u8,
-        (first, last): (u64, u64),
-        groups: &BTreeMap<u32, Vec<(u32, u32)>>,
-        found: &mut Bins,
-        known: &mut [i64],
-    ) -> Result<()> {
-        let (up, width) = (wanted.level - level, wanted.shape.1);
-        let block_size = BLOCK as u64;
-        for number in first / block_size..=last / block_size {
-            let number_32 = u32::try_from(number).unwrap_or(u32::MAX);
-            let places = |kind: u8| {
-                groups
-                    .keys()
-                    .filter_map(move |group| Some((*group, *self.tiles.get(&(level, kind, number_32, *group))?)))
-            };
-            let bins = first.max(number * block_size)..=last.min((number + 1) * block_size - 1);
-            let target = |row: u32, bin: u64| row as usize * width + ((bin >> up) - wanted.first) as usize;
-            let mut counts: HashMap<u32, Vec<u8>> = HashMap::new();
-            self.each_tile(COUNTS, places(COUNTS), &mut |group, raw| {
-                for (series, row) in &groups[&group] {
-                    for bin in bins.clone() {
-                        let (n, flag) = counts_at(&raw, *series as usize * BLOCK + (bin % block_size) as usize);
-                        let at = target(*row, bin);
-                        found.n[at] += i64::from(n);
-                        found.flag[at] |= flag;
-                    }
-                }
-                counts.insert(group, raw);
-            })?;
-            self.each_tile(wanted.measure as u8, places(wanted.measure as u8), &mut |group, raw| {
-                let Some(counted) = counts.get(&group) else { return };
-                for (series, row) in &groups[&group] {
-                    for bin in bins.clone() {
-                        let cell = *series as usize * BLOCK + (bin % block_size) as usize;
-                        let [low, mean, high] = values_at(&raw, wanted.measure, cell);
-                        if low.is_nan() {
-                            continue;
-                        }
-                        let n = counts_at(counted, cell).0.max(1);
-                        let at = target(*row, bin);
-                        found.values[0][at] = found.values[0][at].min(low);
-                        found.values[1][at] += mean * n as f32;
-                        found.values[2][at] = found.values[2][at].max(high);
-                        known[at] += i64::from(n);
-                    }
-                }
-            })?;
-        }
-        Ok(())
+    fn reach(&self) -> Reach {
+        self.source.reach()
     }
 
-    /// Reads tiles and calls `each` with group and content. Those that follow each other are read at once.
-    fn each_tile(
-        &self,
-        kind: u8,
-        places: impl Iterator<Item = (u32, Place)>,
-        each: &mut dyn FnMut(u32, Vec<u8>),
-    ) -> Result<()> {
-        let mut places = places.peekable();
-        let mut buffer = Vec::new();
-        while let Some(begin) = places.next() {
-            let mut piece = vec![begin];
-            let start = begin.1.offset;
-            let mut end = start.saturating_add(begin.1.length.into());
-            while let Some(next) =
-                places.next_if(|(_, next)| next.offset == end && end - start + u64::from(next.length) <= PIECE)
-            {
-                end += u64::from(next.1.length);
-                piece.push(next);
-            }
-            let count = self.file.read_at(start, end - start, &mut buffer)?;
-            for (group, place) in piece {
-                let from = ((place.offset - start) as usize).min(count);
-                let until = from.saturating_add(place.length as usize).min(count);
-                let raw = unpacked(&buffer[from..until], &self.key, &place)?;
-                if raw.len() != GROUP * row_size(kind) {
-                    let location = Location::new(self.key.as_str(), place.offset);
-                    return Err(Error::Corrupt { location, what: "a tile of another size".into() });
-                }
-                each(group, raw);
-            }
-        }
-        Ok(())
+    fn reads_at_once(&self) -> Option<usize> {
+        self.source.reads_at_once()
+    }
+
+    fn cancel_reads(&self) {
+        self.source.cancel_reads();
+    }
+}
+
+struct Opened(Arc<dyn Blob>);
+
+impl Blob for Opened {
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        self.0.read_at(offset, length, buffer)
     }
 }
 

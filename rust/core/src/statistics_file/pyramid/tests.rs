@@ -1,11 +1,13 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::*;
 use crate::error::{Error, Result};
-use crate::source::{Local, Memory};
+use crate::source::{Blob, Local, Memory, Reach, Source};
 use crate::statistics::Statistics;
 use crate::statistics_file::{DIRECTORY, Limits, Name, Reader, Row, Selection, StatisticsWriter};
 use crate::step::Mode;
@@ -84,7 +86,7 @@ fn built(root: &Path) -> Result<Pyramid> {
 fn extended(root: &Path, extent: Extent) -> Result<Pyramid> {
     let (source, path) = (Local::new(root), root.join(key(WORKER)));
     build(&reader(root), &source, WORKER, &path, &HashSet::from(["w0"]), extent, &mut |_, _| Ok(()))?;
-    Pyramid::open(&source, WORKER)
+    Pyramid::open(Arc::new(source), WORKER)
 }
 
 /// Bins of all tensors, each in its row.
@@ -216,7 +218,7 @@ fn damage_is_an_error_and_never_another_picture() {
     let read = |bytes: &[u8]| -> Result<Bins> {
         let mut source = Memory::default();
         source.insert(key(WORKER), bytes.to_vec());
-        let pyramid = Pyramid::open(&source, WORKER)?;
+        let pyramid = Pyramid::open(Arc::new(source), WORKER)?;
         let pairs: Vec<(u32, u32)> = (0u32..).zip(&pyramid.series).map(|(at, one)| (at, one.tensor)).collect();
         pyramid.bins(&Wanted { series: &pairs, measure: 0, level: 0, first: 0, shape: (2, 40) })
     };
@@ -300,7 +302,7 @@ fn a_pyramid_of_many_rows_is_built_in_parts() {
         assert!(pyramid.ends().1 > last && pyramid.ends().1 <= last + 100);
         last = pyramid.ends().1;
     }
-    assert_same(&Pyramid::open(&Local::new(root.path()), WORKER).unwrap(), &expected);
+    assert_same(&Pyramid::open(Arc::new(Local::new(root.path())), WORKER).unwrap(), &expected);
 }
 
 #[test]
@@ -318,14 +320,14 @@ fn what_a_killed_process_left_does_no_harm() {
     grown(other.path(), 0..400);
     grown(other.path(), 400..900);
     let expected = extended(other.path(), GROWING).unwrap();
-    let first = Pyramid::open_file(&Local::new(path.parent().unwrap()), "survey.pyramid").unwrap();
+    let first = Pyramid::open_file(Arc::new(Local::new(path.parent().unwrap())), "survey.pyramid").unwrap();
     assert_same(&first, &expected);
     // One that was continued leaves all up to some byte, but for the header.
     for end in [before.len() + 1, (before.len() + after.len()) / 2, after.len()] {
         let mut torn = after[..end].to_vec();
         torn[..48].copy_from_slice(&before[..48]);
         fs::write(&path, torn).unwrap();
-        let old = Pyramid::open(&Local::new(root.path()), WORKER).unwrap();
+        let old = Pyramid::open(Arc::new(Local::new(root.path())), WORKER).unwrap();
         assert_eq!(old.ends(), (0, 398));
         whole(&old, 0, 4);
         assert_same(&extended(root.path(), GROWING).unwrap(), &expected);
@@ -353,7 +355,7 @@ fn a_pyramid_with_damage_or_of_other_statistics_is_written_again() {
         fs::write(&path, &bytes[..at]).unwrap();
         assert_eq!(extended(root.path(), GROWING).unwrap().ends(), expected.ends());
     }
-    assert_same(&Pyramid::open(&Local::new(root.path()), WORKER).unwrap(), &expected);
+    assert_same(&Pyramid::open(Arc::new(Local::new(root.path())), WORKER).unwrap(), &expected);
     // Steps that are written again.
     written(root.path(), 300..700, 270, |row| row);
     let again = extended(root.path(), GROWING).unwrap();
@@ -376,4 +378,57 @@ fn one_process_at_a_time_writes_a_pyramid() {
     assert!(refused > 0);
     grown(root.path(), 400..500);
     extended(root.path(), GROWING).unwrap();
+}
+
+/// A store that counts its requests.
+struct Store {
+    files: Local,
+    reads: Arc<AtomicUsize>,
+}
+
+struct Object(Box<dyn Blob>, Arc<AtomicUsize>);
+
+impl Source for Store {
+    fn root(&self) -> String {
+        self.files.root()
+    }
+
+    fn open(&self, key: &str) -> Result<Box<dyn Blob>> {
+        Ok(Box::new(Object(self.files.open(key)?, self.reads.clone())))
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::REMOTE
+    }
+
+    fn reads_at_once(&self) -> Option<usize> {
+        Some(8)
+    }
+}
+
+impl Blob for Object {
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read_at(offset, length, buffer)
+    }
+}
+
+#[test]
+fn one_request_of_a_store_reads_a_view() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..900, 300, |row| row);
+    let local = built(root.path()).unwrap();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let store = Store { files: Local::new(root.path()), reads: reads.clone() };
+    let remote = Pyramid::open(Arc::new(store), WORKER).unwrap();
+    for level in [0, 2, 5, 7] {
+        reads.store(0, Ordering::Relaxed);
+        let (_, bins) = whole(&remote, 0, level);
+        assert_eq!(reads.load(Ordering::Relaxed), 1, "level {level}");
+        assert_eq!(format!("{bins:?}"), format!("{:?}", whole(&local, 0, level).1));
+    }
+    reads.store(0, Ordering::Relaxed);
+    let first = Wanted { series: &[(7, 0)], measure: 1, level: 0, first: 0, shape: (1, 200) };
+    remote.bins(&first).unwrap();
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
