@@ -52,6 +52,7 @@ test("map and timeline are saved as a picture with names, step and legend", asyn
   const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
   try {
     button(shown.el, "Export").click();
+    await until(() => shown?.el.querySelectorAll(".smdw-run .smdw-actions button").length === 4);
     for (const name of ["Save as SVG", "Save as PNG"]) button(shown.el, name).click();
     await until(() => saved.length === 2);
     const text = (await saved.find((blob) => blob.type === "image/svg+xml")?.text()) ?? "";

@@ -1,16 +1,14 @@
 /** Name, state and size of the run, and the controls of the view. */
 
-import { legendOf, nanColour, STAT_NAMES } from "../../draw/map";
+import { scalarsOnly } from "../../data/scalars";
 import { h, iconButton, Select, setAttributes, setText, setVisible, textButton } from "../../lib/dom";
 import { bytes, count, percent, plural, truncate } from "../../lib/format";
-import { copyText, pyString, save } from "../../lib/save";
 import { runColour } from "../../lib/slot-colour";
 import { clockTime } from "../../lib/time-text";
 import type { ReadingHead } from "../../protocol/types";
 import { NO_KERNEL } from "../../session/client";
 import type { Scene } from "../../session/scene";
 import type { Context, Part } from "../common/part";
-import type { Caption } from "../common/picture-file";
 import { Popover } from "../common/popover";
 import type { StepControl } from "../steps/control";
 import { RunFacts } from "./run-facts";
@@ -38,7 +36,7 @@ export class RunLine implements Part {
   readonly #restarted = h("span", { class: "smdw-restarted", role: "status" });
   readonly #message = h("span", { class: "smdw-note", role: "status" });
   readonly #extra: RunFacts;
-  readonly #copied = h("span", { class: "smdw-quiet", role: "status" });
+  readonly #exports = h("div", { class: "smdw-actions" });
 
   constructor(
     private readonly context: Context,
@@ -54,9 +52,9 @@ export class RunLine implements Part {
     this.#read.classList.add("smdw-read-all");
     this.#extra = new RunFacts(context);
     const play = h("div", { class: "smdw-play" }, control.play, control.speed.el);
-    const exports = textButton("Export", () => {}, signal);
+    const exports = textButton("Export", () => this.#fillExports(popover), signal);
     exports.classList.add("smdw-menu-button");
-    const popover = new Popover(exports, this.#exports(), context);
+    const popover = new Popover(exports, this.#exports, context);
     this.el = h(
       "div",
       { class: "smdw-run" },
@@ -107,7 +105,7 @@ export class RunLine implements Part {
     const facts = run
       ? [
           plural(run.steps.length, "step"),
-          plural(run.names.length, "tensor"),
+          scalarsOnly(run) ? `${count(run.names.length)} series` : plural(run.names.length, "tensor"),
           head && head.workers.length > 1 ? `${count(head.workers.length)} workers` : "",
           byCluster(reading) ? "" : readingText(reading),
         ]
@@ -149,61 +147,12 @@ export class RunLine implements Part {
     void session.connection.command({ what: "read_all", do: isReading ? "stop" : "start", run });
   }
 
-  /** Saves map and timeline as a picture. */
-  async #save(kind: "png" | "svg") {
-    const theme = this.context.theme();
-    const { session } = this.context;
-    const { traits, run, step } = session.scene();
-    const survey = session.store.surveys.find(traits.run, traits.worker, traits.mode, traits.map_stat);
-    const { table, low, high } = legendOf(traits.map_stat, theme, survey?.domain ?? [1, 65535]);
-    const name = run?.head.name ?? "run";
-    const tensor = traits.tensor && traits.inspect ? truncate(traits.tensor, 200) : "";
-    const words = [Number.isNaN(step) ? "" : `step ${count(step)}`, tensor, `colour: ${STAT_NAMES[traits.map_stat]}`];
-    const caption: Caption = {
-      title: [truncate(name, 200), this.#facts.textContent].filter(Boolean).join(" \u00b7 "),
-      text: words.filter(Boolean).join(" \u00b7 "),
-      scale: { table, low, high, nan: nanColour(theme) },
-    };
-    const { pngOf, svgOf } = await import("../common/picture-file");
-    const el = this.picture();
-    const blob =
-      kind === "png"
-        ? await pngOf(el, caption, theme)
-        : new Blob([svgOf(el, caption, theme)], { type: "image/svg+xml" });
-    if (blob) save(`${name}-map.${kind}`, blob);
-  }
-
-  #exports(): HTMLElement {
-    const { session, signal } = this.context;
-    const copy = (text: () => Promise<string>) => async () => {
-      const ok = await copyText(await text(), this.el);
-      setText(this.#copied, ok ? "Copied" : "Clipboard access denied");
-    };
-    const view = async () => {
-      const { traits, step } = session.scene();
-      const runs = [...session.store.runs.values()];
-      const paths = runs.map((run) => pyString(run.head.path));
-      const { encodeState } = await import("../../session/state-string");
-      // The newest step is another one tomorrow.
-      const state = encodeState(
-        Number.isNaN(step) ? traits : { ...traits, step },
-        runs.map((run) => run.head.name),
-      );
-      return `smdwidgets.explore(${paths.length === 1 ? paths[0] : `[${paths.join(", ")}]`}, state="${state}")`;
-    };
-    return h(
-      "div",
-      { class: "smdw-actions" },
-      textButton("Copy this view", copy(view), signal),
-      textButton(
-        "Copy as web page command",
-        copy(async () => `${await view()}.to_html("page.html")`),
-        signal,
-      ),
-      textButton("Save as PNG", () => void this.#save("png"), signal),
-      textButton("Save as SVG", () => void this.#save("svg"), signal),
-      this.#copied,
-    );
+  async #fillExports(popover: Popover) {
+    if (this.#exports.childElementCount) return;
+    const { exportActions } = await import("./export-actions");
+    if (this.#exports.childElementCount) return;
+    this.#exports.append(...exportActions(this.context, this.#facts, this.picture));
+    popover.show(popover.open); // at the place that fits its size
   }
 }
 
