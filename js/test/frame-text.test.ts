@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Frame } from "../src/data/frames";
+import { isScalar, type TensorView } from "../src/data/tensor-view";
 import { describeFrame, frameSummary, sampleText } from "../src/widgets/common/frame-text";
 
 const frame = (stats: number[], counts: number[]): Frame =>
@@ -30,4 +31,13 @@ describe("a step with a sample only", () => {
     expect(frameSummary(sampled(-3, false))).toMatch(/^min \u22123 {3}mean 2/);
     expect(frameSummary(sampled(Number.NaN, true))).toBe("5% \u22121   median 2   95% 5   ");
   });
+});
+
+test("a tensor with reductions only is a number if it has one element", () => {
+  const view = (elements: number): TensorView =>
+    ({
+      frame: frame([2, 2, 2, 2, 0], [elements, 0, 0, 0, 0]),
+      frames: { plan: { reduced: true, shape: [], form: "number" } },
+    }) as unknown as TensorView;
+  expect([1, 4096, 0].map((elements) => isScalar(view(elements)))).toEqual([true, false, false]);
 });

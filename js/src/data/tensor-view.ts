@@ -23,6 +23,8 @@ export interface TensorView {
 
 /** Whether the tensor holds one number per step. smdebug saves a loss as a vector of length 1. */
 export function isScalar(view: TensorView | undefined): boolean {
-  const shape = view?.frame?.shape ?? view?.frames.plan?.shape;
-  return view?.frames.plan?.form !== "text" && shape !== undefined && shape.every((size) => size === 1);
+  const plan = view?.frames.plan;
+  if (plan?.reduced) return view?.frame?.counts?.[0] === 1; // its shape is unknown
+  const shape = view?.frame?.shape ?? plan?.shape;
+  return plan?.form !== "text" && shape !== undefined && shape.every((size) => size === 1);
 }

@@ -193,7 +193,7 @@ def curve(view: TensorView, stat: str, mode: str = "") -> tuple[NDArray[np.float
     """
     # The mean of a scalar equals its value.
     reduction = "mean" if stat == "value" else stat
-    columns = view.reductions(view.steps() if not view.worker else None, [reduction])
+    columns = view.curve(reduction)
     steps = np.asarray(columns["step"], np.int64)
     numbers = np.asarray(columns[reduction])
     numbers = (np.abs(numbers) if numbers.dtype.kind == "c" else numbers).astype(np.float64)

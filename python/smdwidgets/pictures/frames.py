@@ -22,7 +22,6 @@ from smdwidgets.pictures.logged import ascending_buckets, near_zero, percentiles
 from smdwidgets.pictures.packet import pack
 from smdwidgets.pictures.plane import ImageWanted, Plane, plane_of
 from smdwidgets.pictures.view import TensorView, as_numbers
-from smdwidgets.trials.samples import Sample
 
 OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 REDUCTIONS = [(op, magnitudes) for magnitudes in (False, True) for op in OPS]
@@ -218,7 +217,7 @@ def _fill_sampled(frame: Frame, view: TensorView, wanted: Wanted, edges: SharedE
         frame.error = {"type": type(error).__name__, "message": str(error)}
         return True
     if sample is None or not sample.elements.size:
-        return False
+        return _fill_recorded(frame, view)
     value = as_numbers(sample.elements)
     frame.shape, frame.sampled = sample.shape, value.size
     times = max(1.0, prod(sample.shape) / value.size)
@@ -229,35 +228,34 @@ def _fill_sampled(frame: Frame, view: TensorView, wanted: Wanted, edges: SharedE
     if frame.hist is not None:
         frame.hist = np.minimum(np.rint(frame.hist * times), np.iinfo(np.uint32).max).astype(np.uint32)
         frame.hist_out = (round(frame.hist_out[0] * times), round(frame.hist_out[1] * times))
-    _fill_recorded(frame, view, sample, value, times)
-    return True
-
-
-def _fill_recorded(frame: Frame, view: TensorView, sample: Sample, value: NDArray[Any], times: float) -> None:
-    """Fill statistics and counts with what the training wrote, else from a sample.
-
-    What it wrote is of all elements.
-    """
-    exact = view.recorded(frame.step)
-    if sample.elements.dtype.kind != "c" and exact and exact["count"] > 0:
-        frame.counts[:] = [exact[key] for key in ("count", "nan", "pos_inf", "neg_inf", "zeros")]
-        if not any(frame.counts[1:4]):
-            plain: dict[tuple[str, bool], Any] = {(op, False): np.float64(exact[op]) for op in OPS if op in exact}
-            magnitudes = {("max", True): np.float64(exact["abs_max"]), ("l1", True): np.float64(exact["l1"])}
-            derived = {
-                ("variance", False): np.float64(exact["std"] ** 2),
-                ("sum", False): np.float64(exact["mean"] * exact["count"]),
-                ("mean", True): np.float64(exact["l1"] / exact["count"]),
-                ("sum", True): np.float64(exact["l1"]),
-                ("l2", True): np.float64(exact["l2"]),
-            }
-            _fill_stats(frame, plain | magnitudes | derived)
-        return
+    if sample.elements.dtype.kind != "c" and _fill_recorded(frame, view):
+        return True
     frame.estimated = value.size < prod(sample.shape)
     reduced = _core.reduce(value)
     _fill_stats(frame, {key: reduced[key] for key in reduced if not frame.estimated or key[0] in _ESTIMATED})
     _fill_counts(frame, value)
     frame.counts[:] = np.rint(frame.counts * times)
+    return True
+
+
+def _fill_recorded(frame: Frame, view: TensorView) -> bool:
+    """Fill in what the training wrote of all elements; return whether it did."""
+    exact = view.recorded(frame.step)
+    if not exact or exact["count"] <= 0:
+        return False
+    frame.counts[:] = [exact[key] for key in ("count", "nan", "pos_inf", "neg_inf", "zeros")]
+    if not any(frame.counts[1:4]):
+        plain: dict[tuple[str, bool], Any] = {(op, False): np.float64(exact[op]) for op in OPS if op in exact}
+        magnitudes = {("max", True): np.float64(exact["abs_max"]), ("l1", True): np.float64(exact["l1"])}
+        derived = {
+            ("variance", False): np.float64(exact["std"] ** 2),
+            ("sum", False): np.float64(exact["mean"] * exact["count"]),
+            ("mean", True): np.float64(exact["l1"] / exact["count"]),
+            ("sum", True): np.float64(exact["l1"]),
+            ("l2", True): np.float64(exact["l2"]),
+        }
+        _fill_stats(frame, plain | magnitudes | derived)
+    return True
 
 
 def _fill_from_buckets(frame: Frame, buckets: NDArray[np.float64], wanted: Wanted, shared: SharedEdges | None) -> None:

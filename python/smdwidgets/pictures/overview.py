@@ -20,6 +20,7 @@ from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.run_colours import run_colours
 from smdwidgets.pictures.run_facts import run_facts
 from smdwidgets.pictures.signal_view import SIGNALS, names_shown, rows_of
+from smdwidgets.trials.reader import RunReader
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.samples import sampled_steps
 from smdwidgets.trials.trial import Trial
@@ -119,9 +120,9 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
             sent.start_over(trial.restarts)
         incidents = _incidents(trial, sent.incidents)  # first, because a new one adds steps
         steps = trial.steps(show_incomplete_steps=True)
-        sampled = _sampled_steps(trial)
-        if not sampled.keys() <= set(steps):
-            steps = sorted({*steps, *sampled})
+        described = _described_steps(trial)
+        if not described.keys() <= set(steps):
+            steps = sorted({*steps, *described})
         if steps and steps[-1] > LARGEST_STEP:
             beyond = sum(step > LARGEST_STEP for step in steps)
             steps = steps[: len(steps) - beyond]
@@ -139,7 +140,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
         if not first and not new_steps and not new_names and unchanged:
             return []
         modes = [
-            (place if (place := trial.mode_modestep(step))[1] is not None else sampled.get(step, place), step)
+            (place if (place := trial.mode_modestep(step))[1] is not None else described.get(step, place), step)
             for step in new_steps
         ]
         sent.workers = trial.workers()
@@ -185,10 +186,24 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
     return packets
 
 
-def _sampled_steps(trial: Trial) -> dict[int, tuple[ModeKeys, int]]:
-    """Return mode and mode step of steps with samples; bare steps have none."""
+def _described_steps(trial: Trial) -> dict[int, tuple[ModeKeys, int]]:
+    """Return mode and mode step of steps with samples or statistics only.
+
+    Bare steps have none.
+    """
     reader = getattr(trial, "reader", None)
-    return {} if reader is None else sampled_steps(reader)
+    return {} if reader is None else {**_recorded_steps(reader), **sampled_steps(reader)}
+
+
+def _recorded_steps(reader: RunReader) -> dict[int, tuple[ModeKeys, int]]:
+    """Return mode and mode step of steps with statistics of unsaved tensors."""
+    file = reader.statistics_file()
+    unsaved = set() if file is None else {*file.names()}.difference(reader.names())
+    if file is None or not unsaved:
+        return {}
+    rows = file.read([min(unsaved)])
+    places = zip(rows["step"].tolist(), rows["mode"].tolist(), rows["mode_step"].tolist(), strict=True)
+    return {step: (ModeKeys(mode), mode_step) for step, mode, mode_step in places}
 
 
 def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> list[bytes]:
@@ -270,7 +285,7 @@ def collection_members(trial: Trial, names: list[str], since: int = 0) -> dict[s
     """
     number = {name: i for i, name in enumerate(names)}
     rows = rows_of(trial)
-    sampled = _sampled_steps(trial)  # tensors with samples only are no tensor names
+    described = _described_steps(trial)  # tensors with samples or statistics only are no tensor names
     signals = [at for name, at in number.items() if at >= since and name in rows]
     found: dict[str, list[int]] = {SIGNALS: signals} if signals else {}
     for collection in trial.collections():
@@ -280,7 +295,7 @@ def collection_members(trial: Trial, names: list[str], since: int = 0) -> dict[s
             members = trial.tensor_names(collection=collection)
         except SMDebugError:
             continue  # a pattern that times out matches nothing
-        members = [*members, *(trial.collections()[collection].tensor_names if sampled else ())]
+        members = [*members, *(trial.collections()[collection].tensor_names if described else ())]
         indices = sorted({number[name] for name in members if number.get(name, -1) >= since})
         if indices:
             key = shown_name(collection)

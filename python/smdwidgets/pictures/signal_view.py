@@ -36,12 +36,15 @@ def view_of(trial: Trial, name: str, worker: str = "") -> TensorView:
 def names_shown(trial: Trial) -> list[str]:
     """Return the names of the tensors of a run, and of the rows of its signals.
 
-    Tensors with samples only are among them.
+    Tensors with samples or statistics only are among them.
     """
     names = trial.tensor_names()
     reader = getattr(trial, "reader", None)
-    sampled = set() if reader is None else {*names_with_samples(reader)} - {*names}
-    return [*names, *sorted(sampled), *rows_of(trial)]
+    if reader is None:
+        return names
+    file = reader.statistics_file()
+    described = {*names_with_samples(reader), *(() if file is None else file.names())} - {*names}
+    return [*names, *sorted(described), *rows_of(trial)]
 
 
 def can_show(trial: Trial, name: str) -> bool:

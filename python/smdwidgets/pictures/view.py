@@ -17,6 +17,7 @@ from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.run import Course
 from smdwidgets.trials.samples import Sample, sample_of
+from smdwidgets.trials.statistics.table import STATISTICS
 from smdwidgets.trials.trial import Tensor, Trial
 from smdwidgets.trials.widening import widened
 
@@ -58,10 +59,12 @@ class TensorView:
             return [step for step in steps if self.worker in self.tensor.workers(step)]
 
     def steps_shown(self) -> list[int]:
-        """Return the global steps with a value or a sample."""
+        """Return the global steps with a value or a sample, else those with statistics."""
         steps = self.steps()
         with no_refresh(self.trial):
             sampled = self.tensor.sample_steps(worker=self.worker or None)
+        if not (steps or sampled):
+            sampled = self._recorded_steps()
         return sorted({*steps, *(step for step in sampled if step <= LARGEST_STEP)}) if sampled else steps
 
     def sample_at(self, step: int) -> Sample | None:
@@ -82,6 +85,16 @@ class TensorView:
         if not rows.num_rows or int(rows["flags"][0]):
             return {}
         return {name: float(rows[name][0]) for name in rows if name not in {"name", "mode", "worker"}}
+
+    def _recorded_steps(self) -> list[int]:
+        """Return the steps with statistics that the training wrote."""
+        file = self.trial.reader.statistics_file()
+        if file is None:
+            return []
+        steps: list[int] = np.unique(
+            file.read([self.name], None, [self.worker] if self.worker else None)["step"]
+        ).tolist()
+        return steps
 
     def shown_numbers(self, step: int) -> NDArray[Any]:
         """Return what :meth:`numbers` does, or the sample if the value is missing."""
@@ -115,6 +128,14 @@ class TensorView:
         tensors = [view.name for view in (self, *others)]
         with no_refresh(self.trial):
             return self.trial.reductions(tensors, steps, worker=self.worker or None, reductions=names)
+
+    def curve(self, reduction: str) -> Columns:
+        """Return one reduction of every step; if no value was saved, a statistic."""
+        steps = self.steps()
+        if steps or not self._recorded_steps() or reduction not in STATISTICS:
+            return self.reductions(steps if not self.worker else None, [reduction])
+        with no_refresh(self.trial):
+            return self.trial.statistics(self.name, columns=reduction, worker=self.worker or None)
 
     def shape(self, step: int) -> tuple[int, ...]:
         """Return the shape at a global step."""

@@ -587,12 +587,14 @@ class RunReader:
         if self.has(name):
             return name
         alias = self.aliases().get(name)
-        return name if alias is None and self._has_samples(name) else alias
+        return name if alias is None and self._is_described(name) else alias
 
-    def _has_samples(self, name: str) -> bool:
-        """Whether a tensor has samples; one that is too large for its share has no values."""
-        samples = self.run.samples() if is_text(name) else None
-        return samples is not None and samples.has(name)
+    def _is_described(self, name: str) -> bool:
+        """Whether a tensor has samples or statistics, maybe without any value."""
+        if not is_text(name):
+            return False
+        samples, statistics = self.run.samples(), self.run.statistics_file()
+        return (samples is not None and samples.has(name)) or (statistics is not None and name in statistics.names())
 
     def kind_of(self, name: str) -> str:
         """Return the kind of a tensor of a log, such as ``scalar``; else ""."""

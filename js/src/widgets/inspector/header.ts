@@ -94,7 +94,7 @@ export class TensorHeader implements Part {
     const facts = plan
       ? [
           plan.dtype === "str" ? "text" : plan.dtype,
-          sizes ? shape(sizes) : "",
+          sizes && !plan.reduced ? shape(sizes) : "",
           this.#line && isScalar(main) && frame ? `value ${num(statistic(frame, "value"))}` : "",
           this.#line || elements === undefined || elements <= 1 ? "" : `${count(elements)} values`,
           !this.#line && plan.bytes && plan.form !== "text" ? bytes(plan.bytes) : "",
