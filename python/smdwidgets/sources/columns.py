@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -120,12 +121,12 @@ def rows_of_cells(columns: Mapping[str, Sequence[str]], count: int) -> Rows:
     """
     numbers, texts = {}, {}
     for name, cells in columns.items():
-        try:
-            values = np.array(cells, dtype=np.float64)
-            numbers[name] = np.arange(len(values)), values
-            continue
-        except ValueError:
-            parsed = [number_of(cell) for cell in cells]
+        if "_" not in "".join(cells):
+            with suppress(ValueError):
+                values = np.array(cells, dtype=np.float64)
+                numbers[name] = np.arange(len(values)), values
+                continue
+        parsed = [number_of(cell) for cell in cells]
         at = [row for row, number in enumerate(parsed) if number is not None]
         numbers[name] = np.array(at, np.int64), np.array([parsed[row] for row in at], np.float64)
         if len(at) < len(cells):

@@ -184,7 +184,7 @@ def _number(value: object) -> float | None:
         if value in _NOT_FINITE:
             return _NOT_FINITE[value]
         try:
-            return float(value) if len(value) < 400 else None
+            return float(value) if len(value) < 400 and "_" not in value else None
         except ValueError:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from smdwidgets.sources.layout import without_controls
 from smdwidgets.sources.tree import TAIL, Tree
 from smdwidgets.sources.utf16 import as_utf8, encoding_of, whole_lines
 
@@ -13,8 +14,6 @@ from smdwidgets.sources.utf16 import as_utf8, encoding_of, whole_lines
 _PIECE: Final = 4 << 20
 #: Seconds after which a last line without a line end counts as complete.
 _COMPLETE_AFTER: Final = 5.0
-#: Control sequences of terminals: colours, movements of the cursor, titles.
-_CONTROL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\))")
 #: Where a terminal begins a line again: progress bars overwrite their lines.
 _LINE_END: Final = re.compile(r"\r\n|\n|\r|\x08+")
 
@@ -108,6 +107,4 @@ def parts_of(line: bytes) -> Iterator[str]:
     ['10%', '20%', 'step 1']
     """
     text = line.decode("utf-8", "replace")
-    if "\x1b" in text:
-        text = _CONTROL.sub("", text)
-    yield from (part for part in _LINE_END.split(text) if part)
+    yield from (part for part in _LINE_END.split(without_controls(text)) if part)

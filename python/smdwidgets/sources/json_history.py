@@ -1,8 +1,9 @@
 """A history in one JSON file.
 
-It is a list of objects, or an object with a list for each curve.
-Scripts write the ``history`` of Keras or their own in this way at the end of a training, Chainer its ``log``. Rows
-without a step are numbered. CatBoost's file has the numbers of an iteration in lists, and their names beside them.
+It is a list of objects or numbers, or an object with a list for each curve, or with lists of rows.
+XGBoost and LightGBM return their evaluations in this way. Scripts write the ``history`` of Keras or their own at the
+end of a training, Chainer its ``log``. Rows without a step are numbered. CatBoost's file has the numbers of an
+iteration in lists, and their names beside them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 from smdwidgets.naming.scalars import ROLE_WORDS, Kind, Role, describe, words_of
 from smdwidgets.sources.columns import curves_of, rows_of_objects
-from smdwidgets.sources.layout import flat, json_fault, step_column
+from smdwidgets.sources.layout import flat, json_fault, number_of, step_column
 from smdwidgets.sources.source import Source
 from smdwidgets.sources.tree import Tree, Version
 from smdwidgets.sources.unnumbered import is_measure
@@ -24,11 +26,13 @@ from smdwidgets.sources.whole_files import CurveFiles
 
 #: Largest file that is read.
 _LARGEST: Final = 32 << 20
+#: Bytes at its beginning that have the name of a curve; settings may precede it.
+_BEGINNING: Final = 1 << 16
 #: The name of Chainer's history, which has no ending.
 _LOG: Final = "log"
 #: A name at the beginning of a file without which it is not read as a whole: a measure, or a step.
 _LIKELY: Final = re.compile(
-    rb'(?i)"(?:[^"]{0,80}(?:loss|acc|err|mse|mae|auc|iou|map|f1|bleu|reward|return|perplexity|ppl|lr|rate)[^"]{0,80}'
+    rb'(?i)"(?:[^"]{0,80}(?:loss|acc|err|mse|mae|auc|iou|map|f1|bleu|reward|return|perplexity|ppl|lr|rate|train|valid)[^"]{0,80}'
     rb'|it|itr|iter|iteration|step|epoch)"\s*:'
 )
 #: A word in the names of files, which is no measure.
@@ -59,7 +63,7 @@ class JsonHistories:
 
 
 def _is_history(tree: Tree, key: str) -> bool:
-    head = tree.head(key, 4096).lstrip()
+    head = tree.head(key, _BEGINNING).lstrip()
     is_list, is_object = head.startswith(b"["), head.startswith(b"{")
     if not (is_list or is_object) or b'"log_history"' in head or (tree.size(key) or 0) > _LARGEST:
         return False
@@ -112,6 +116,71 @@ def _rows_of_models(content: Mapping[str, Any], stem: str) -> list[dict[str, Any
     return _rows_of_lists({name + ending: values for name, values in content.items()})
 
 
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) or (isinstance(value, str) and number_of(value) is not None)
+
+
+def _are_numbers(values: Sequence[object]) -> bool:
+    return (
+        len(values) >= _FEWEST and all(type(value) in (int, float) for value in values) and float in map(type, values)
+    )
+
+
+def _flat_rows(values: Sequence[object]) -> list[dict[str, Any]]:
+    """Return the objects of a list with flat names; none if it has anything else."""
+    rows = [flat(row) for row in values if isinstance(row, dict)]
+    return rows if len(rows) == len(values) else []
+
+
+def _rows_of_object(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of an object that has lists of numbers, or lists of rows.
+
+    Objects within it name data sets, as in the evaluations of XGBoost and LightGBM. What a list of rows was measured on
+    is in its name, if not in theirs.
+
+    >>> _rows_of_object({"eval_log": [{"step": 5, "acc": 0.5}], "log": [{"step": 1, "loss": 2.5}]})
+    [{'step': 5, 'eval/acc': 0.5}, {'step': 1, 'loss': 2.5}]
+    >>> _rows_of_object({"train": {"rmse": [2.5, 1.5]}, "valid": {"rmse": [2.75, 2.0]}})
+    [{'valid/rmse': 2.75, 'train/rmse': 2.5}, {'valid/rmse': 2.0, 'train/rmse': 1.5}]
+    """
+    lists = {name: values for name, values in flat(content).items() if isinstance(values, list)}
+    numbers = {name: values for name, values in lists.items() if not any(isinstance(one, dict) for one in values)}
+    of_rows = [_measured_on(name, rows) for name, values in lists.items() if (rows := _flat_rows(values))]
+    columns = _rows_of_lists(numbers)
+    if not columns and all(step_column(rows[0]) is not None for rows in of_rows):
+        return [row for rows in of_rows for row in rows]
+    # What has no steps is numbered together.
+    joined: list[dict[str, Any]] = [{} for _ in range(max(map(len, [columns, *of_rows])))]
+    for rows in [columns, *of_rows]:
+        for row, values in zip(joined, rows, strict=False):
+            row.update(values)
+    return _numbered_on(joined)
+
+
+def _numbered_on(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows without their steps if these begin again, as in each epoch.
+
+    >>> _numbered_on([{"step": 0, "loss": 0.5}, {"step": 0, "loss": 0.25}])
+    [{'loss': 0.5}, {'loss': 0.25}]
+    """
+    step = step_column(rows[0])
+    numbers = [row[step] for row in rows if isinstance(row.get(step), (int, float))] if step else []
+    if all(one < other for one, other in pairwise(numbers)):
+        return rows
+    return [{name: value for name, value in row.items() if name != step} for row in rows]
+
+
+def _measured_on(list_name: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows whose names have what the name of their list says."""
+    word = next(
+        (word for word in words_of(list_name) if ROLE_WORDS.get(word) not in (None, Role.NONE, Role.TRAINING)), ""
+    )
+    step = step_column(rows[0])
+    if not word or any(describe(name).role is not Role.NONE for row in rows for name in row):
+        return list(rows)
+    return [{name if name == step else f"{word}/{name}": value for name, value in row.items()} for row in rows]
+
+
 def _rows_of_lists(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     length = max((len(values) for values in columns.values()), default=0)
     return [{name: values[at] for name, values in columns.items() if at < len(values)} for at in range(length)]
@@ -128,17 +197,17 @@ def rows_of(content: Any, stem: str = "") -> list[dict[str, Any]]:
     >>> rows_of([{"epoch": 1, "loss": 0.5}]), rows_of([{"name": "ann", "age": 1}]), rows_of({"size": [1, 2]})
     ([{'epoch': 1, 'loss': 0.5}], [], [])
     """
+    if isinstance(content, list) and is_measure(_measure(stem)) and _are_numbers(content):
+        return [{_measure(stem): value} for value in content]
     if isinstance(content, list):
-        rows = [flat(row) for row in content if isinstance(row, dict)]
-        rows = rows if len(rows) == len(content) else []
+        rows = _flat_rows(content)
     elif isinstance(content, dict) and (rows := _rows_of_catboost(content)):
         pass
     elif isinstance(content, dict) and content:
-        columns = {name: values for name, values in content.items() if isinstance(values, list)}
-        rows = _rows_of_lists(columns)
+        rows = _rows_of_object(content)
     else:
         return []
-    numbers = {name for row in rows for name, value in row.items() if type(value) in (int, float)}
+    numbers = {name for row in rows for name, value in row.items() if _is_number(value)}
     step = step_column(numbers) or ""
     numbers.discard(step)
     is_training = any(describe(name).kind in _OF_TRAININGS for name in numbers)

@@ -52,6 +52,10 @@ _MISSING: Final = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "--",
 #: Spellings of NaN that `float` does not know.
 _NAN: Final = re.compile(r"[+-]?(?:1\.#(?:qnan|snan|ind|nan)\d*|nan\([^)]*\)|s?qnan|1\.#ind0*)", re.IGNORECASE)
 _INFINITE: Final = re.compile(r"([+-]?)1\.#inf0*", re.IGNORECASE)
+#: A number as PyTorch or NumPy print it: "tensor(0.5, device='cuda:0')", "np.float32(0.5)".
+_PRINTED: Final = re.compile(
+    r"(?:tensor|array|(?:np\.|numpy\.)?float(?:16|32|64))\(([-+.\deE]+|-?nan|-?inf)(?:,[^()]*(?:\([^()]*\))?)?\)"
+)
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 #: A step and the number of steps: "3/300".
 _STEP_OF: Final = re.compile(r"(\d+) ?/ ?\d+")
@@ -59,6 +63,8 @@ _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?")
 #: Rows that are looked at to tell a table of a training from other data.
 ROWS: Final = 20
 
+#: Control sequences of terminals: colours, movements of the cursor, titles.
+_CONTROL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\))")
 #: Names of the statistics of StyleGAN.
 _STATISTICS: Final = {"num", "mean", "std"}
 #: A byte order mark.
@@ -98,7 +104,7 @@ def layout_of(beginning: bytes) -> Layout | None:
     start = 0
     for number, data in enumerate(lines[: ROWS + 20]):
         start += len(data) + 1
-        line = data.decode("utf-8", "replace").rstrip("\r").removeprefix(BOM)
+        line = without_controls(data.decode("utf-8", "replace")).rstrip("\r").removeprefix(BOM)
         bare = line.strip()
         if not bare:
             continue
@@ -118,6 +124,15 @@ def layout_of(beginning: bytes) -> Layout | None:
     return None
 
 
+def without_controls(text: str) -> str:
+    """Return a text without the control sequences of terminals.
+
+    >>> without_controls("\x1b[32m0.5\x1b[0m")
+    '0.5'
+    """
+    return _CONTROL.sub("", text) if "\x1b" in text else text
+
+
 def line_end_of(beginning: bytes) -> bytes:
     """Return what ends the lines of a file.
 
@@ -128,7 +143,8 @@ def line_end_of(beginning: bytes) -> bytes:
 
 
 def _texts(lines: Iterable[bytes]) -> list[str]:
-    return [text for line in lines if (text := line.decode("utf-8", "replace").strip().removeprefix(BOM))]
+    texts = (without_controls(line.decode("utf-8", "replace")).strip().removeprefix(BOM) for line in lines)
+    return [text for text in texts if text]
 
 
 def _is_json_lines(lines: Iterable[str]) -> bool:
@@ -285,15 +301,21 @@ def number_of(cell: str) -> float | None:
     """Return the number in a cell; None if it is missing or not a number.
 
     >>> [number_of(cell) for cell in ("1e-3", "-NaN", "1.#QNAN", "nan(ind)", "N/A", "0,5", "-1.#INF", "tensor(1)")]
-    [0.001, nan, nan, nan, None, 0.5, -inf, None]
+    [0.001, nan, nan, nan, None, 0.5, -inf, 1.0]
+    >>> number_of("tensor(0.5, device='cuda:0')"), number_of("7_0.5")
+    (0.5, None)
     """
     cell = cell.strip()
+    if "_" in cell:  # Python's separator of digits; in a log it separates two numbers
+        return None
     try:
         return float(cell)
     except ValueError:
         pass
     if is_missing(cell):
         return None
+    if printed := _PRINTED.fullmatch(cell):
+        return number_of(printed[1])
     if _NAN.fullmatch(cell):
         return math.nan
     if found := _INFINITE.fullmatch(cell):

@@ -31,13 +31,23 @@ from smdwidgets.sources.columns import (
     with_steps,
 )
 from smdwidgets.sources.known_tables import known_table
-from smdwidgets.sources.layout import Layout, distinct, json_row, layout_of, quoting_of, split, step_column, step_in
+from smdwidgets.sources.layout import (
+    Layout,
+    distinct,
+    json_row,
+    layout_of,
+    quoting_of,
+    split,
+    step_column,
+    step_in,
+    without_controls,
+)
 from smdwidgets.sources.settings import Settings, read_settings
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.tree import HEAD, TAIL, Tree
 from smdwidgets.sources.unnumbered import unnumbered
 
-SUFFIXES: Final = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".txt", ".log")
+SUFFIXES: Final = (".csv", ".tsv", ".tab", ".dat", ".jsonl", ".ndjson", ".json", ".txt", ".log")
 #: Files beside a table with the settings of its run.
 _SETTINGS: Final = ("hparams.yaml", "params.yaml", "args.yaml")
 #: DVCLive writes each metric to a separate file below this directory.
@@ -303,7 +313,7 @@ class _Table:
 
     def _parsed(self, data: bytes) -> Rows:
         """Return the rows in some lines."""
-        text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\0", "")
+        text = without_controls(data.decode("utf-8", "replace")).removeprefix("\ufeff").replace("\0", "")
         if self._is_json:
             rows = [json_row(line) for line in text.split("\n") if line.strip()]
             good = [row for row in rows if row is not None]

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.growing_lines import GrowingLines, parts_of
@@ -28,6 +30,8 @@ _SURE: Final = 50
 _LARGEST_STEP: Final = 2**53
 #: Rows that become columns at once.
 _ROWS: Final = 50_000
+#: Names in the lines of CatBoost that do not say what they measure.
+_CATBOOST: Final = {"learn", "test", "best"}
 #: Name of the reader for lines of no known trainer.
 _ANY: Final = "names and numbers that repeat"
 
@@ -148,6 +152,19 @@ class TextLogSource(Source):
         return [(log.key, f"{self._tree.path(log.key)}: {note}") for log in self._logs for note in log.notes()]
 
 
+def _of_catboost(series: Mapping[str, Scalars]) -> dict[str, Scalars]:
+    """Return the numbers of CatBoost with names that say what they are.
+
+    Its lines do not name the function. It is a loss if the best value is the least one.
+    """
+    best, test = series["best"].values, series["test"].values
+    is_loss = not len(best) or not len(test) or best[-1] <= np.nanmin(test)
+    names = {
+        of: f"{role}/{'loss' if is_loss else 'score'}" for of, role in (("learn", "train"), ("test", "validation"))
+    }
+    return {names.get(name, name): one for name, one in series.items()}
+
+
 class _Log:
     """One file, which may grow or be rewritten."""
 
@@ -215,7 +232,8 @@ class _Log:
 
     def scalars(self) -> dict[str, Scalars]:
         """Return the numbers by name; of no known trainer, those that repeat."""
-        return self._columns.scalars(least=1 if isinstance(self._reader, Reader) else 2)
+        series = self._columns.scalars(least=1 if isinstance(self._reader, Reader) else 2)
+        return _of_catboost(series) if series.keys() >= _CATBOOST else series
 
     def notes(self) -> list[str]:
         """Return how the log was read, if numbers were left out."""

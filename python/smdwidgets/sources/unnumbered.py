@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from smdwidgets.naming.scalars import Kind, Role, describe, words_of
-from smdwidgets.sources.layout import BOM, ROWS, Layout, is_missing, line_end_of, number_of, split
+from smdwidgets.sources.layout import BOM, ROWS, Layout, is_missing, line_end_of, number_of, split, without_controls
 
 #: Columns of a table that is no data set.
 _MOST_COLUMNS: Final = 60
@@ -44,7 +45,7 @@ def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
     is_comment = False
     for data in beginning.split(line_end)[: ROWS + 20]:
         start = min(start + len(data) + 1, len(beginning))
-        text = data.decode("utf-8", "replace").removeprefix(BOM).strip(" \r")
+        text = without_controls(data.decode("utf-8", "replace")).removeprefix(BOM).strip(" \r")
         if not text.strip():
             continue
         may_be_header = not header or (is_comment and _NAME.match(text) is not None)
@@ -57,13 +58,69 @@ def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
             break
     if ends_within and len(rows) > 1 and start == len(beginning):
         del rows[-1]  # it may be cut
-    if not header:
-        is_list = len(rows) >= _FEWEST_NUMBERS and all(number_of(row) is not None for row in rows)
-        return Layout(False, _ONE_COLUMN, line_end=line_end, names=(stem,)) if is_list and is_measure(stem) else None
+    if not header or _is_numbered(header, stem):
+        return _without_names([header, *rows] if header else rows, line_end, stem)
     if not rows:
         return None
+    if (names := _indexed(header, rows)) is not None:
+        return Layout(False, header[0], header, header_end, line_end, names)
     separator = next((one for one in _separators(header) if _fits(header, rows, one)), "")
     return Layout(False, separator, header, header_end, line_end) if separator != "" else None
+
+
+def _is_numbered(row: str, stem: str) -> bool:
+    """Return whether a row is a step and a number that the file is named after.
+
+    >>> _is_numbered("0,2.5", "train_loss"), _is_numbered("0,2.5", "ages"), _is_numbered("0,2.5,1", "train_loss")
+    (True, False, False)
+    """
+    return is_measure(stem) and _step_and_number(row) is not None
+
+
+def _step_and_number(row: str) -> tuple[str | None, float] | None:
+    """Return separator and step of a row with these and a number; None for other rows."""
+    for separator in _SEPARATORS:
+        if separator is not None and separator not in row:
+            continue
+        cells = split(row, separator)
+        step = number_of(cells[0]) if len(cells) == 2 and number_of(cells[1]) is not None else None
+        if step is not None and step >= 0 and step.is_integer():
+            return separator, step
+    return None
+
+
+def _without_names(rows: Sequence[str], line_end: bytes, stem: str) -> Layout | None:
+    """Return the layout of numbers without names, maybe with steps before them.
+
+    None if they may be both: "1,5" is a number in some countries.
+    """
+    if len(rows) < _FEWEST_NUMBERS or not is_measure(stem):
+        return None
+    is_list = all(number_of(row) is not None for row in rows)
+    numbered = [one for row in rows if (one := _step_and_number(row)) is not None]
+    separators = {separator for separator, _ in numbered}
+    rises = all(one < other for (_, one), (_, other) in pairwise(numbered))
+    if len(numbered) == len(rows) and len(separators) == 1 and rises:
+        return None if is_list else Layout(False, separators.pop(), line_end=line_end, names=("step", stem))
+    return Layout(False, _ONE_COLUMN, line_end=line_end, names=(stem,)) if is_list else None
+
+
+def _indexed(header: str, rows: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the names of columns behind an index without a name, as pandas writes it.
+
+    >>> _indexed(",loss,accuracy", ["0,0.5,0.75", "1,0.25,1.0"])
+    ('step', 'loss', 'accuracy')
+    """
+    separator = header[:1]
+    if separator not in _SEPARATORS or not separator:
+        return None
+    names = _names(header[1:], separator)
+    index = [number_of(split(row, separator)[0]) for row in rows]
+    first = index[0]
+    if first not in (0, 1) or index != [first + at for at in range(len(index))]:
+        return None
+    below = [row.partition(separator)[2] for row in rows]
+    return ("step", *names) if _fits(separator.join(names), below, separator) else None
 
 
 def _separators(header: str) -> list[str | None]:

@@ -169,3 +169,34 @@ def test_nesting_without_end_is_refused(tmp_path):
     (tmp_path / "data.json").write_text('{"loss": ' + "[" * 100_000)
     with pytest.raises(RunNotFound):
         smdwidgets.create_trial(tmp_path)
+
+
+def test_evaluations_of_boosting(tmp_path):
+    evaluations = {"train": {"rmse": [2.5, 1.5]}, "valid": {"rmse": [2.75, 2.0]}}
+    (tmp_path / "evals_result.json").write_text(json.dumps(evaluations))
+    assert curves(tmp_path) == {"train/rmse": {0: 2.5, 1: 1.5}, "valid/rmse": {0: 2.75, 1: 2.0}}
+
+
+def test_lists_of_rows_beside_settings(tmp_path):
+    rows = [{"epoch": at + 1, "train_loss": 1 / (at + 1)} for at in range(3)]
+    settings = {f"option_{at}": at for at in range(500)}
+    (tmp_path / "training_log.json").write_text(json.dumps({"config": settings, "training_log": rows}))
+    assert curves(tmp_path) == {"train_loss": {1: 1, 2: 0.5, 3: 1 / 3}}
+
+
+def test_steps_that_begin_again_are_numbered_on(tmp_path):
+    content = {
+        "loss": ["tensor(2.5, device='cuda:0')", "tensor(2.0)", "1.5"],
+        "stats": [{"step": at % 2, "lr": 0.1} for at in range(3)],
+    }
+    (tmp_path / "history.json").write_text(json.dumps(content))
+    assert curves(tmp_path)["loss"] == {0: 2.5, 1: 2.0, 2: 1.5}
+
+
+def test_a_list_that_its_file_names(tmp_path):
+    (tmp_path / "loss_history.json").write_text("[2.5, 1.5, 1.25]")
+    assert curves(tmp_path) == {"loss": {0: 2.5, 1: 1.5, 2: 1.25}}
+    (tmp_path / "loss_history.json").unlink()
+    (tmp_path / "prices.json").write_text("[2.5, 1.5, 1.25]")
+    with pytest.raises(RunNotFound):
+        smdwidgets.create_trial(tmp_path)

@@ -217,6 +217,33 @@ def test_statistics_are_their_mean(tmp_path):
     assert "1 rows are not JSON objects" in message
 
 
+def test_an_index_without_a_name_numbers_the_rows(tmp_path):
+    trial = opened(tmp_path, ",loss,accuracy\n0,0.5,0.75\n1,0.25,1.0\n")
+    assert (values(trial, "loss"), values(trial, "accuracy")) == ({0: 0.5, 1: 0.25}, {0: 0.75, 1: 1.0})
+    assert unnumbered(b",loss,accuracy\n7,0.5,0.75\n3,0.25,1.0\n") is None
+
+
+def test_steps_and_numbers_that_the_file_names(tmp_path):
+    assert values(opened(tmp_path, "0,2.5\n10,1.5\n20,1.25\n", "losses.csv"), "losses") == {0: 2.5, 10: 1.5, 20: 1.25}
+    assert unnumbered(b"0,2.5\n10,1.5\n20,1.25\n", "ages") is None
+    # Numbers with a decimal comma, or steps and whole numbers.
+    assert unnumbered(b"0,2\n1,5\n2,25\n", "losses") is None
+    assert unnumbered(b"2,5\n1,5\n1,25\n", "losses").names == ("losses",)
+
+
+def test_colours_of_a_terminal(tmp_path):
+    lines = [f"{at:7}  \x1b[36m{1 / at:.4f}\x1b[0m  {2 / at:.4f}" for at in range(1, 5)]
+    trial = opened(
+        tmp_path, "\n".join(["  epoch  train_loss  valid_loss", "-----  ------  ------", *lines, ""]), "train.log"
+    )
+    assert values(trial, "train_loss") == {at: round(1 / at, 4) for at in range(1, 5)}
+
+
+def test_an_underscore_joins_no_numbers(tmp_path):
+    trial = opened(tmp_path, "step,loss\n1,0.5\n2,7_0.25\n3,0.125\n")
+    assert values(trial, "loss") == {1: 0.5, 3: 0.125}
+
+
 def test_binary_data_are_no_table():
     assert unnumbered(b"loss,val_loss\n0.5,\0\n") is None
 

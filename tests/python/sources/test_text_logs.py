@@ -587,3 +587,22 @@ def test_many_names_are_bounded(tmp_path):
 
 def test_time_and_date_are_no_numbers_of_a_training():
     assert not has_numbers("2024-05-01 12:30:45 loss: 12:30:45")
+
+
+def test_a_loss_of_catboost_is_better_when_it_is_lower(tmp_path):
+    lines = [
+        f"{at}:\tlearn: 0.{79 - at}\ttest: 0.{69 - at}\tbest: 0.{69 - at} ({at})\ttotal: 1s\tremaining: 1s"
+        for at in range(9)
+    ]
+    trial = opened(tmp_path, "\n".join(lines))
+    assert values(trial, "train/loss")[7] == 0.72
+    assert {"validation/loss", "best"} <= {*trial.tensor_names()}
+
+
+def test_a_metric_of_catboost_is_better_when_it_is_higher(tmp_path):
+    lines = [
+        f"{at}:\tlearn: 0.{70 + at}\ttest: 0.{60 + at}\tbest: 0.{60 + at} ({at})\ttotal: 1s\tremaining: 1s"
+        for at in range(9)
+    ]
+    trial = opened(tmp_path, "\n".join(lines))
+    assert {"train/score", "validation/score"} <= {*trial.tensor_names()}
