@@ -547,7 +547,11 @@ def _kind_of_path(name: str, words: tuple[str, ...]) -> tuple[Kind, str]:
     group_words = _plain_words(_last_part(group))
     if group_words and (of_group := _kind_of_words(group_words, context)) is not None and of_group[0] is Kind.SETTING:
         return of_group
-    if words_of(group)[-1:] == ("loss",) and result is not None and result[0] in (Kind.POLICY, Kind.KL, Kind.ENTROPY):
+    if (
+        words_of(group)[-1:] == ("loss",)
+        and result is not None
+        and result[0] in (Kind.POLICY, Kind.KL, Kind.ENTROPY, Kind.REWARD)
+    ):
         return Kind.LOSS, ""
     return result or _kind_of_words(words, context) or (Kind.UNKNOWN, "")
 

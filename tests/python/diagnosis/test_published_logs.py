@@ -521,3 +521,82 @@ def test_few_evaluations_that_rise_without_a_training_loss(tmp_path) -> None:
 
     assert run(0.416, 0.368, 0.297, 0.261, 0.259, 0.27, 0.291, 0.308, 0.316) == ["overfit"]
     assert run(0.416, 0.368, 0.297, 0.261, 0.259, 0.27, 0.262, 0.268, 0.271) == []
+
+
+def of_reward(reward: np.ndarray, **others: np.ndarray) -> list[str]:
+    return kinds(episode_reward=reward, train__loss=np.abs(RNG.normal(1, 0.2, len(reward))), **others)
+
+
+def test_rewards_that_are_the_same_to_the_end() -> None:
+    assert of_reward(np.full(100, -10.0)) == ["not_learning"]
+    assert of_reward(np.full(100, 500.0)) == []  # perhaps all that can be earned
+    assert kinds(rollout__ep_rew_mean=RNG.normal(-150, 10, 100), train__loss=RNG.normal(1, 0.2, 100)) == []
+    assert kinds(episode_reward=np.full(100, -10.0)) == []  # perhaps a number that is logged
+
+
+def test_many_rewards_without_any_gain() -> None:
+    level = RNG.normal(20, 8, 700)
+    assert of_reward(level) == ["not_learning"]
+    assert of_reward(level + np.linspace(0, 10, 700)) == []
+    assert of_reward(level[:200]) == []
+
+
+def test_actions_that_are_random_to_the_end() -> None:
+    reward, rate = RNG.normal(21, 2, 60), np.ones(60)
+    assert of_reward(reward, exploration_rate=rate) == ["not_learning"]
+    assert of_reward(reward + np.linspace(0, 40, 60), exploration_rate=np.geomspace(1, 0.05, 60)) == []
+
+
+def test_a_critic_of_few_values_without_bound() -> None:
+    loss, reward = np.geomspace(4e4, 9e9, 14), RNG.normal(-1300, 150, 14)
+    assert kinds(episode_reward=reward, train__critic_loss=loss) == ["diverged"]
+    assert kinds(episode_reward=reward, train__critic_loss=np.geomspace(4, 40, 14)) == []
+
+
+def test_an_area_below_that_of_chance() -> None:
+    falls = 0.3 + 0.4 * np.exp(-np.arange(40) / 8)
+    assert "evaluation_differs" in kinds(train__loss=falls, valid__auc=0.39 + 0.005 * RNG.standard_normal(40))
+    assert kinds(train__loss=falls, valid__auc=0.6 + 0.2 * (1 - np.exp(-np.arange(40) / 8))) == []
+
+
+def test_errors_that_are_never_made() -> None:
+    losses = {
+        "train__mlogloss": 0.001 + np.exp(-np.arange(60) / 3),
+        "valid__mlogloss": 0.001 + np.exp(-np.arange(60) / 3),
+    }
+    assert kinds(**losses, valid__merror=np.zeros(60)) == ["evaluation_too_good"]
+    losses["valid__mlogloss"] = losses["valid__mlogloss"] * 1.1 + 0.02
+    assert kinds(**losses, valid__merror=0.2 * np.exp(-np.arange(60) / 9) + 0.01) == []
+
+
+def test_errors_of_guessing_beside_a_loss_that_is_learned_by_heart() -> None:
+    at = np.arange(150)
+    losses = {"train__logloss": 0.4 + 0.29 * np.exp(-at / 70), "valid__logloss": 0.694 + 0.0002 * at}
+    assert kinds(**losses, valid__error=0.49 + 0.01 * RNG.standard_normal(150))[:1] == ["labels_unrelated"]
+    losses["valid__logloss"] = 0.5 + 0.19 * np.exp(-at / 70)
+    assert kinds(**losses, valid__error=0.2 + 0.3 * np.exp(-at / 70)) == []
+
+
+def test_a_loss_that_falls_in_a_line_by_next_to_nothing() -> None:
+    at = np.arange(60)
+    assert kinds(loss=1.534 - 0.0004 * at) == ["rate_too_low"]
+    assert kinds(loss=0.5 + 1.034 * np.exp(-at / 12)) == []
+
+
+def test_a_loss_of_large_first_outputs_that_falls_to_that_of_guessing() -> None:
+    at = np.arange(80)
+    loss = math.log(4) + 10 * np.exp(-at / 5)
+    assert kinds(loss=loss, validation_accuracy=0.25 + 0.005 * RNG.standard_normal(80)) == ["not_learning"]
+    assert kinds(loss=loss - 1.2 * (1 - np.exp(-at / 20)), validation_accuracy=0.9 - 0.65 * np.exp(-at / 20)) == []
+
+
+def test_a_metric_that_is_never_finite_and_all_that_is_logged() -> None:
+    assert kinds(train__accuracy=np.full(60, np.nan)) == ["not_finite"]
+
+
+def test_a_rate_that_jumps_far_above_what_it_was() -> None:
+    at = np.arange(24)
+    rate = np.where(at < 15, 0.002 * (1 - at / 24), 0.08)
+    before = 1.9 + 2.1 * np.exp(-at / 4)
+    assert kinds(every=10, loss=np.where(at < 15, before, 2.3) * noise(24, 0.01), lr=rate)[:1] == ["rate_rise"]
+    assert kinds(every=10, loss=before * noise(24, 0.01), lr=0.002 * (1 - at / 24)) == []

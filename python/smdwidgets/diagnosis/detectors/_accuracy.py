@@ -8,10 +8,14 @@ from typing import NamedTuple
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 
-__all__ = ["Evaluations", "as_share", "evaluations", "is_accuracy"]
+__all__ = ["Evaluations", "as_share", "evaluations", "is_accuracy", "is_share_of_errors"]
 
 #: Words of a share of samples whose first guess is right.
 _WORDS = frozenset({"acc", "accuracy", "acc1", "top1", "prec1"})
+#: What scikit-learn calls the accuracy of a network.
+_OF_SCIKIT_LEARN = "validation score"
+#: Names of a share of samples whose first guess is wrong, as XGBoost has them.
+_OF_ERRORS = frozenset({("error",), ("merror",)})
 
 
 class Evaluations(NamedTuple):
@@ -30,7 +34,7 @@ class Evaluations(NamedTuple):
 
 def is_accuracy(series: Series) -> bool:
     """Whether a series is an accuracy with values."""
-    return bool(len(series) and _WORDS.intersection(series.stem))
+    return bool(len(series) and (_WORDS.intersection(series.stem) or series.name.lower() == _OF_SCIKIT_LEARN))
 
 
 def as_share(accuracy: Series) -> Floats:
@@ -40,9 +44,13 @@ def as_share(accuracy: Series) -> Floats:
 
 def evaluations(data: RunData) -> Iterator[Evaluations]:
     """Yield the accuracies of held-out data with each loss of these data."""
-    losses = data.held_out(Kind.LOSS)
-    for accuracy in data.held_out(Kind.METRIC):
-        if not is_accuracy(accuracy):
-            continue
-        share = as_share(accuracy)
+    errors = [one for one in data.held_out(Kind.LOSS) if is_share_of_errors(one)]
+    losses = [one for one in data.held_out(Kind.LOSS) if one not in errors]
+    shares = [(one, as_share(one)) for one in data.held_out(Kind.METRIC) if is_accuracy(one)]
+    for accuracy, share in [*shares, *((one, 1 - one.values) for one in errors)]:
         yield from (Evaluations(loss, accuracy, share) for loss in losses if loss.role is accuracy.role)
+
+
+def is_share_of_errors(series: Series) -> bool:
+    """Whether a series is the share of samples whose first guess is wrong."""
+    return bool(len(series)) and series.stem in _OF_ERRORS and 0 <= series.values.min() <= series.values.max() <= 1

@@ -39,6 +39,8 @@ ABSURD, FALLS_BACK, STAYS = 1e9, 1e5, 0.75
 ARTEFACT = 0.001, 0.1
 #: Growth of a loss that need not fall: where a reward tells that nothing is gained, and without one.
 UNBOUNDED, UNBOUNDED_ALONE = 100.0, 1e4
+#: The same of few values, and the fewest.
+UNBOUNDED_OF_FEW, FEWEST_UNBOUNDED = 1e4, 10
 #: The same where the loss of an adversary has fallen to this share of its first values: it always wins.
 UNBOUNDED_BEATEN, BEATEN = 10.0, 0.01
 
@@ -81,7 +83,7 @@ def diverged(data: RunData) -> Iterator[Finding]:
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
-        rise = _without_bound(series, data) or _of_values(series, data)
+        rise = without_bound(series, data) or _of_values(series, data)
         if rise is not None:
             yield _finding(series, rise)
 
@@ -252,13 +254,13 @@ def _lowest(first: Floats) -> float:
     return float(min(first[0], levels.min()))
 
 
-def _without_bound(series: Series, data: RunData) -> _Rise | None:
+def without_bound(series: Series, data: RunData) -> _Rise | None:
     """Return the rise of a loss that grows without bound, such as a critic's.
 
     A critic's loss grows with the square of the rewards, so a run whose reward improves is no such run.
     """
     values = series.values
-    if len(values) < LEAST_POINTS or "loss" not in series.stem:
+    if len(values) < FEWEST_UNBOUNDED or "loss" not in series.stem:
         return None
     part = max(3, len(values) // 5)
     size = np.abs(values)
@@ -268,6 +270,7 @@ def _without_bound(series: Series, data: RunData) -> _Rise | None:
     gains = any(map(_gains, rewards))
     beaten = not rewards and any(_vanishes(one) for one in data.of(Kind.UNDIRECTED) if one is not series)
     limit = UNBOUNDED if rewards and not gains else UNBOUNDED_BEATEN if beaten else UNBOUNDED_ALONE
+    limit = limit if len(values) >= LEAST_POINTS else max(limit, UNBOUNDED_OF_FEW)
     if gains or start == 0 or lowest <= limit * start or end <= 2 * middle:
         return None
     onset = int(np.flatnonzero(size <= start + (lowest - start) / 4)[-1])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import Evaluations, as_share, evaluations, is_accuracy
+from smdwidgets.diagnosis.detectors._accuracy import Evaluations, as_share, evaluations, is_accuracy, is_share_of_errors
 from smdwidgets.diagnosis.detectors._show import beside, course, evidence, from_to, guessing
 from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
 from smdwidgets.diagnosis.detectors.overfit import partner
@@ -28,6 +28,9 @@ LEARNED = 0.7
 #: An accuracy relative to that of guessing which is no better, and its distance from guessing by that of no mistake.
 #: The least loss of held-out data relative to the first one, and the fall of the training loss beside it.
 GUESSED, OF_MISTAKES, NO_BETTER, TRAINS = 1.8, 0.25, 0.95, 0.04
+#: An accuracy relative to that of guessing, and to its first value, of a model that has learned something, beside a
+#: first loss that is that of guessing.
+ABOVE_GUESS, ROSE, AS_UNTRAINED = 1.4, 1.3, 1.2
 #: Accuracy of other held-out data that shows that evaluations are right.
 LEAST_GOOD = 0.65
 #: Range of a loss of evaluations, relative to its first value, of weights that hardly change.
@@ -58,6 +61,8 @@ UNSURE, CERTAIN, CERTAIN_OF_OTHERS = 0.3, 0.005, 0.001
 TOO_GOOD, WITHOUT_MISTAKE, TRAINING_ERRS = 0.2, 0.999, 0.05
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
 SWINGS, ABOVE_BEST = 0.35, 1.5
+#: An area under the curve that is worse than chance, beyond its noise.
+BELOW_CHANCE = 0.45
 #: Words of what may fall in a training that works: rewards of the chosen answers, and distances.
 MAY_FALL = frozenset({"chosen", "rejected", "margin", "margins", "dist", "distance"})
 #: Fall of a metric relative to its best, and relative to what it had gained.
@@ -109,6 +114,7 @@ def held_out(data: RunData) -> Iterator[Finding]:
     yield from _far_too_long(data)
     yield from _same_as_training(data)
     yield from _far_above_test(data)
+    yield from _worse_than_chance(data)
     if len(data.tensors):
         return  # a hook finds losses of evaluations itself, which may be those of few samples, or of another form
     for loss in data.held_out(Kind.LOSS):
@@ -162,6 +168,9 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         chance = math.exp(-untrained)
         if any(other.share.max() > LEAST_GOOD for other in evaluations(data)):
             return  # evaluations of other data are right
+        most = float(one.share.max())
+        if losses[0] <= AS_UNTRAINED * untrained and most > max(ABOVE_GUESS * chance, ROSE * float(one.share[0])):
+            continue
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
             yield _of_guessing(one, training, chance)
@@ -583,6 +592,20 @@ def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding
     yield beside("evaluation_too_good", "warning", (loss, training), facts)
 
 
+def _worse_than_chance(data: RunData) -> Iterator[Finding]:
+    """Judge areas under the curve that are those of answers the wrong way round."""
+    for area in data.held_out(Kind.METRIC):
+        if len(area) < FEW or not {"auc", "auroc"}.intersection(area.stem) or not 0 < area.values.max() < BELOW_CHANCE:
+            continue
+        facts = {
+            "what": f"{area.quoted} is below 0.5 at every evaluation: answers at random would be better",
+            "numbers": f"{from_to(area)}, at most {area.values.max():.3g} at {len(area):,} evaluations",
+            "why": "Probably labels or scores of the evaluation are the wrong way round, or its data are of another kind.",
+        }
+        yield beside("evaluation_differs", "problem", (area,), facts)
+        return
+
+
 def _sets_differ(data: RunData) -> Iterator[Finding]:
     """Judge data on which a model gets worse while its evaluations get better."""
     for other in data.other_data:
@@ -630,17 +653,21 @@ def _perfect(data: RunData) -> Iterator[Finding]:
     All areas under the curve are, or all metrics that are shares of right answers.
     """
     metrics = [one for one in data.of(Kind.METRIC) if len(one) >= FEW and one.role is not Role.TRAINING]
+    # Where some are of held-out data, the others are those of the training.
+    metrics = [one for one in metrics if one.role.is_held_out] or metrics
     areas = [one for one in metrics if not {"auc", "auroc"}.isdisjoint(one.stem)]
     shares = [one for one in metrics if is_accuracy(one) or not OF_SHARES.isdisjoint(one.stem)]
     perfect = next((one for one in areas if one.values.min() >= PERFECT_AREA), None)
     if perfect is None and shares and all(as_share(one).min() >= PERFECT_AREA for one in shares):
         perfect = shares[0]
+    errors = [one for one in data.held_out(Kind.LOSS) if is_share_of_errors(one) and len(one) >= FEW]
+    perfect = perfect if perfect is not None else next((one for one in errors if not one.values.any()), None)
     # A log that begins later does not show how it was at first.
     if perfect is None or perfect.steps[0] > SOON_EVALUATED * np.median(np.diff(perfect.steps)):
         return
     facts = {
         "what": "Evaluations are without a mistake from the first one on",
-        "numbers": f"{perfect.quoted} {perfect.values.min():.6g} or more at each of {len(perfect):,} evaluations",
+        "numbers": f"{from_to(perfect)} over {len(perfect):,} evaluations",
         "why": "Often an input contains the answer, such as a feature that is filled in after the outcome, or samples of the "
         "evaluation are among those of the training. Or the task is too easy to compare models.",
     }

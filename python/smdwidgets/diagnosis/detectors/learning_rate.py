@@ -322,7 +322,9 @@ def _jump(data: RunData, series: Series) -> Iterator[Finding]:
     # Schedules with restarts go back to their highest rate, and those that climb again do so slowly.
     is_higher = high >= JUMP * values[at - 1] and high >= SMALL_JUMP * float(values[:at].max())
     rise = _rise_of(loss, onset) if loss is not None and is_higher and not len(back) else None
-    if rise is not None and np.median(rise.loss.values[-BESIDE:]) > (rise.level + rise.risen) / 2:
+    if rise is not None and np.median(rise.loss.values[-BESIDE:]) > max(
+        (rise.level + rise.risen) / 2, rise.loss.values[0]
+    ):
         rise = None  # it diverges, which another finding says
     returns = f" → {values[back[0]]:.3g}" if len(back) else ""
     facts = {

@@ -20,8 +20,11 @@ _KINDS = (Kind.LOSS, Kind.UNDIRECTED, Kind.GRADIENT_NORM, Kind.REWARD)
 
 def not_finite(data: RunData) -> Iterator[Finding]:
     """Yield series that are lost for good, and losses that are lost at single steps."""
+    # Metrics that are never computed are usual beside others.
+    has_numbers = any(len(one) for one in data.of(Kind.LOSS, Kind.UNDIRECTED, Kind.METRIC, Kind.REWARD))
+    kinds = _KINDS if has_numbers else (*_KINDS, Kind.METRIC)
     for series in data.series:
-        if len(series.lost_steps) and series.kind in _KINDS:
+        if len(series.lost_steps) and series.kind in kinds:
             yield from _judge(data, series)
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy
+from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy, is_share_of_errors
 from smdwidgets.diagnosis.detectors._falls import falls_elsewhere
 from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
+from smdwidgets.diagnosis.detectors.diverged import without_bound
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, is_whole
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding, Level
@@ -37,6 +38,8 @@ FLAT, LEAST_FLAT, FLAT_OF_MANY, MANY_FLAT = 1e-3, 10, 4e-3, 40
 FALLING = -3
 #: A series that stays this close to its start is level, also with few points.
 LEVEL = 0.005
+#: Fall of a training loss, relative to its first value, that is hardly one beside evaluations that do not move.
+HARDLY = 0.01
 #: Distance of an untrained network's loss from that of guessing, relative to it.
 UNTRAINED = 0.1
 #: Change of a loss of held-out data, relative to its level, that moving weights exceed, and evaluations that show it.
@@ -58,6 +61,8 @@ DECIDED, DECIDED_NATS, EARLY, LEAST_ENTROPY = 0.03, 0.05, 0.5, 0.05
 #: Shares of random actions with which a policy hardly explores, and with which it does nothing else; values that show
 #: it.
 EXPLORES, RANDOM, LEAST_RATES = 0.05, 0.9, 5
+#: Rise of a reward, relative to its first value, that random actions may bring.
+HARDLY_RISES = 0.5
 #: Share of a loss that is nearly all of it, its fall, and the level of a part that has learned nothing.
 NEARLY_ALL, FALLS_WELL, STAYED = 0.97, 0.7, 0.95
 #: Words of a loss of the task itself; its first value relative to the whole loss, and its least later value relative to
@@ -88,6 +93,9 @@ MANY_LOGS, OF_UNTRAINED, AS_GOOD = 200, 3, 0.02
 #: Episodes that are very many, their parts, and a gain in units of the spread of all, and of the first level, that is
 #: none.
 VERY_MANY, PARTS, OF_SPREAD, OF_LEVEL = 2000, 20, 0.6, 0.1
+#: Rewards without any gain: fewest equal ones, and many, their parts, gains in units of the noise of a part, and the
+#: share of rewards near the largest one from which on it may be all that can be earned.
+LEAST_EQUAL, LEAST_REWARDS, REWARD_PARTS, OF_NOISE, AT_MOST = 30, 300, 10, (2.5, 1.0), 0.2
 #: Fewest evaluations of a share of episodes that never rises, and the largest one.
 LEAST_OF_SUCCESS, HARDLY_EVER = 30, 0.15
 #: Words of series that only policies that are language models have.
@@ -111,24 +119,35 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.REWARD):
         if series.trend is None or len(series) < LEAST_POINTS:
             continue
-        if _always_below_untrained(series) or _never_gains(series):
+        if why := _of_random_actions(data, series.trend):
+            yield _finding("not_learning", series, "medium", _facts_of_reward(series, series.trend, why))
+        elif _always_below_untrained(series) or _never_gains(series):
             yield _never_better(series)
-        elif _never_rose(series.trend):
+        elif _never_rose(series.trend) or _is_without_trend(series):
             yield _of_reward(series, series.trend, data)
     yield from _hardly_ever_succeeds(data)
 
 
 def _of_losses(data: RunData) -> Iterator[Finding]:
     improves = any(_improves(series, series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
+    # A loss of a policy may be 0 at each step.
+    is_nothing = (
+        not data.of(Kind.REWARD) and not any(one.values.any() for one in data.training_losses()) and _varies(data)
+    )
     for series in data.training_losses():
         trend = series.trend
         if trend is None or falls_elsewhere(data, series) or _is_around_zero(series):
             continue
+        if is_share_of_errors(series) and trend.median == 0:
+            continue  # without a mistake
         # An accuracy may rise to that of guessing.
         learns = improves and not _every_accuracy_guesses(data, trend)
         constant = len(series) >= LEAST_POINTS and _is_constant(series, trend)
         if constant:
             yield _finding("constant", series, "low", {"value": trend.median})
+        if not improves and is_nothing and "loss" in series.stem:
+            yield _of_nothing(series)
+            continue
         if not learns and not constant and never_below_guessing(data, series):
             # The loss of an untrained network may be far above guessing at first.
             late = trend.blocks[len(trend.blocks) // 2 :]
@@ -145,6 +164,17 @@ def _of_losses(data: RunData) -> Iterator[Finding]:
             yield _of_loss(data, series, trend, _classes(data), trend.z, guesses=True)
 
 
+def _of_nothing(series: Series) -> Finding:
+    """Return the finding for a loss that is 0 at every step."""
+    facts = {
+        "detail": f"{series.quoted} is 0 at each of {len(series):,} values",
+        "guessing": "An untrained model has a loss: probably no batch or no target reaches it, or another number is logged. ",
+        "what": "training loss",
+        "verb": "fall",
+    }
+    return _finding("not_learning", series, "medium", facts)
+
+
 def _exactly_guessed(data: RunData) -> Iterator[Finding]:
     """Yield a loss that is exactly that of guessing, as its accuracies are.
 
@@ -154,7 +184,8 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
     shares = _accuracies(data)
     are_constant = all(float(np.ptp(one[1:])) == 0 for one in shares)
     for series in data.training_losses():
-        later = series.values[1:]
+        # The loss of large first outputs falls to that of guessing.
+        later = series.values[1 if len(series) < LEAST_POINTS else len(series) // 2 :]
         if len(series) < LEAST_EXACT or not shares or not np.isfinite(later).all():
             continue
         level = float(np.median(later))
@@ -379,6 +410,8 @@ def _accuracy_of_guessing(data: RunData, series: Series) -> bool:
     The loss of guessing is the negative logarithm of its accuracy.
     """
     low, high = AS_GUESSED
+    if is_share_of_errors(series):
+        return False
     for loss, accuracy, share in evaluations(data):
         _, at, of = np.intersect1d(loss.steps, accuracy.steps, return_indices=True)
         if len(at) < LEAST_EVALUATIONS:
@@ -467,7 +500,7 @@ def _of_loss(
     falls = z < FALLING and trend.start - trend.end > LEVEL * abs(trend.start)
     if falls or local_noise(series.values) > EVEN * abs(trend.median):
         classes = None  # slowly, it learns; or it is no such loss
-    held_out = held_out and not falls
+    held_out = held_out and (not falls or trend.start - trend.end <= HARDLY * abs(trend.start))
     growth = "" if falls else _growth_of_gradients(data)
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
     guessing = guessing or growth or ("The mean of the targets would predict as well. " if at_mean else "")
@@ -478,6 +511,10 @@ def _of_loss(
     # Batches of a trained model differ. Values that are all one number may be a constant that is logged.
     flat = FLAT_OF_MANY if len(series) >= MANY_FLAT else FLAT
     is_flat = len(series) >= LEAST_FLAT and float(np.ptp(series.values[1:])) <= flat * abs(trend.median)
+    late = series.values[len(series) // 2 :]
+    is_flat |= (
+        len(series) >= MANY_FLAT and trend.median > 0 and not falls and float(np.ptp(late)) <= FLAT * trend.median
+    )
     is_flat = is_flat and float(np.ptp(series.values)) > 0
     is_sure = classes or held_out or at_mean or guesses or growth or is_flat
     return _finding("not_learning", series, "medium" if is_sure else "low", facts)
@@ -503,8 +540,7 @@ def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
 
     It is sure only if the policy stopped to explore early, since many tasks pay late.
     """
-    text = f"{series.quoted} {-trend.start:.4g} → {-trend.end:.4g}"
-    facts = {"series": series.quoted, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
+    facts = _facts_of_reward(series, trend)
     for entropy in data.of(Kind.RL, Kind.UNDIRECTED):
         at = _decided(entropy) if "entropy" in entropy.stem else None
         if at is not None:
@@ -517,7 +553,27 @@ def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
         if why := _of_exploration(rate):
             facts["guessing"] = why
             return _finding("not_learning", series, "medium", facts)
-    return _finding("not_learning", series, "medium" if _stays_flat(series, data) else "low", facts)
+    is_sure = _stays_flat(series, data) or _earns_nothing(series, data)
+    # Where a critic diverges, that is the cause.
+    diverges = any(without_bound(one, data) is not None for one in data.of(Kind.LOSS, Kind.UNDIRECTED))
+    is_sure = is_sure or (_is_without_trend(series) and not diverges)
+    return _finding("not_learning", series, "medium" if is_sure else "low", facts)
+
+
+def _facts_of_reward(series: Series, trend: Trend, why: str = "") -> dict[str, object]:
+    text = f"{series.quoted} {-trend.start:.4g} → {-trend.end:.4g}"
+    return {"series": series.quoted, "detail": text, "guessing": why, "what": "reward", "verb": "rise"}
+
+
+def _of_random_actions(data: RunData, trend: Trend) -> str:
+    """Return a sentence about actions that are random to the end, or nothing.
+
+    There is none if the reward rises well.
+    """
+    if trend.start - trend.end > HARDLY_RISES * abs(trend.start):
+        return ""
+    rates = [one for one in data.series if len(one) >= LEAST_POINTS and one.values.min() >= RANDOM]
+    return next((why for one in rates if (why := _of_exploration(one))), "")
 
 
 def _always_below_untrained(reward: Series) -> bool:
@@ -585,6 +641,31 @@ def _stays_flat(reward: Series, data: RunData) -> bool:
     # All that can be earned is earned again and again.
     has_room = (values >= values.max() - NEARLY_ALL_OF_IT * abs(values.max())).mean() < AGAIN
     return has_room and late - first < 2 * spread and float(mann_kendall(values[None])[0]) < NO_TREND
+
+
+def _earns_nothing(reward: Series, data: RunData) -> bool:
+    """Whether every reward is the same, and none is positive."""
+    rewards = [one for one in data.series if len(one) and {"reward", "return", "score"}.intersection(one.words)]
+    rewards.append(reward)
+    is_level = _varies(data) and all(float(np.ptp(one.values)) == 0 for one in rewards)
+    return is_level and len(reward) >= LEAST_EQUAL and float(reward.values[0]) <= 0
+
+
+def _varies(data: RunData) -> bool:
+    """Whether any number varies: all that is constant may be no training."""
+    return any(float(np.ptp(one.values)) > 0 for one in data.series if len(one))
+
+
+def _is_without_trend(reward: Series) -> bool:
+    """Whether no part of many rewards is better than the first one, beyond the noise."""
+    values = reward.values
+    if len(values) < LEAST_REWARDS or (values >= values.max() - LEAST_DROP * abs(values.max())).mean() >= AT_MOST:
+        return False
+    parts = np.array_split(values, REWARD_PARTS)
+    means = np.array([float(np.mean(part)) for part in parts])
+    noise = float(np.median([np.std(part) / math.sqrt(len(part)) for part in parts])) * math.sqrt(2)
+    at_best, at_end = OF_NOISE
+    return bool(means[1:].max() - means[0] < at_best * noise and means[-3:].mean() - means[0] <= at_end * noise)
 
 
 def _of_exploration(rate: Series) -> str:

@@ -20,6 +20,9 @@ LEAST_POINTS, MOST_FALL, LEAST_FALL = 10, 0.15, 0.02
 MOST_OF_BOTH, OF_BOTH, TOGETHER = 0.5, 30, 0.1
 #: Distance from a straight line, relative to the fall, and the fall of the second half relative to that of the first.
 STRAIGHT, AS_FAST = 0.12, 0.6
+#: Fewest values of a loss that hardly falls in a straight line, and the share of it by which it falls at most; another
+#: loss relative to its first value that has fallen.
+LEAST_OF_LINE, CRAWLS, SMALL = 20, 0.05, 0.9
 #: An accuracy at the end, and at the start relative to that of guessing by the loss, of a model that began untrained.
 POOR, UNTRAINED = 0.5, (0.3, 2.5)
 #: Loss of guessing among some thousands of classes.
@@ -47,6 +50,7 @@ def slow(data: RunData) -> Iterator[Finding]:
     yield from _clipped(data)
     yield from _both(data)
     yield from _ends_too_soon(data)
+    yield from _crawls(data)
     accuracies = [one for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_POINTS]
     accuracies = [one for one in accuracies if one.role.is_held_out] or accuracies
     for loss in data.training_losses():
@@ -76,6 +80,28 @@ def _both(data: RunData) -> Iterator[Finding]:
             continue
         if _creeps(loss, MOST_OF_BOTH) and _creeps(other, MOST_OF_BOTH):
             yield _finding(loss, other)
+            return
+
+
+def _crawls(data: RunData) -> Iterator[Finding]:
+    """Judge a loss that hardly falls, in a line without a bend.
+
+    One that is learned falls fast at first.
+    """
+    if any(one.trend is not None and one.values[-1] < SMALL * one.values[0] for one in data.of(Kind.LOSS)):
+        return
+    for loss in data.training_losses():
+        fall = float(loss.values[0] - loss.values[-1]) if len(loss) >= LEAST_OF_LINE else 0.0
+        if 0 < fall < CRAWLS * loss.values[0] and _creeps(loss, CRAWLS, 0.0, STRAIGHT / 2):
+            first, last = int(loss.steps[0]), int(loss.steps[-1])
+            facts = {
+                "what": f"{loss.quoted} has fallen by {fall / float(loss.values[0]):.1%}, in a straight line",
+                "detail": from_to(loss),
+                "or_stopped": "",
+            }
+            yield Finding.of(
+                "rate_too_low", "problem", "medium", first, last, (loss.name,), facts, (course(loss, first, last),)
+            )
             return
 
 
@@ -126,17 +152,17 @@ def _clipped(data: RunData) -> Iterator[Finding]:
         return
 
 
-def _creeps(loss: Series, most: float = MOST_FALL) -> bool:
+def _creeps(loss: Series, most: float = MOST_FALL, least: float = LEAST_FALL, straight: float = STRAIGHT) -> bool:
     values = loss.values
     first, last = float(values[0]), float(values[-1])
     fall = first - last
-    if first <= 0 or not LEAST_FALL * first <= fall <= most * first:
+    if first <= 0 or not least * first <= fall <= most * first:
         return False
     progress = (loss.steps - loss.steps[0]) / (loss.steps[-1] - loss.steps[0])
     slope, level = np.polyfit(progress, values, 1)
     apart = float(np.abs(values - (slope * progress + level)).max())
     middle = float(np.interp(0.5, progress, values))
-    return apart <= STRAIGHT * fall and middle - last >= AS_FAST * (first - middle)
+    return apart <= straight * fall and middle - last >= AS_FAST * (first - middle)
 
 
 def _finding(
