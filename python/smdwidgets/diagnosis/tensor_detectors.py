@@ -277,9 +277,10 @@ def one_class(data: RunData) -> Iterator[Finding]:
     if is_regression or (data.of(Kind.UNDIRECTED) and not data.training_losses()):
         return
     number = data.settings.get("loss.classes")
-    losses = str(data.settings.get("loss", "cross_entropy")).split(", ")
+    # Without checks the loss is unknown.
+    losses = str(data.settings.get("loss", "" if "parameters.type" in data.settings else "cross_entropy")).split(", ")
     if {"cross_entropy", "nll_loss"}.isdisjoint(losses):
-        return  # the checks have seen a loss that is none of classes
+        return  # the checks have seen that the loss is none of classes
     for tensor in training(data, "output", having="majority"):
         if number is not None and np.nanmax(tensor["classes"], initial=0) != number:
             continue  # such as embeddings, of which similarities are the classes

@@ -45,15 +45,41 @@ TURNED = 0.5
 
 
 EMBEDDINGS = ("Embedding", "EmbeddingBag")
+#: Parts of the names of projections to queries and keys.
+QUERIES_AND_KEYS = frozenset(
+    {
+        *(
+            "q",
+            "k",
+            "wq",
+            "wk",
+            "w_q",
+            "w_k",
+            "q_proj",
+            "k_proj",
+            "to_q",
+            "to_k",
+            "q_lin",
+            "k_lin",
+            "linear_q",
+            "linear_k",
+        ),
+        *("query", "key", "query_proj", "key_proj", "fc_q", "fc_k", "q_linear", "k_linear"),
+    }
+)
 
 
 def vanishing(data: RunData) -> Iterator[Finding]:
     """Find gradients that shrink from layer to layer towards the input."""
-    # Most rows of an embedding have no gradient at a step, so its mean is small in any training.
+    # Most rows of an embedding have no gradient at a step, so its mean is small in any training. So is the gradient of
+    # queries and keys while every position is attended to alike.
     every = [
         layer
         for layer in layers(data)
-        if layer.gradient is not None and layer.weight["std"][0] > 0 and layer.weight.module not in EMBEDDINGS
+        if layer.gradient is not None
+        and layer.weight["std"][0] > 0
+        and layer.weight.module not in EMBEDDINGS
+        and QUERIES_AND_KEYS.isdisjoint(layer.name.lower().split("."))
     ]
     models: dict[str, list[Layer]] = {}
     for layer in every:

@@ -302,6 +302,10 @@ def _is_odd(still: list[Layer], moving: list[Layer]) -> bool:
     trained = [one.weight for one in moving if not _is_apart(one, NORMALIZATIONS)]
     if not any(not _is_apart(one, EMBEDDINGS) for one in moving) or any(_is_apart(one, ADAPTERS) for one in moving):
         return False
+    # What is trained beside a layer within one module adapts it.
+    around = {one.name.rpartition(".")[0].rpartition(".")[0] for one in still} - {""}
+    if any(one.name.rpartition(".")[0] in around for one in moving):
+        return False
     return bool(stopped and trained) and stopped[-1].order > trained[0].order
 
 
