@@ -12,8 +12,8 @@ and `u` for reporting; `r` was looked at once before `u` was written.
 the part `i`, `overlooked.txt` those with mistakes that are easily overlooked, in the part `j`, `frequent.txt` those
 with the mistakes that people make most often, in the part `l`, `asked.txt` those with mistakes that people ask about,
 in the part `m`, `seen_often.txt` those with frequent and with subtle mistakes, in the part `n`, `of_many_fields.txt`
-those with mistakes of many fields, in the part `o`, and `reported_again.txt` more that people have reported, in the
-part `p`.
+those with mistakes of many fields, in the part `o`, `reported_again.txt` more that people have reported, in the
+part `p`, and `described.txt` those that public reports describe, in the part `q`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ WHOLE = tuple(
         "seen_often",
         "of_many_fields",
         "reported_again",
+        "described",
     )
 )
 
