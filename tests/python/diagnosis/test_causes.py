@@ -340,6 +340,43 @@ def test_gradients_of_two_models_are_not_compared(tmp_path):
         assert "vanishing" in {one.kind for one in diagnose(trial)}
 
 
+@pytest.mark.parametrize(("first", "is_found"), [("block.first.weight", True), ("block.wq.weight", False)])
+def test_gradients_of_queries_are_small_by_nature(tmp_path, first, is_found):
+    sizes = {first: 1e-4, "block.wv.weight": 0.05, "mid.weight": 0.1, "head.weight": 0.2}
+    with saved(tmp_path, layers_of(np.random.default_rng(0), sizes), level_loss()) as trial:
+        assert ("vanishing" in {one.kind for one in diagnose(trial)}) is is_found
+
+
+@pytest.mark.parametrize(("held", "is_found"), [("fc1.base.weight", False), ("fc2.weight", True)])
+def test_a_layer_that_an_adapter_holds_is_frozen_on_purpose(tmp_path, held, is_found):
+    rng = np.random.default_rng(0)
+    still = rng.normal(size=(16, 16))
+    moved = {name: rng.normal(size=(16, 16)) for name in ("fc0.A", "fc1.A", "head.weight")}
+
+    def make(_step):
+        for value in moved.values():
+            value += 1e-3 * rng.normal(size=(16, 16))
+        tensors = {"fc0.A": moved["fc0.A"], held: still, "fc1.A": moved["fc1.A"], "head.weight": moved["head.weight"]}
+        return {name: (value, "weights") for name, value in tensors.items()}
+
+    with saved(tmp_path, make, level_loss()) as trial:
+        assert ("frozen" in {one.kind for one in diagnose(trial)}) is is_found
+
+
+@pytest.mark.parametrize("loss", [None, "cross_entropy"])
+def test_outputs_of_a_loss_that_checks_have_not_seen_are_no_classes(tmp_path, loss):
+    rng = np.random.default_rng(0)
+    with Hook(tmp_path) as hook:
+        for _ in range(STEPS):
+            hook.save_tensor("net_output", rng.normal([0, 4, 9], 0.5, (64, 3)), "outputs")
+            hook.save_scalar("loss", float(0.7 + 0.01 * rng.normal()))
+            hook.step()
+    (tmp_path / "checks").mkdir()
+    settings = {"parameters.type": "float32", **({"loss": loss} if loss else {})}
+    (tmp_path / "checks" / "worker_0.jsonl").write_text(json.dumps({"settings": settings}) + "\n", encoding="utf-8")
+    assert ("one_class" in {one.kind for one in diagnose(tmp_path)}) is (loss is not None)
+
+
 def test_updates_that_rounding_takes_away_are_not_frozen(tmp_path):
     rng = np.random.default_rng(0)
     vanished = {"a.weight": 1e-9, "b.weight": 1e-3, "c.weight": 0.1}
