@@ -220,10 +220,15 @@ def test_a_build_that_is_killed_is_continued_by_the_next_hook_and_by_compact(run
 
 def test_a_file_with_damage_is_ignored_with_a_message_and_written_again(run, caplog):
     with Hook(run, plan=PLAN) as hook:
-        begin = train_until_grown(hook, run, 0, 100)
+        begin = 0
+        for last in (100, 200, 300, 400):  # so often that the place of an earlier directory is used again
+            begin = train_until_grown(hook, run, begin, last)
     path = run / "statistics/worker_0/survey.pyramid"
     content = path.read_bytes()
-    for damaged in (content[: len(content) // 2], content[:30], b"", content[:20] + b"\xff" + content[21:]):
+    for damaged in (
+        *(content[: len(content) // 2], content[: len(content) * 3 // 4], content[:-1], content[:30], b""),
+        content[:20] + b"\xff" + content[21:],
+    ):
         path.write_bytes(damaged)
         caplog.clear()
         with caplog.at_level(logging.WARNING):

@@ -388,7 +388,13 @@ pub fn directory(file: &dyn Blob, key: &str) -> Result<Directory> {
     }
     let place = place.ok_or_else(|| corrupt(0, "the header is too short"))?;
     let raw = block(file, key, &place)?;
-    Directory::decode(&raw).ok_or_else(|| corrupt(place.offset, "the directory is invalid"))
+    let directory = Directory::decode(&raw).ok_or_else(|| corrupt(place.offset, "the directory is invalid"))?;
+    // A slot that is used again has tiles behind it, without which the file must not be used.
+    let last = directory.size.saturating_sub(1);
+    if file.read_at(last, 1, &mut buffer)? == 0 {
+        return Err(Error::Truncated { location: Location::new(key, last), needed: 1, found: 0 });
+    }
+    Ok(directory)
 }
 
 /// The content of a block.
