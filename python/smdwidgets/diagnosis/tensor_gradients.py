@@ -47,25 +47,30 @@ TURNED = 0.5
 EMBEDDINGS = ("Embedding", "EmbeddingBag")
 #: Parts of the names of projections to queries and keys.
 QUERIES_AND_KEYS = frozenset(
-    {
-        *(
-            "q",
-            "k",
-            "wq",
-            "wk",
-            "w_q",
-            "w_k",
-            "q_proj",
-            "k_proj",
-            "to_q",
-            "to_k",
-            "q_lin",
-            "k_lin",
-            "linear_q",
-            "linear_k",
-        ),
-        *("query", "key", "query_proj", "key_proj", "fc_q", "fc_k", "q_linear", "k_linear"),
-    }
+    [
+        "q",
+        "k",
+        "wq",
+        "wk",
+        "w_q",
+        "w_k",
+        "q_proj",
+        "k_proj",
+        "to_q",
+        "to_k",
+        "q_lin",
+        "k_lin",
+        "linear_q",
+        "linear_k",
+        "query",
+        "key",
+        "query_proj",
+        "key_proj",
+        "fc_q",
+        "fc_k",
+        "q_linear",
+        "k_linear",
+    ]
 )
 
 

@@ -19,7 +19,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.run_colours import run_colours
 from smdwidgets.pictures.run_facts import run_facts
-from smdwidgets.pictures.signal_view import SIGNALS, names_shown, rows_of
+from smdwidgets.pictures.signal_view import SIGNALS, described_names, names_shown, rows_of
 from smdwidgets.trials.reader import RunReader
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.samples import sampled_steps
@@ -285,7 +285,7 @@ def collection_members(trial: Trial, names: list[str], since: int = 0) -> dict[s
     """
     number = {name: i for i, name in enumerate(names)}
     rows = rows_of(trial)
-    described = _described_steps(trial)  # tensors with samples or statistics only are no tensor names
+    described = not described_names(trial).issubset(trial.tensor_names())  # these are no tensor names
     signals = [at for name, at in number.items() if at >= since and name in rows]
     found: dict[str, list[int]] = {SIGNALS: signals} if signals else {}
     for collection in trial.collections():

@@ -20,7 +20,7 @@ from smdwidgets.trials.run import Course
 from smdwidgets.trials.samples import names_with_samples
 from smdwidgets.trials.trial import Trial
 
-__all__ = ["SIGNALS", "SignalView", "can_show", "names_shown", "rows_of", "view_of"]
+__all__ = ["SIGNALS", "SignalView", "can_show", "described_names", "names_shown", "rows_of", "view_of"]
 
 SIGNALS: Final = "signals"
 """The collection that the page knows them by."""
@@ -39,12 +39,19 @@ def names_shown(trial: Trial) -> list[str]:
     Tensors with samples or statistics only are among them.
     """
     names = trial.tensor_names()
+    return [*names, *sorted(described_names(trial).difference(names)), *rows_of(trial)]
+
+
+def described_names(trial: Trial) -> set[str]:
+    """Return the names of tensors with samples or statistics, with or without a value.
+
+    Bare steps have none.
+    """
     reader = getattr(trial, "reader", None)
     if reader is None:
-        return names
+        return set()
     file = reader.statistics_file()
-    described = {*names_with_samples(reader), *(() if file is None else file.names())} - {*names}
-    return [*names, *sorted(described), *rows_of(trial)]
+    return {*names_with_samples(reader), *(() if file is None else file.names())}
 
 
 def can_show(trial: Trial, name: str) -> bool:

@@ -132,7 +132,8 @@ class TensorView:
     def curve(self, reduction: str) -> Columns:
         """Return one reduction of every step; if no value was saved, a statistic."""
         steps = self.steps()
-        if steps or not self._recorded_steps() or reduction not in STATISTICS:
+        file = None if steps or reduction not in STATISTICS else self.trial.reader.statistics_file()
+        if file is None or self.name not in file.names():
             return self.reductions(steps if not self.worker else None, [reduction])
         with no_refresh(self.trial):
             return self.trial.statistics(self.name, columns=reduction, worker=self.worker or None)

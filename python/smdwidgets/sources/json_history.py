@@ -172,9 +172,7 @@ def _numbered_on(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _measured_on(list_name: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows whose names have what the name of their list says."""
-    word = next(
-        (word for word in words_of(list_name) if ROLE_WORDS.get(word) not in (None, Role.NONE, Role.TRAINING)), ""
-    )
+    word = next((word for word in words_of(list_name) if ROLE_WORDS.get(word, Role.NONE).is_held_out), "")
     step = step_column(rows[0])
     if not word or any(describe(name).role is not Role.NONE for row in rows for name in row):
         return list(rows)

@@ -58,7 +58,7 @@ def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
             break
     if ends_within and len(rows) > 1 and start == len(beginning):
         del rows[-1]  # it may be cut
-    if not header or _is_numbered(header, stem):
+    if not header or _step_and_number(header) is not None:
         return _without_names([header, *rows] if header else rows, line_end, stem)
     if not rows:
         return None
@@ -68,17 +68,12 @@ def unnumbered(beginning: bytes, stem: str = "") -> Layout | None:
     return Layout(False, separator, header, header_end, line_end) if separator != "" else None
 
 
-def _is_numbered(row: str, stem: str) -> bool:
-    """Return whether a row is a step and a number that the file is named after.
-
-    >>> _is_numbered("0,2.5", "train_loss"), _is_numbered("0,2.5", "ages"), _is_numbered("0,2.5,1", "train_loss")
-    (True, False, False)
-    """
-    return is_measure(stem) and _step_and_number(row) is not None
-
-
 def _step_and_number(row: str) -> tuple[str | None, float] | None:
-    """Return separator and step of a row with these and a number; None for other rows."""
+    """Return separator and step of a row with these and a number; None for other rows.
+
+    >>> _step_and_number("0,2.5"), _step_and_number("0,2.5,1")
+    ((',', 0.0), None)
+    """
     for separator in _SEPARATORS:
         if separator is not None and separator not in row:
             continue
@@ -93,6 +88,10 @@ def _without_names(rows: Sequence[str], line_end: bytes, stem: str) -> Layout | 
     """Return the layout of numbers without names, maybe with steps before them.
 
     None if they may be both: "1,5" is a number in some countries.
+
+    >>> _without_names(["0,2.5", "5,2.0", "9,1.5"], b"\\n", "train_loss").names
+    ('step', 'train_loss')
+    >>> _without_names(["0,2.5", "5,2.0", "9,1.5"], b"\\n", "ages")
     """
     if len(rows) < _FEWEST_NUMBERS or not is_measure(stem):
         return None

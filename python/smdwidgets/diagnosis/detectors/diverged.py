@@ -39,8 +39,8 @@ ABSURD, FALLS_BACK, STAYS = 1e9, 1e5, 0.75
 ARTEFACT = 0.001, 0.1
 #: Growth of a loss that need not fall: where a reward tells that nothing is gained, and without one.
 UNBOUNDED, UNBOUNDED_ALONE = 100.0, 1e4
-#: The same of few values, and the fewest.
-UNBOUNDED_OF_FEW, FEWEST_UNBOUNDED = 1e4, 10
+#: Fewest values of such a loss; few must grow as far as one without a reward.
+FEWEST_UNBOUNDED = 10
 #: The same where the loss of an adversary has fallen to this share of its first values: it always wins.
 UNBOUNDED_BEATEN, BEATEN = 10.0, 0.01
 
@@ -270,7 +270,7 @@ def without_bound(series: Series, data: RunData) -> _Rise | None:
     gains = any(map(_gains, rewards))
     beaten = not rewards and any(_vanishes(one) for one in data.of(Kind.UNDIRECTED) if one is not series)
     limit = UNBOUNDED if rewards and not gains else UNBOUNDED_BEATEN if beaten else UNBOUNDED_ALONE
-    limit = limit if len(values) >= LEAST_POINTS else max(limit, UNBOUNDED_OF_FEW)
+    limit = limit if len(values) >= LEAST_POINTS else UNBOUNDED_ALONE
     if gains or start == 0 or lowest <= limit * start or end <= 2 * middle:
         return None
     onset = int(np.flatnonzero(size <= start + (lowest - start) / 4)[-1])

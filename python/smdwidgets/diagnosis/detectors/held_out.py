@@ -61,8 +61,8 @@ UNSURE, CERTAIN, CERTAIN_OF_OTHERS = 0.3, 0.005, 0.001
 TOO_GOOD, WITHOUT_MISTAKE, TRAINING_ERRS = 0.2, 0.999, 0.05
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
 SWINGS, ABOVE_BEST = 0.35, 1.5
-#: An area under the curve that is worse than chance, beyond its noise.
-BELOW_CHANCE = 0.45
+#: Words of an area under the curve, and one that is worse than chance, beyond its noise.
+OF_AREAS, BELOW_CHANCE = frozenset({"auc", "auroc"}), 0.45
 #: Words of what may fall in a training that works: rewards of the chosen answers, and distances.
 MAY_FALL = frozenset({"chosen", "rejected", "margin", "margins", "dist", "distance"})
 #: Fall of a metric relative to its best, and relative to what it had gained.
@@ -168,8 +168,8 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         chance = math.exp(-untrained)
         if any(other.share.max() > LEAST_GOOD for other in evaluations(data)):
             return  # evaluations of other data are right
-        most = float(one.share.max())
-        if losses[0] <= AS_UNTRAINED * untrained and most > max(ABOVE_GUESS * chance, ROSE * float(one.share[0])):
+        best = float(one.share.max())
+        if losses[0] <= AS_UNTRAINED * untrained and best > max(ABOVE_GUESS * chance, ROSE * float(one.share[0])):
             continue
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
@@ -595,7 +595,7 @@ def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding
 def _worse_than_chance(data: RunData) -> Iterator[Finding]:
     """Judge areas under the curve that are those of answers the wrong way round."""
     for area in data.held_out(Kind.METRIC):
-        if len(area) < FEW or not {"auc", "auroc"}.intersection(area.stem) or not 0 < area.values.max() < BELOW_CHANCE:
+        if len(area) < FEW or OF_AREAS.isdisjoint(area.stem) or not 0 < area.values.max() < BELOW_CHANCE:
             continue
         facts = {
             "what": f"{area.quoted} is below 0.5 at every evaluation: answers at random would be better",
@@ -655,7 +655,7 @@ def _perfect(data: RunData) -> Iterator[Finding]:
     metrics = [one for one in data.of(Kind.METRIC) if len(one) >= FEW and one.role is not Role.TRAINING]
     # Where some are of held-out data, the others are those of the training.
     metrics = [one for one in metrics if one.role.is_held_out] or metrics
-    areas = [one for one in metrics if not {"auc", "auroc"}.isdisjoint(one.stem)]
+    areas = [one for one in metrics if not OF_AREAS.isdisjoint(one.stem)]
     shares = [one for one in metrics if is_accuracy(one) or not OF_SHARES.isdisjoint(one.stem)]
     perfect = next((one for one in areas if one.values.min() >= PERFECT_AREA), None)
     if perfect is None and shares and all(as_share(one).min() >= PERFECT_AREA for one in shares):

@@ -554,9 +554,9 @@ def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
             facts["guessing"] = why
             return _finding("not_learning", series, "medium", facts)
     is_sure = _stays_flat(series, data) or _earns_nothing(series, data)
-    # Where a critic diverges, that is the cause.
-    diverges = any(without_bound(one, data) is not None for one in data.of(Kind.LOSS, Kind.UNDIRECTED))
-    is_sure = is_sure or (_is_without_trend(series) and not diverges)
+    if not is_sure and _is_without_trend(series):
+        # Where a critic diverges, that is the cause.
+        is_sure = all(without_bound(one, data) is None for one in data.of(Kind.LOSS, Kind.UNDIRECTED))
     return _finding("not_learning", series, "medium" if is_sure else "low", facts)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
-from smdwidgets.diagnosis.detectors._show import course, from_to
+from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
 
@@ -93,15 +93,12 @@ def _crawls(data: RunData) -> Iterator[Finding]:
     for loss in data.training_losses():
         fall = float(loss.values[0] - loss.values[-1]) if len(loss) >= LEAST_OF_LINE else 0.0
         if 0 < fall < CRAWLS * loss.values[0] and _creeps(loss, CRAWLS, 0.0, STRAIGHT / 2):
-            first, last = int(loss.steps[0]), int(loss.steps[-1])
             facts = {
                 "what": f"{loss.quoted} has fallen by {fall / float(loss.values[0]):.1%}, in a straight line",
                 "detail": from_to(loss),
                 "or_stopped": "",
             }
-            yield Finding.of(
-                "rate_too_low", "problem", "medium", first, last, (loss.name,), facts, (course(loss, first, last),)
-            )
+            yield beside("rate_too_low", "problem", (loss,), facts)
             return
 
 
