@@ -2100,6 +2100,60 @@ def positions_along_the_batch(watch, broken):
     fit_tokens(Attentive(attention, Positions(0 if broken else 1), 0.2), watch, evaluates=True)
 
 
+def positions_of_tagged_words(watch, broken):
+    """The targets are flat, so that attention shows where the rows are."""
+    attention = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True), 1, enable_nested_tensor=False
+    )
+    tagger = nn.Sequential(nn.Embedding(12, 16), Positions(0 if broken else 1), attention, nn.Linear(16, 4))
+    tokens = torch.randint(0, 12, (32, 10))
+    watch(tagger)
+    optimizer = torch.optim.Adam(tagger.parameters())
+    for _ in range(8):
+        optimizer.zero_grad()
+        F.cross_entropy(tagger(tokens).reshape(-1, 4), (tokens % 4).reshape(-1)).backward()
+        optimizer.step()
+
+
+class Heads(nn.Module):
+    """Attention of two heads, which `split` makes and `merge` removes."""
+
+    def __init__(self, split, merge):
+        super().__init__()
+        self.query, self.key, self.split, self.merge = nn.Linear(16, 16), nn.Linear(16, 16), split, merge
+
+    def forward(self, x):
+        query, key = self.split(self.query(x)), self.split(self.key(x))
+        return x + self.merge((query @ key.transpose(-2, -1) / 3).softmax(-1) @ query, x.shape)
+
+
+def _split(x):
+    return x.view(len(x), -1, 2, 8).transpose(1, 2)
+
+
+def _merge(x, shape):
+    return x.transpose(1, 2).reshape(shape)
+
+
+def heads_that_are_split_by_a_view(watch, broken):
+    split = (lambda x: x.view(len(x), 2, -1, 8)) if broken else _split
+    fit_tokens(Attentive(Heads(split, _merge), Positions(1)), watch)
+
+
+def heads_that_are_merged_by_a_view(watch, broken):
+    fit_tokens(Attentive(Heads(_split, torch.reshape if broken else _merge), Positions(1)), watch)
+
+
+def heads_among_the_rows(watch, broken):
+    def split(x):
+        return x.reshape(2 * len(x), -1, 8) if broken else _split(x).flatten(0, 1)
+
+    def merge(x, shape):
+        return x.reshape(shape) if broken else _merge(x.unflatten(0, (-1, 2)), shape)
+
+    fit_tokens(Attentive(Heads(split, merge), Positions(1)), watch)
+
+
 def attention_by_hand_without_positions(watch, broken):
     attention = SelfAttention(lambda scores: scores.softmax(-1))
     fit_tokens(Attentive(attention, None if broken else Positions(1), 0.2), watch, evaluates=True)
@@ -2357,6 +2411,10 @@ PAIRS = {
     average_of_a_model_that_is_gone: "average_too_slow",
     batches_without_a_loader: "gradients_discarded",
     positions_along_the_batch: "positions_over_rows",
+    positions_of_tagged_words: "positions_over_rows",
+    heads_that_are_split_by_a_view: "heads_mixed",
+    heads_that_are_merged_by_a_view: "heads_mixed",
+    heads_among_the_rows: "heads_mixed",
     attention_by_hand_without_positions: "order_invisible",
     attention_over_queries_with_dropout: "softmax_over_queries",
     blocks_of_one_layer: "layer_repeated",

@@ -698,12 +698,13 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "heads_mixed",
         "problem",
-        "heads of attention that are merged by a view",
-        "The output of attention of shape (rows, heads, positions, width) gets the shape (rows, positions, heads × width) by a `view` or "
-        "`reshape` that moves nothing: the values of a position are then those of other positions.",
-        "heads and positions that are exchanged before they are merged",
-        "write `x.transpose(1, 2).reshape(rows, positions, -1)`.",
-        "The output of attention of shape {before} is viewed as {after}, which mixes its heads and positions",
+        "heads of attention that a view mixes with positions",
+        "A `view` or `reshape`, which moves nothing, makes (rows, heads, positions, width) of (rows, positions, heads × width) before "
+        "attention, or the reverse after it: the values of a position are then those of other positions.",
+        "heads and positions that are exchanged beside the view",
+        "write `x.view(rows, positions, heads, width).transpose(1, 2)` before attention, and `x.transpose(1, 2).reshape(rows, positions, "
+        "-1)` after it.",
+        "A tensor of shape {before} beside attention is viewed as {after}, which mixes its heads and positions",
         _WEAKER,
     ),
     _check(

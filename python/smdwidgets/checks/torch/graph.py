@@ -155,7 +155,7 @@ class Graph:
         pairs: shapes of a difference that compares every row with every row.
         softmax: name of an activation that comes before a log-softmax.
         double_softmax: whether a softmax has another as its input.
-        heads: shapes before and after a view that merges heads of attention without moving them; empty: there is none.
+        heads: shapes before and after a view that mixes heads of attention with positions; empty: there is none.
         teachers: probabilities that logarithms of a softmax are multiplied with.
         indexed: indices of rows that values are added to, with the number of rows.
         returned: such indices, with those by which the values were picked.
@@ -773,22 +773,43 @@ def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
                 yield mask
 
 
-def _merged_heads(view: Any) -> tuple[tuple[int, ...], ...]:
+#: What uses a tensor whose heads were separated, and nodes that only change the form of one.
+_USING_HEADS = ("Bmm", "Expand", "Transpose", "Unsqueeze", "Mul", "Div")
+_FORM = (*_VIEWS, "Expand", "Clone", "ToCopy", "Squeeze")
+
+
+def _mixed_heads(view: Any, above: str) -> tuple[tuple[int, ...], ...]:
     """Return the shapes before and after a view that mixes heads with positions.
 
-    Attention gives (rows, heads, positions, width), whose heads and positions must be exchanged first.
+    Heads and positions must be exchanged between a view and attention, on both sides of it.
     """
     before, after = tuple(getattr(view, "_saved_self_sym_sizes", ())), _shape(view, 0)
-    if len(before) != 4 or len(after) != 3 or min(before[1:]) < 2 or before[1] == before[2]:
-        return ()
-    rows, heads, positions, width = before
-    if after != (rows, positions, heads * width):
-        return ()
-    node = _previous(view)
-    while node is not None and _is(node, (*_VIEWS, "Expand", "Clone", "ToCopy")):
-        node = _previous(node)
-    is_attention = node is not None and (_is(node, ("Bmm",)) or "ScaledDotProduct" in type(node).__name__)
-    return (before, after) if is_attention else ()
+    if _are_exchanged(before, after):
+        node = _previous(view)
+        while node is not None and _is(node, _FORM):
+            node = _previous(node)
+        is_attention = node is not None and (_is(node, ("Bmm",)) or "ScaledDotProduct" in type(node).__name__)
+        return (before, after) if is_attention else ()
+    is_used = above in _USING_HEADS or "ScaledDotProduct" in above
+    return (before, after) if is_used and _are_exchanged(after, before) else ()
+
+
+def _are_exchanged(heads: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether heads stand before positions in one shape, and after them in the other.
+
+    These are (rows, heads, positions, width) and (rows, positions, heads × width). The first two dimensions of the
+    former may be one.
+
+    >>> [_are_exchanged(heads, (2, 5, 32)) for heads in ((2, 4, 5, 8), (8, 5, 8), (2, 5, 4, 8))]
+    [True, True, False]
+    """
+    if len(whole) != 3 or len(heads) not in (3, 4) or not whole[0]:
+        return False
+    rows, positions, size = whole
+    number = heads[1] if len(heads) == 4 else heads[0] // rows
+    width = heads[-1]
+    is_same = heads == (rows, number, positions, width) or heads == (rows * number, positions, width)
+    return is_same and number * width == size and min(number, positions, width) > 1 and number != positions
 
 
 def _teacher(product: Any) -> list[torch.Tensor]:
@@ -910,7 +931,7 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
                 graph.indexed += of_node
                 graph.returned += [(index, picked) for index, _ in of_node for picked in _picked_by(node)]
         elif name in _VIEWS and not graph.heads:
-            graph.heads = _merged_heads(node)
+            graph.heads = _mixed_heads(node, above)
         elif name == "PackPaddedSequence":
             graph.packed += _packed(node)
         elif name == "Softmax" and above == "Softmax":

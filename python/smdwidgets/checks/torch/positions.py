@@ -53,6 +53,8 @@ class PositionChecks:
         #: By layer: sizes of the first two dimensions in a training pass, and the one that positions are added along.
         self._sizes: dict[str, tuple[int, int]] = {}
         self._along: dict[str, int] = {}
+        #: Sizes of what attention of PyTorch, whose rows come first, has got in a training pass.
+        self._rows_first: set[tuple[int, int]] = set()
 
     def enters(self, model: nn.Module, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
@@ -63,6 +65,9 @@ class PositionChecks:
             return
         parts = list(model.modules())
         tables = [one for one in parts if _has_table(one)]
+        if tables and model.training:
+            of_torch = [one for one in parts if isinstance(one, nn.MultiheadAttention) and one.batch_first]
+            self._handles += [one.register_forward_hook(self._attends) for one in of_torch]
         if _drops(parts):
             self._dropped += 1
             self._handles += [one.register_forward_hook(self._notes) for one in tables]
@@ -108,6 +113,11 @@ class PositionChecks:
         if (pair := _of_table(inputs, output)) is not None and module.training:
             self._sizes[self._context.name_of_module(module)] = (pair[0].shape[0], pair[0].shape[1])
 
+    def _attends(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        queries = inputs[0] if isinstance(inputs, tuple) and inputs else None
+        if isinstance(queries, torch.Tensor) and queries.ndim == 3:
+            self._rows_first.add((queries.shape[0], queries.shape[1]))
+
     def _adds(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self._notes(module, inputs, output)
         pair = _of_table(inputs, output)
@@ -136,11 +146,14 @@ class PositionChecks:
         self._context.values.read(judge, added, places)
 
     def look(self, call: LossCall) -> None:
-        """A loss function has targets, which show the number of rows."""
-        rows = call.target.shape[0] if call.target.ndim == 1 else self._context.batch_rows
+        """A loss function has targets, which show the number of rows, as attention may."""
+        of_loss = call.target.shape[0] if call.target.ndim == 1 else self._context.batch_rows
         for name, along in self._along.items():
             sizes = self._sizes.get(name)
-            if sizes is not None and sizes[0] != sizes[1] and sizes[along] == rows:
+            if sizes is None or sizes[0] == sizes[1]:
+                continue
+            rows = sizes[0] if of_loss not in sizes and sizes in self._rows_first else of_loss
+            if sizes[along] == rows:
                 facts = {"layer": name, "dimension": along, "shape": f"({sizes[0]}, {sizes[1]}, …)", "rows": rows}
                 self._context.log.say("positions_over_rows", self._context.step, facts, [name], need=2)
 
