@@ -2115,6 +2115,27 @@ def positions_of_tagged_words(watch, broken):
         optimizer.step()
 
 
+def last_frame_of_packed_rows(watch, broken):
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 4)
+
+        def forward(self, x, lengths):
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            output, _ = nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], batch_first=True)
+            return self.head(output[:, -1] if broken else output[torch.arange(len(x)), lengths - 1])
+
+    model = Last()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(6):
+        lengths = torch.randint(3, 12, (32,))
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.randn(32, 12, 4), lengths), torch.randint(0, 4, (32,))).backward()
+        optimizer.step()
+
+
 class Heads(nn.Module):
     """Attention of two heads, which `split` makes and `merge` removes."""
 
@@ -2411,6 +2432,7 @@ PAIRS = {
     average_of_a_model_that_is_gone: "average_too_slow",
     batches_without_a_loader: "gradients_discarded",
     positions_along_the_batch: "positions_over_rows",
+    last_frame_of_packed_rows: "last_is_padding",
     positions_of_tagged_words: "positions_over_rows",
     heads_that_are_split_by_a_view: "heads_mixed",
     heads_that_are_merged_by_a_view: "heads_mixed",

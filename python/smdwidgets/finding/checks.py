@@ -611,10 +611,10 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "a sequence of which only the padding at its end is used",
         "The loss depends on the last position of a recurrent layer only, and a large part of the usual row is padding at its end. Until "
-        "then the layer has read many more elements of padding, and forgets the row.",
+        "then the layer has read many more elements of padding, and forgets the row. Of packed rows, the output there is 0.",
         "the output at the last element of each row",
         "pack the rows with `pack_padded_sequence`, take the output at `lengths - 1`, or put the padding first.",
-        "The loss uses the last position of `{layer}` only, which is padding ({padding}): {share} of the usual row",
+        "The loss uses the last position of `{layer}` only, which is padding: {padding}, {share}",
         _NOT_TRAINED,
     ),
     _check(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall, selected, users_of
@@ -31,7 +32,8 @@ class RecurrenceChecks:
     A layer without ``batch_first`` takes the first dimension for the sequence. It is that of the rows if the batch of
     the data loader has as many, or if the loss has one target for each. An input whose dimensions a `view` exchanged
     has values of several rows in each. The state of a cell that is called in a loop is its last output. The last
-    position of a row is padding if rows end with one token, or with frames of zeros, so often as their lengths differ.
+    position of a row is padding if rows end with one token, or with frames of zeros, so often as their lengths differ,
+    or if the layer took packed rows and most of them are shorter than the longest.
 
     Args:
         context: what the mechanisms share.
@@ -47,6 +49,8 @@ class RecurrenceChecks:
         self._over_rows: tuple[str, tuple[int, ...]] | None = None
         #: Each layer of the last pass: name, dimension and length of its sequence, nodes of its output and state.
         self._sequences: list[tuple[str, int, int, Any, list[Any]]] = []
+        #: Each layer of the last pass that took packed rows: name, output, and nodes of its state.
+        self._packed: list[tuple[str, PackedSequence, list[Any]]] = []
         #: The tokens of the last pass, or its frames of numbers.
         self._elements: torch.Tensor | None = None
         #: The last output of each cell, and how often its next state was this one with a gradient, and without.
@@ -56,6 +60,7 @@ class RecurrenceChecks:
         """A model is called with inputs of so many rows."""
         self._over_rows = self._input = None
         self._sequences.clear()
+        self._packed.clear()
         self._cells.clear()
         self._elements = None
         if not looks or rows is None or self._passes >= _PASSES or not self._context.log.runs("rows_mixed"):
@@ -89,13 +94,36 @@ class RecurrenceChecks:
 
     def _returns(self, module: nn.Module, inputs: Any, result: Any) -> None:
         output, states = result if isinstance(result, tuple) and len(result) == 2 else (None, ())
+        if isinstance(output, PackedSequence):
+            longest, rows = output.batch_sizes[-1], output.batch_sizes[0]
+            if output.data.grad_fn is not None and len(output.batch_sizes) > 1 and longest <= (1 - _MUCH) * rows:
+                self._packed.append((self._context.name_of_module(module), output, _nodes_of(states)))
+            return
         if not isinstance(output, torch.Tensor) or output.ndim != 3 or output.grad_fn is None:
             return
         time = 1 if _is_batch_first(module) else 0
         if output.shape[time] > 1:
-            last = [one.grad_fn for one in (states if isinstance(states, tuple) else (states,))]
-            length = output.shape[time]
-            self._sequences.append((self._context.name_of_module(module), time, length, output.grad_fn, last))
+            length, name = output.shape[time], self._context.name_of_module(module)
+            self._sequences.append((name, time, length, output.grad_fn, _nodes_of(states)))
+
+    def _packed_last_only(self, name: str, output: PackedSequence) -> None:
+        """Only the output of packed rows is used: look where it gets a gradient."""
+        longest, rows = int(output.batch_sizes[-1]), int(output.batch_sizes[0])
+        context, step, place = self._context, self._context.step, output.data.output_nr
+
+        def judge(are_used: NDArray[np.bool_]) -> None:
+            if are_used[-longest:].any() and not are_used[:-longest].any():
+                share = f"in {1 - longest / rows:.0%} of them"
+                facts = {"layer": name, "padding": "zeros after packed rows", "share": share}
+                context.log.say("last_is_padding", step, facts, [name], need=2)
+
+        def look(gradients: tuple[torch.Tensor | None, ...]) -> None:
+            handle.remove()
+            gradient = gradients[place]
+            if gradient is not None and sum(one is not None for one in gradients) == 1:
+                context.values.read(judge, gradient.detach().ne(0).any(-1))
+
+        handle = output.data.grad_fn.register_prehook(look)
 
     def _cell(self, module: nn.Module, inputs: Any, named: dict[str, Any], output: Any) -> None:
         state = named.get("hx", inputs[1] if len(inputs) > 1 else None)
@@ -128,6 +156,13 @@ class RecurrenceChecks:
             if (users or any(others)) and all(selected(one) in last for one in users):
                 self._last_only(name, time, length)
 
+        packed, self._packed = self._packed, []
+        for name, rows, states in packed:
+            node = rows.data.grad_fn
+            users, *others = users_of(root.grad_fn, [node, *(one for one in states if one is not node)])
+            if users and not any(others):
+                self._packed_last_only(name, rows)
+
     def _last_only(self, name: str, time: int, length: int) -> None:
         """The loss uses the last position only: look whether it is padding."""
         elements = self._elements
@@ -148,7 +183,7 @@ class RecurrenceChecks:
             share = float(np.median(runs)) / length
             if is_padding and share > _MUCH:
                 of = "frames of 0" if is_frames else f"token {padding:.0f}"
-                facts = {"layer": name, "padding": of, "share": f"{share:.0%}"}
+                facts = {"layer": name, "padding": of, "share": f"{share:.0%} of the usual row"}
                 context.log.say("last_is_padding", step, facts, [name], need=2)
 
         context.values.read(judge, elements[:_ROWS])
@@ -169,6 +204,10 @@ class RecurrenceChecks:
         if is_one_a_row and call.input.shape[0] == target.shape[0]:
             facts = {"layer": layer[0], "shape": layer[1]}
             self._context.log.say("rows_mixed", self._context.step, facts, [layer[0]], need=2)
+
+
+def _nodes_of(states: Any) -> list[Any]:
+    return [one.grad_fn for one in (states if isinstance(states, tuple) else (states,))]
 
 
 def _exchanges_rows(before: torch.Tensor, after: torch.Tensor) -> bool:
