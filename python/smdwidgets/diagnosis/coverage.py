@@ -31,6 +31,9 @@ _SAMPLED = (
     "values, and where values first are NaN or infinite. A bad batch, a jump of updates or a burst of gradients between "
     "them may be missed, and what is seen may have begun a stretch earlier."
 )
+#: Share of values that a restart writes again, above which it is said.
+_MUCH_AGAIN = 0.1
+_AGAIN = "{:,} earlier values of `{}` were written again, by another run or a restart: only the last ones were judged."
 
 
 class Coverage(NamedTuple):
@@ -61,6 +64,9 @@ def coverage_of(data: RunData) -> Coverage:
         for part, (what, how) in _MISSING.items()
         if part in missing and (data.tensors or part.endswith("loss"))
     ]
+    again = max(data.series, key=lambda one: one.superseded / max(len(one.steps), 1), default=None)
+    if again is not None and again.superseded > _MUCH_AGAIN * len(again.steps):
+        gaps.insert(0, _AGAIN.format(again.superseded, again.name))
     if not data.tensors:
         gaps.append("Only scalars were recorded: weights, gradients, activations and inputs not judged.")
     if data.sampled is not None:

@@ -179,6 +179,16 @@ def test_restarted_log_is_judged_by_the_values_written_last(tmp_path):
     assert str(result.judged[0]) == "train/loss: training loss, 400 values, 160 superseded"
 
 
+@pytest.mark.parametrize(("again", "is_said"), [(15, True), (1, False)])
+def test_values_that_were_written_again_are_said(tmp_path, again, is_said):
+    epochs = [*range(1, 16), *range(16 - again, 16)]
+    lines = [f"Epoch {epoch}/15 loss: {2 * 0.9**epoch:.4f}" for epoch in epochs]
+    (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
+    found = diagnose(tmp_path / "train.log")
+    assert any("written again" in gap for gap in found.coverage.gaps) == is_said
+    assert ("15 earlier values of `loss` were written again" in str(found)) == is_said
+
+
 def test_live_log_equals_one_call_at_every_update(tmp_path):
     at, values = curves.steps(), curves.rising_after(0.5, height=3)
     live = None
