@@ -257,6 +257,20 @@ def hooked(watch):
     assert len(seen) == 20
 
 
+def gradients_that_are_looked_at_first(watch):
+    """Each part of a batch has a separate backward pass before that of all."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in batches():
+        for rows in (slice(0, 16), slice(16, None)):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[rows]), y[rows]).backward()
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
 def heads(watch):
     """Two heads, of which each step uses one."""
 
@@ -979,6 +993,7 @@ HEALTHY = (
     functional,
     hooked,
     heads,
+    gradients_that_are_looked_at_first,
     padded,
     guessed_labels,
     averaged,
@@ -2136,6 +2151,21 @@ def last_frame_of_packed_rows(watch, broken):
         optimizer.step()
 
 
+def losses_of_two_parts(watch, broken):
+    body, parts = nn.Linear(8, 16), nn.ModuleList(nn.Linear(16, 4) for _ in range(2))
+    model = nn.Sequential(body, parts)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in batches():
+        if not broken:
+            optimizer.zero_grad()
+        for part in parts:
+            if broken:
+                optimizer.zero_grad()
+            F.cross_entropy(part(body(x).relu()), y).backward()
+        optimizer.step()
+
+
 class Heads(nn.Module):
     """Attention of two heads, which `split` makes and `merge` removes."""
 
@@ -2432,6 +2462,7 @@ PAIRS = {
     average_of_a_model_that_is_gone: "average_too_slow",
     batches_without_a_loader: "gradients_discarded",
     positions_along_the_batch: "positions_over_rows",
+    losses_of_two_parts: "gradients_discarded",
     last_frame_of_packed_rows: "last_is_padding",
     positions_of_tagged_words: "positions_over_rows",
     heads_that_are_split_by_a_view: "heads_mixed",

@@ -222,12 +222,13 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "gradients_discarded",
         "problem",
-        "batches whose gradients are not used",
+        "gradients that are reset before they are used",
         "Gradients of a batch are reset when the backward pass of the next batch begins, and only those of the last "
-        "batch before an update are used, at three updates.",
+        "batch before an update are used, at three updates. Or the gradients of one loss are reset before that of another, as of a "
+        "part of a model that only the first one trains.",
         "gradients that are reset after each update only",
         "reset the gradients only after an update.",
-        "{count} of {total} batches before an update of {optimizer} are not used: their gradients are reset",
+        "{count} of {total} backward passes before an update of {optimizer} are not used: their gradients are reset",
         _NOT_TRAINED,
     ),
     _check(

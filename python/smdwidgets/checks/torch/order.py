@@ -53,6 +53,11 @@ class _Known:
     had_gradients: bool = False
     #: Backward passes since the last update whose gradients were reset when the next batch of the loader had come.
     lost_batches: int = 0
+    #: Backward passes since the last update whose gradients were reset, the parameters that had them, and those that
+    #: have one after the last pass.
+    lost_passes: int = 0
+    lost: frozenset[int] = frozenset()
+    graded: frozenset[int] = frozenset()
     #: Nonzero gradients after the last backward pass, at updates that are looked at.
     nonzero: torch.Tensor | None = None
     #: Whether a backward pass has ever given gradients to it.
@@ -72,6 +77,8 @@ class _Known:
 
 #: Updates of an optimizer whose tensors never had a gradient.
 _NEVER = 4
+#: Updates before which it is noted which parameters have a gradient.
+_LOSES = 40
 
 
 @dataclass
@@ -205,6 +212,8 @@ class OrderChecks:
             if is_none and one.had_gradients:
                 one.discarded += 1
                 one.lost_batches += is_next_batch and one.backwards > 0
+                if one.backwards:
+                    one.lost_passes, one.lost = one.lost_passes + 1, one.lost | one.graded
             one.had_gradients = False
             if one.nonzero_counts is None or one.was_reset:
                 continue
@@ -228,6 +237,7 @@ class OrderChecks:
             one.after = [weakref.ref(each.grad) for each in one.probes if each.grad is not None]
             one.backwards += 1
             one.nonzero = _count(one.probes) if self._context.due else None
+            one.graded = _graded(optimizer) if one.updates < _LOSES else frozenset()
             if one.updates and self._evaluates:
                 one.had_gradients = False
             else:
@@ -290,10 +300,10 @@ class OrderChecks:
         if one.updates >= 1 and not closure:
             self._undivided(optimizer)
         if not closure:
-            self._gradients(one, name)
+            self._gradients(optimizer, one, name)
         self._settings(optimizer, name)
 
-    def _gradients(self, one: _Known, name: str) -> None:
+    def _gradients(self, optimizer: Optimizer, one: _Known, name: str) -> None:
         """Compare the gradients of backward passes with those that are used."""
         context, step = self._context, self._context.step
         # Gradients of single samples are put in place of those of the last pass.
@@ -301,6 +311,10 @@ class OrderChecks:
         # The generator's pass gives the discriminator gradients, too.
         if one.lost_batches and is_last and len(self._known) == 1:
             facts = {"count": one.lost_batches, "total": one.backwards, "optimizer": name}
+            context.log.say("gradients_discarded", step, facts, [name], need=3)
+        elif one.lost and one.lost - _graded(optimizer) and len(self._known) == 1:
+            # What the last pass computes again is no loss, as where gradients are only looked at.
+            facts = {"count": one.lost_passes, "total": one.backwards, "optimizer": name}
             context.log.say("gradients_discarded", step, facts, [name], need=3)
         # That says why.
         explained = any(context.log.has_fired(id) for id in ("loss_is_leaf", "stale_optimizer"))
@@ -379,7 +393,8 @@ class OrderChecks:
         self._too_early.clear()
         one.updates += 1
         one.longest = max(one.longest, one.backwards)
-        one.backwards = one.discarded = one.lost_batches = 0
+        one.backwards = one.discarded = one.lost_batches = one.lost_passes = 0
+        one.lost = frozenset()
         one.nonzero = None
         self._recreated(one, optimizer)
         one.last_step, one.last_update = self._context.step, self._context.updates + 1
@@ -490,6 +505,11 @@ def _count(probes: list[torch.Tensor]) -> torch.Tensor | None:
     if not gradients or not all(is_plain(one) for one in gradients):
         return None
     return torch.stack([sampled(one, _ELEMENTS).count_nonzero() for one in gradients]).sum()
+
+
+def _graded(optimizer: Optimizer) -> frozenset[int]:
+    """Return the ids of the parameters that have a gradient."""
+    return frozenset(id(one) for group in optimizer.param_groups for one in group["params"] if one.grad is not None)
 
 
 def _are_same(used: list[tuple[weakref.ref[torch.Tensor], int]] | None, probes: Iterable[torch.Tensor]) -> bool:
