@@ -142,7 +142,11 @@ def _rows_of_object(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     [{'step': 5, 'eval/acc': 0.5}, {'step': 1, 'loss': 2.5}]
     >>> _rows_of_object({"train": {"rmse": [2.5, 1.5]}, "valid": {"rmse": [2.75, 2.0]}})
     [{'valid/rmse': 2.75, 'train/rmse': 2.5}, {'valid/rmse': 2.0, 'train/rmse': 1.5}]
+    >>> _rows_of_object({"learn": {"RMSE": [2.5, 1.5]}})  # CatBoost
+    [{'train/RMSE': 2.5}, {'train/RMSE': 1.5}]
     """
+    if isinstance(content.get("learn"), dict):
+        content = {"train" if name == "learn" else name: of for name, of in content.items()}
     lists = {name: values for name, values in flat(content).items() if isinstance(values, list)}
     numbers = {name: values for name, values in lists.items() if not any(isinstance(one, dict) for one in values)}
     of_rows = [_measured_on(name, rows) for name, values in lists.items() if (rows := _flat_rows(values))]

@@ -32,6 +32,9 @@ _SPACED: Final = re.compile(
     rf"(?P<name>{_WORD}(?:[ ][A-Za-z_][\w@./\-]{{0,80}}){{0,3}}?)\s+"
     rf"(?P<value>{_NUMBER}){_END}(?:\s*\(\s*(?P<mean>{_NUMBER})\s*\))?"
 )
+#: Names and numbers that stand in parentheses, and one of them.
+_PARTS: Final = re.compile(r"\(([^()=:]{3,200})\)")
+_PART: Final = re.compile(r"\s*(?P<name>[A-Za-z_][\w./\-]{0,80}) (?P<value>[-+]?\d*\.\d+(?:[eE][-+]?\d+)?|nan|inf)\s*")
 #: A name and a number between two bars.
 _CELL: Final = re.compile(r"\s*(?P<name>[A-Za-z_][\w./\-]{0,80}) +(?P<value>[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?)\s*")
 #: The unit of the number before a name, at the end of a sentence.
@@ -55,9 +58,10 @@ _STEPS: Final = tuple(
 _BATCH: Final = re.compile(
     r"(?i)(?<![\w/])(?:step|iter(?:ation)?|batch)[ \t:=#(\[\x22\x27]{1,8}(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?![\d.])"
 )
-#: The same behind the number of the epoch: "Epoch 1 [20/500]", "Epoch 1/9 [20/500 (4%)]".
+#: The same behind the number of the epoch: "Epoch 1 [20/500]", "Epoch 1/9 [20/500 (4%)]", "epoch 1 | 20/ 500 batches".
 _BATCH_OF_EPOCH: Final = re.compile(
-    r"(?i)(?<![\w/])epoch[ \t:=#(\[]{1,8}\d+(?:/\d+)?[\])]?[ \t:,]*\[\s*(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?:\s*\([\d. ]+%\))?\s*\]"
+    r"(?i)(?<![\w/])epoch[ \t:=#(\[]{1,8}\d+(?:/\d+)?[\])]?[ \t:,]*(?:\|(?=[\s\d/]+batches\b)|\[)\s*"
+    r"(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?:\s*\([\d. ]+%\))?\s*(?:\]|batches)"
 )
 #: Kinds of which one makes lines of unknown origin those of a training.
 _TELLING: Final = frozenset({Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE, Kind.GRADIENT_NORM})
@@ -509,6 +513,8 @@ def pairs_in(text: str, pairs: Pairs, *, multiples: bool = False, mean: bool = F
     [('loss', 1.5), ('Accuracy', 0.98)]
     >>> list(pairs_in("tokens_per_sec: 8.9K", Pairs.NAMED, multiples=True))
     [('tokens_per_sec', 8900.0)]
+    >>> list(pairs_in("loss: 37.8 (recon 37.5, kl 0.25)", Pairs.NAMED))
+    [('loss', 37.8), ('recon', 37.5), ('kl', 0.25)]
     """
     for match in pairs.value.finditer(text):
         number = float(((match["mean"] if mean else None) or match["value"]).replace(",", ""))
@@ -521,6 +527,12 @@ def pairs_in(text: str, pairs: Pairs, *, multiples: bool = False, mean: bool = F
         if match["unit"] == "%" and name.lower() in ROLE_WORDS:
             name = f"{name} accuracy"
         yield name, number
+    if pairs is Pairs.NAMED:
+        for inside in _PARTS.findall(text):
+            parts = [_PART.fullmatch(part) for part in inside.split(",")]
+            yield from [
+                (part["name"], float(part["value"])) for part in parts if part is not None and None not in parts
+            ]
 
 
 @dataclass
@@ -603,7 +615,10 @@ class Reader:
         words = words_of(line[:_LONGEST_HEAD])
         role = next((ROLE_WORDS[word] for word in words[:3] if word in ROLE_WORDS), Role.TRAINING)
         values: dict[str, float] = {}
-        for name, number in pairs_in(line, Pairs.NAMED):
+        pairs = list(pairs_in(line, Pairs.NAMED))
+        if not _tells(dict(pairs)) and any(step.search(line) for step in _STEPS):
+            pairs = [pair for pair in pairs_in(line, Pairs.SPACED) if _tells(pair[:1])]
+        for name, number in pairs:
             said = describe(name)
             if said.role is Role.NONE and role.is_held_out:
                 name = _of_role(name, role)
@@ -754,6 +769,9 @@ class ColumnReader:
     >>> reader = ColumnReader()
     >>> [reader.read(f"[epoch {epoch}, step {step}] loss: 0.5").step for epoch in (1, 2) for step in (100, 200)]
     [100, 200, 300, 400]
+    >>> reader = ColumnReader()
+    >>> [reader.read(f"| epoch   {epoch} |   200/  500 batches | loss  4.5").step for epoch in (1, 2)]
+    [200, 700]
     >>> reader = ColumnReader()
     >>> [reader.read(f"step:{step} loss:0.5").step for step in (800, "1K", "1K", "2K")]
     [800, 1000, 1001, 2000]

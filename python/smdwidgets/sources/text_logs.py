@@ -211,9 +211,9 @@ class _Log:
                 self._leave_out(number, line[:200])
                 continue
             row = self._reader.read(line)
-            if row is None and not (isinstance(self._reader, Reader) and self._reader.recognized) and has_numbers(line):
+            if row is None and not (isinstance(self._reader, Reader) and self._reader.recognized):
                 row = self._reader.beside(line) if isinstance(self._reader, Reader) else None
-                if row is None:
+                if row is None and has_numbers(line):
                     self._leave_out(number, line)
             if row is not None:
                 rows.append(row)
