@@ -80,7 +80,10 @@ def rate_too_high(data: RunData) -> Iterator[Finding]:
         onset,
         last if ends else None,
         (layer.name,),
-        {"tensor": layer.name, "update": update, "when": when},
+        {
+            "what": f"Updates of `{layer.name}` are too large {when}",
+            "detail": f"one step changes `{layer.name}` by {update:.2g} of its norm; healthy: 0.0007 to 0.03",
+        },
         (
             Evidence(
                 f"one step changes `{layer.name}` by at least {update:.2g} of its norm",

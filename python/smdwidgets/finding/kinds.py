@@ -204,13 +204,13 @@ _KINDS = (
         "Policy stuck",
         "a policy that does not move",
         "In a training by PPO, the divergence between the policy before and after its updates stays below 0.0001, and nothing "
-        "is clipped.",
+        "is clipped; or it is below 0.002, and the entropy stays within 3 % of its first value in 25 logs or more.",
         "an approximate divergence of 0.001 to 0.02 for each update",
         "normalize rewards or returns; reduce the weight of the value loss; raise the learning rate.",
         "Updates hardly change the policy",
         "{series} {value:.2g} in the median; healthy: 0.001 to 0.02{value_loss}",
         "Either the learning rate is too low, or a value loss of large returns takes the whole norm that clipping of gradients "
-        "leaves.",
+        "leaves, or the weight of the entropy keeps actions random.",
         explains=frozenset({"not_learning"}),
         test="divide the rewards by their standard deviation: if the divergence grows, the value loss was the cause",
     ),
@@ -377,11 +377,12 @@ _KINDS = (
         "large updates",
         "One step changes the weights by more than 5 % of their norm at the start, or by more than 10 % in one layer later, "
         "and a symptom follows: values that are not finite, divergence, dead units, or a loss that does not fall. A loss that stays "
-        "at its first level speaks against it: too large a rate makes a loss rise or swing.",
+        "at its first level speaks against it: too large a rate makes a loss rise or swing. Where only scalars were recorded: the rate "
+        "of Transformers is 0.015 or more, and the loss stays where the first updates left it.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "reduce the learning rate by a factor of 3 to 10, or warm it up.",
-        "Updates of `{tensor}` are too large {when}",
-        "one step changes `{tensor}` by {update:.2g} of its norm; healthy: 0.0007 to 0.03",
+        "{what}",
+        "{detail}",
         "Probably the learning rate is too high.",
         explains=_UNSTABLE - {"exploding"} | {"vanishing", "rate_too_low", "rate_zero"},
         needs_symptom=True,

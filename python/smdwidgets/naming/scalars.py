@@ -311,6 +311,7 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
         or _several_train(described)
         or any(series.kind is Kind.REWARD for series in described.values())
     )
+    described.update(_losses_by_their_data(described))
     summarized = any(_last_part(name) in _SUMMARIES for name in described)
     for name, series in described.items():
         if need_not_fall and series.kind is Kind.LOSS:
@@ -318,6 +319,26 @@ def describe_all(names: Iterable[str]) -> dict[str, Series]:
         if summarized and _last_part(name) == _LOSS_SUMMARY:
             described[name] = replace(described[name], role=Role.SUMMARY)
     return described
+
+
+def _losses_by_their_data(described: Mapping[str, Series]) -> dict[str, Series]:
+    """Return losses whose names only say on which data they were measured.
+
+    They stand beside the loss of the training, and another series says what a metric of these data is called.
+
+    >>> describe_all(["loss", "val", "val_acc"])["val"].kind, describe_all(["loss", "val"])["val"].kind
+    (<Kind.LOSS: 'loss'>, <Kind.UNKNOWN: 'unknown'>)
+    """
+    bare = {name: one for name, one in described.items() if not one.stem and one.kind is Kind.UNKNOWN}
+    loss = next((one for one in described.values() if one.kind is Kind.LOSS and one.stem == ("loss",)), None)
+    if not bare or loss is None or any(one.kind is Kind.LOSS and one.role.is_held_out for one in described.values()):
+        return {}
+    metrics = {one.role for one in described.values() if one.kind is Kind.METRIC}
+    return {
+        name: replace(one, kind=Kind.LOSS, stem=loss.stem, better=loss.better)
+        for name, one in bare.items()
+        if one.role.is_held_out and one.role in metrics
+    }
 
 
 #: A weight of a layer, which no schedule sets.

@@ -600,3 +600,144 @@ def test_a_rate_that_jumps_far_above_what_it_was() -> None:
     before = 1.9 + 2.1 * np.exp(-at / 4)
     assert kinds(every=10, loss=np.where(at < 15, before, 2.3) * noise(24, 0.01), lr=rate)[:1] == ["rate_rise"]
     assert kinds(every=10, loss=before * noise(24, 0.01), lr=0.002 * (1 - at / 24)) == []
+
+
+@pytest.mark.parametrize("classes", [2, 6])
+def test_f1_and_accuracy_of_one_class(tmp_path, classes) -> None:
+    losses = np.linspace(0.9, 0.6, 40) * math.log(classes) * noise(40, 0.01)
+
+    def run(f1) -> list[str]:
+        rows = [{"step": 10 * (at + 1), "loss": loss, "learning_rate": 3e-5} for at, loss in enumerate(losses)]
+        for at, share in enumerate((0.4, 0.41, 0.4)):
+            rows.append({"step": 100 * (at + 2), "eval_accuracy": share, "eval_f1": f1(share), "eval_loss": 0.5})
+        return of_trainer(tmp_path, rows)
+
+    assert run(lambda share: 2 * share / (1 + share) / classes) == ["one_class"]
+    assert run(lambda share: 1.05 * 2 * share / (1 + share) / classes) == []
+
+
+def test_a_recall_of_nothing_and_samples_that_are_only_ranked() -> None:
+    recall = np.array([0.3, 0.05, 0, 0, 0, 0, 0, 0, 0, 0])
+    run = {
+        "loss": np.linspace(1.0, 0.18, 10),
+        "val_loss": np.linspace(0.6, 0.15, 10),
+        "val_accuracy": np.full(10, 0.967),
+    }
+    assert kinds(**run, val_recall=recall)[0] == "one_class"
+    run["val_accuracy"] = np.linspace(0.92, 0.967, 10)
+    assert "one_class" not in kinds(**run, val_recall=np.where(recall, recall, 0.2))
+    errors = {"eval-error": np.linspace(0.58, 0.51, 16), "train-error": np.linspace(0.58, 0.49, 16)}
+    run = {"eval-auc": np.linspace(0.68, 0.85, 16), "eval-logloss": np.linspace(1.3, 1.9, 16), **errors}
+    assert [one.kind for one in smdwidgets.diagnose(run).findings][:1] == ["one_class"]
+    run["eval-error"] = run["eval-error"] - 0.3
+    assert "one_class" not in kinds_of({name: (np.arange(16), values) for name, values in run.items()})
+
+
+def test_areas_of_equal_answers() -> None:
+    level = np.full(20, 0.6625)
+    assert kinds(train_loss=level, train_auc=np.full(20, 0.5), val_auc=np.full(20, 0.5)) == ["not_learning"]
+    assert kinds(train_loss=level, train_auc=np.full(20, 0.7), val_auc=np.full(20, 0.7)) == []
+
+
+def test_a_loss_that_is_never_below_that_of_guessing() -> None:
+    at = np.arange(14)
+    accuracy = 0.1 * noise(14, 0.08)
+    loss = np.where(at, 2.36, 36.0) * (1 + 0.01 * np.abs(RNG.standard_normal(14)))
+    assert kinds(loss=loss, acc=accuracy) == ["not_learning"]
+    assert kinds(loss=2.3 * np.exp(-at / 10), acc=np.minimum(0.9, 0.1 * np.exp(at / 5))) == []
+
+
+def test_a_rate_with_which_adamw_does_not_learn(tmp_path) -> None:
+    at = np.arange(40)
+
+    def run(rate: float, losses: np.ndarray) -> list[str]:
+        rows = [{"step": 10 * (i + 1), "loss": losses[i], "learning_rate": rate, "epoch": i / 40} for i in range(40)]
+        return of_trainer(tmp_path, rows)
+
+    stays = (6.25 + 1.2 * np.exp(-at / 2)) * noise(40, 0.003)
+    assert run(0.05, stays) == ["rate_too_high"]
+    assert run(0.05, (2.0 + 5 * np.exp(-at / 12)) * noise(40, 0.01)) == []
+    assert "rate_too_high" not in run(5e-5, stays)
+
+
+def test_a_loss_whose_accuracy_is_lost_for_good() -> None:
+    at = np.arange(25)
+    loss = np.where(at < 4, 2.0 - 0.3 * at, 2.65) * noise(25, 0.02)
+    accuracy = np.where(at < 4, 0.3 + 0.13 * at, 0.1) * noise(25, 0.05)
+    assert kinds(train_loss=loss, train_acc=accuracy) == ["diverged"]
+    assert kinds(train_loss=2.0 * np.exp(-at / 6), train_acc=1 - 0.7 * np.exp(-at / 6)) == []
+
+
+def test_evaluations_that_leave_the_loss_of_guessing_at_once() -> None:
+    at = np.arange(15)
+    run = {"train_loss": 2.3 * np.exp(-at / 8), "train_acc": 1 - 0.9 * np.exp(-at / 6)}
+    run["val_acc"] = np.linspace(0.1, 0.44, 15)
+    assert kinds(**run, val_loss=np.array([2.3, 2.2, 3.6, 8.5, 15.0, *np.linspace(14, 12, 10)])) == [
+        "evaluation_differs"
+    ]
+    assert "evaluation_differs" not in kinds(**run, val_loss=np.linspace(2.2, 2.9, 15))
+
+
+def test_held_out_data_that_end_worse_than_at_first() -> None:
+    at = np.arange(31)
+    training = 0.69 * np.exp(-at / 40)
+    worse = np.where(at < 4, 0.692 - 0.002 * at, 0.684 + 0.0015 * (at - 4)) * noise(31, 0.0005)
+    assert kinds(train_loss=training, validation_loss=worse) == ["overfit"]
+    assert kinds(train_loss=training, validation_loss=0.5 + 0.19 * np.exp(-at / 8)) == []
+
+
+def test_a_model_that_explains_nothing() -> None:
+    explained = 0.025 * (1 - np.exp(-np.arange(30) / 5)) * noise(30, 0.1)
+    run = {"train_mse": 1.028 * noise(30, 0.001), "val_mse": 0.895 * noise(30, 0.004)}
+    assert kinds(**run, val_r2=explained) == ["not_learning"]
+    run = {"train_mse": np.linspace(1.0, 0.3, 30), "val_mse": np.linspace(1.0, 0.4, 30)}
+    assert kinds(**run, val_r2=np.linspace(0.0, 0.6, 30)) == []
+
+
+def test_pairs_of_a_batch_that_are_guessed(tmp_path) -> None:
+    at = np.arange(25)
+
+    def run(losses: np.ndarray, last: float) -> list[str]:
+        rows = [{"step": 5 * (i + 1), "loss": losses[i], "learning_rate": 2e-4, "epoch": i / 8} for i in range(25)]
+        rows += [{"step": 20 * (i + 1), "eval_loss": float(one)} for i, one in enumerate(np.linspace(2.08, last, 6))]
+        return of_trainer(tmp_path, rows, train_batch_size=32)
+
+    assert run((math.log(32) - 0.002 * at) * noise(25, 0.002), 2.11) == ["not_learning"]
+    assert run(0.9 + 2.5 * np.exp(-at / 8), 0.9) == []
+
+
+def test_a_trained_model_that_knows_the_data(tmp_path) -> None:
+    """It gets better at every evaluation, however little, with a usual rate."""
+
+    def run(rate: float, evaluations: np.ndarray) -> list[str]:
+        losses = 4.7 * noise(24, 0.008)
+        rows = [{"step": 5 * (at + 1), "loss": loss, "learning_rate": rate} for at, loss in enumerate(losses)]
+        rows += [{"step": 20 * (at + 1), "eval_loss": float(loss)} for at, loss in enumerate(evaluations)]
+        return of_trainer(tmp_path, rows)
+
+    assert run(2e-5, 4.85 + 0.004 * np.exp(-np.arange(6) / 2)) == []
+    assert run(1e-8, np.full(6, 4.85)) == ["rate_too_low"]
+
+
+def test_preferences_that_are_learned_slowly(tmp_path) -> None:
+    def run(margins: np.ndarray) -> list[str]:
+        losses = 0.69 - 0.4 * margins * np.ones(14) + 0.002 * RNG.standard_normal(14)
+        rows = [
+            {"step": 5 * (at + 1), "loss": losses[at], "rewards/margins": margins[at], "rewards/accuracies": 0.55}
+            for at in range(14)
+        ]
+        return of_trainer(tmp_path, rows)
+
+    assert "not_learning" not in run(np.linspace(0.0, 0.06, 14) * noise(14, 0.2))
+    assert run(0.002 * RNG.standard_normal(14)) == ["not_learning"]
+
+
+def test_an_entropy_that_stays_that_of_random_actions() -> None:
+    reward = np.linspace(20, 24, 30) * noise(30, 0.05)
+    run = {
+        "rollout__ep_rew_mean": reward,
+        "train__approx_kl": 5e-4 * np.abs(noise(30, 0.5)),
+        "train__clip_fraction": 0 * reward,
+    }
+    assert "policy_stuck" in kinds(**run, train__entropy_loss=np.linspace(-0.693, -0.68, 30))
+    assert "policy_stuck" not in kinds(**run, train__entropy_loss=np.linspace(-0.693, -0.4, 30))

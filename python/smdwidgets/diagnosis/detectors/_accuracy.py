@@ -8,10 +8,12 @@ from typing import NamedTuple
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 
-__all__ = ["Evaluations", "as_share", "evaluations", "is_accuracy", "is_share_of_errors"]
+__all__ = ["OF_AREAS", "Evaluations", "as_share", "evaluations", "is_accuracy", "is_share_of_errors"]
 
 #: Words of a share of samples whose first guess is right.
 _WORDS = frozenset({"acc", "accuracy", "acc1", "top1", "prec1"})
+#: Words of an area under the curve.
+OF_AREAS = frozenset({"auc", "auroc"})
 #: What scikit-learn calls the accuracy of a network.
 _OF_SCIKIT_LEARN = "validation score"
 #: Names of a share of samples whose first guess is wrong, as XGBoost has them.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations
-from smdwidgets.diagnosis.detectors._show import beside, evidence
+from smdwidgets.diagnosis.detectors._accuracy import OF_AREAS, as_share, evaluations, is_accuracy, is_share_of_errors
+from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import Role
@@ -25,6 +26,12 @@ SAME = 2e-4
 MOST_CLASSES, ROUNDED = 50, 6e-5
 #: Rates of errors in what a model writes, and the fall of a loss in the second half of the run that still learns.
 _RATES, STILL_LEARNS = frozenset({"wer", "cer", "uer", "per", "ter"}), 0.1
+#: Fewest evaluations whose accuracy and F1 are those of one class, and how exactly, relative to it.
+LEAST_EXACT, EXACTLY = 2, 5e-4
+#: A loss relative to that of guessing which is no better.
+HARDLY_BELOW = 0.975
+#: Fewest evaluations that rank samples well but are wrong for half of them, and the least area under the curve.
+LEAST_RANKED, RANKED, WRONG = 5, 0.65, 0.5
 #: Names of an accuracy that is the mean of those of all classes, as sets of words.
 _OF_CLASSES = (
     *({mean, right} for mean in ("m", "balanced", "bal") for right in ("acc", "accuracy")),
@@ -48,8 +55,115 @@ def constant_accuracy(data: RunData) -> Iterator[Finding]:
         if np.ptp(loss.values) > LEAST_CHANGE * abs(float(loss.values[0])):
             yield _finding(accuracy, loss, share, since)
             return
+    yield from _by_f1(data)
     yield from _mean_of_classes(data)
+    yield from _none_is_positive(data)
+    yield from _ranks_only(data)
     yield from _every_word_wrong(data)
+
+
+def _by_f1(data: RunData) -> Iterator[Finding]:
+    """Yield an accuracy and an F1 that only the answers of one class give.
+
+    Where the losses are not better than those of guessing, nothing was learned.
+    """
+    for accuracy, f1, classes in _of_one_class(data):
+        guess = HARDLY_BELOW * math.log(classes)
+        if any(one.values.min(initial=math.inf) < guess for one in data.of(Kind.LOSS) if one.stem == ("loss",)):
+            facts = {
+                "title": f"{accuracy.quoted} and {f1.quoted} are those of answers that are all one of {classes} classes, at each of "
+                f"{len(f1):,} evaluations",
+                "subject": f"{from_to(accuracy)}, {from_to(f1)}",
+            }
+            yield beside("one_class", "problem", (accuracy, f1), facts)
+            return
+
+
+def classes_of_one(data: RunData) -> int:
+    """Return the number of classes of which one is always the answer, by F1.
+
+    0: it is not known.
+    """
+    return next((classes for _, _, classes in _of_one_class(data)), 0)
+
+
+def _of_one_class(data: RunData) -> Iterator[tuple[Series, Series, int]]:
+    """Yield an accuracy, an F1 that only the answers of one class give, and k.
+
+    Of k classes, that one has an F1 of 2 p / (1 + p) at an accuracy of p, and the others have none.
+    """
+    metrics = data.held_out(Kind.METRIC)
+    for accuracy in filter(is_accuracy, metrics):
+        for f1 in metrics:
+            if "f1" not in f1.stem or f1.role is not accuracy.role:
+                continue
+            _, at, of = np.intersect1d(accuracy.steps, f1.steps, return_indices=True)
+            classes = _classes_of_f1(as_share(accuracy)[at], as_share(f1)[of]) if len(at) >= LEAST_EXACT else 0
+            if classes:
+                yield accuracy, f1, classes
+
+
+def _classes_of_f1(share: Floats, f1: Floats) -> int:
+    """Return the number of classes of which one is always the answer, or 0.
+
+    >>> _classes_of_f1(np.array([0.164, 0.174]), np.array([0.0469645, 0.0494038]))
+    6
+    """
+    if share.min() <= 0 or f1.min() <= 0 or share.max() >= ALMOST_ALL:
+        return 0
+    ratios = 2 * share / ((1 + share) * f1)
+    classes = round(float(ratios[0]))
+    is_one = 2 <= classes <= MOST_CLASSES and (np.abs(ratios - classes) <= EXACTLY * classes).all()
+    return classes if is_one else 0
+
+
+def _none_is_positive(data: RunData) -> Iterator[Finding]:
+    """Yield a recall of exactly 0 to the end while the loss falls.
+
+    No sample is called positive.
+    """
+    for recall in data.held_out(Kind.METRIC):
+        if "recall" not in recall.stem or len(recall) < LEAST_EVALUATIONS:
+            continue
+        seen = np.flatnonzero(recall.values)
+        since = int(seen[-1]) + 1 if len(seen) else 0
+        if since > len(recall) / 2 or len(recall) - since < LEAST_EVALUATIONS:
+            continue
+        losses = [one for one in data.of(Kind.LOSS) if len(one) >= LEAST_EVALUATIONS and one.values[-1] < one.values[0]]
+        rest = [one for one in data.held_out(Kind.METRIC) if is_accuracy(one) and one.role is recall.role]
+        if losses and rest and as_share(rest[0])[-1] > 0:
+            facts = {
+                "title": f"{recall.quoted} is 0 at each of the last {len(recall) - since:,} evaluations at an accuracy of "
+                f"{as_share(rest[0])[-1]:.3g}: no sample is called positive",
+                "subject": from_to(losses[0]),
+            }
+            yield beside("one_class", "problem", (recall, rest[0]), facts, int(recall.steps[since]))
+            return
+
+
+def ranks_well(data: RunData, error: Series) -> Series | None:
+    """Return an area under the curve that shows that samples are ranked well, or None."""
+    areas = (one for one in data.held_out(Kind.METRIC) if not OF_AREAS.isdisjoint(one.stem))
+    good = (one for one in areas if len(one) >= LEAST_RANKED and float(np.median(one.values)) >= RANKED)
+    return next((one for one in good if one.role is error.role), None)
+
+
+def _ranks_only(data: RunData) -> Iterator[Finding]:
+    """Yield a model that ranks samples well, and is wrong for most of them.
+
+    Nearly all get the class that has the larger weight.
+    """
+    for error in data.held_out(Kind.LOSS):
+        if is_share_of_errors(error) and len(error) >= LEAST_RANKED and error.values.min() >= WRONG:
+            area = ranks_well(data, error)
+            if area is not None:
+                facts = {
+                    "title": f"{area.quoted} is {area.values[-1]:.3g}, but {error.quoted} is {error.values[-1]:.3g}: samples are ranked "
+                    "well, and nearly all get one class. Probably a weight of the classes, such as `scale_pos_weight`, is far off",
+                    "subject": f"{from_to(area)}, {from_to(error)}",
+                }
+                yield beside("one_class", "problem", (error, area), facts)
+                return
 
 
 def _mean_of_classes(data: RunData) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._falls import falls_elsewhere
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -39,6 +40,8 @@ ABSURD, FALLS_BACK, STAYS = 1e9, 1e5, 0.75
 ARTEFACT = 0.001, 0.1
 #: Growth of a loss that need not fall: where a reward tells that nothing is gained, and without one.
 UNBOUNDED, UNBOUNDED_ALONE = 100.0, 1e4
+#: Size of such a loss relative to its first values that it exceeds for good since its onset.
+OF_ONSET = 5.0
 #: Fewest values of such a loss; few must grow as far as one without a reward.
 FEWEST_UNBOUNDED = 10
 #: The same where the loss of an adversary has fallen to this share of its first values: it always wins.
@@ -63,6 +66,11 @@ LEAST_OF_MANY, FAR_ABOVE_START, ABOVE_START = 100, 2.0, 1.3
 LEAST_ALONG, ALONG, MOSTLY_RISES, CLEARLY_RISES = 8, 3.0, 0.75, 2.5
 
 
+#: Fewest values of a loss and its accuracy that both lose what was learned: the accuracy at its best by that of the
+#: last third, the loss of that third by its best, and an accuracy that had learned something.
+LEAST_OF_BOTH, LOST, LOSS_BACK, HAD_LEARNED = 8, 2.5, 1.4, 0.3
+
+
 class _Rise(NamedTuple):
     onset: int
     best: float
@@ -80,6 +88,7 @@ def diverged(data: RunData) -> Iterator[Finding]:
             _at_first(series) or _all_along(series) or _after_best(series) or _from_start(series) or _far_above(series)
         )
         rise = rise or _beside_bursts(series) or _after_early_best(series, data) or _mostly_above(series, data)
+        rise = rise or _forgets(series, data)
         if rise is not None:
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
@@ -246,6 +255,24 @@ def _mostly_above(series: Series, data: RunData) -> _Rise | None:
     )
 
 
+def _forgets(series: Series, data: RunData) -> _Rise | None:
+    """Return the rise of a loss beside an accuracy that is lost for good."""
+    values = series.values
+    if len(values) < LEAST_OF_BOTH or series.role.is_held_out or values.min() <= 0:
+        return None
+    at, tail = int(values.argmin()), values[-len(values) // 3 :]
+    if at > len(values) / 2 or tail.min() < LOSS_BACK * values[at] or np.median(tail) < values[0]:
+        return None
+    for accuracy in data.of(Kind.METRIC):
+        if not is_accuracy(accuracy) or not np.array_equal(accuracy.steps, series.steps):
+            continue
+        share = as_share(accuracy)
+        if share.max() >= HAD_LEARNED and share[-len(share) // 3 :].max() * LOST < share.max():
+            how = f"stays up, and {accuracy.quoted} falls from {share.max():.2g} to {share[-1]:.2g}"
+            return _Rise(int(series.steps[at]), float(values[at]), float(np.median(tail)), "medium", how)
+    return None
+
+
 def _lowest(first: Floats) -> float:
     """Return the lowest of the first values; of many, a level that neighbours share."""
     if len(first) < 6:
@@ -273,7 +300,7 @@ def without_bound(series: Series, data: RunData) -> _Rise | None:
     limit = limit if len(values) >= LEAST_POINTS else UNBOUNDED_ALONE
     if gains or start == 0 or lowest <= limit * start or end <= 2 * middle:
         return None
-    onset = int(np.flatnonzero(size <= start + (lowest - start) / 4)[-1])
+    onset = int(np.flatnonzero(size <= OF_ONSET * start)[-1])
     return _Rise(int(series.steps[onset]), start, end, "medium")
 
 

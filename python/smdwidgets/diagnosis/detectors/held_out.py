@@ -9,9 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import Evaluations, as_share, evaluations, is_accuracy, is_share_of_errors
+from smdwidgets.diagnosis.detectors._accuracy import (
+    OF_AREAS,
+    Evaluations,
+    as_share,
+    evaluations,
+    is_accuracy,
+    is_share_of_errors,
+)
 from smdwidgets.diagnosis.detectors._show import beside, course, evidence, from_to, guessing
-from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
+from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, ranks_well, since_one_class
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
@@ -31,6 +38,8 @@ GUESSED, OF_MISTAKES, NO_BETTER, TRAINS = 1.8, 0.25, 0.95, 0.04
 #: An accuracy relative to that of guessing, and to its first value, of a model that has learned something, beside a
 #: first loss that is that of guessing.
 ABOVE_GUESS, ROSE, AS_UNTRAINED = 1.4, 1.3, 1.2
+#: The first of these beside a training that learns fast, whose evaluations would be far better.
+ABOVE_GUESS_OF_FAST = 2.0
 #: Accuracy of other held-out data that shows that evaluations are right.
 LEAST_GOOD = 0.65
 #: Range of a loss of evaluations, relative to its first value, of weights that hardly change.
@@ -46,10 +55,13 @@ TWO_SCALES, STEADY, SHARED = 8.0, 0.15, 4
 #: Evaluations whose loss never falls, and their loss by the first one of the training, which is that of an untrained
 #: model.
 FEWEST, FAR_ABOVE, FALLEN = 3, 3.0, 0.8
+#: The same since a step at which the training loss has hardly fallen, to the end, and evaluations that show it.
+SOON_ABOVE, HARDLY_TRAINED, STAY_ABOVE, SHOWN = 2.5, 0.65, 2.0, 6
 #: First loss of a training that goes on with a trained model, and the rise of such evaluations, relative to the first.
 TRAINED_BEFORE, GOES_ON = 0.2, 1.5
-#: First loss of a language model, and one that text does not allow, also by that of the training.
-OF_WORDS, FORESEEN, AS_TRAINED = 2.0, 0.1, 1.3
+#: First loss of a language model, those of guessing among some hundreds of tokens and among all, and a loss that text
+#: does not allow, also by that of the training.
+OF_WORDS, OF_TOKENS, MOST_OF_TOKENS, FORESEEN, AS_TRAINED = 2.0, 5.0, 13.0, 0.1, 1.3
 #: An area under the curve, or a share of right answers, without a mistake, and words of such shares.
 PERFECT_AREA = 0.9995
 OF_SHARES = frozenset({"f1", "precision", "recall"})
@@ -61,8 +73,8 @@ UNSURE, CERTAIN, CERTAIN_OF_OTHERS = 0.3, 0.005, 0.001
 TOO_GOOD, WITHOUT_MISTAKE, TRAINING_ERRS = 0.2, 0.999, 0.05
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
 SWINGS, ABOVE_BEST = 0.35, 1.5
-#: Words of an area under the curve, and one that is worse than chance, beyond its noise.
-OF_AREAS, BELOW_CHANCE = frozenset({"auc", "auroc"}), 0.45
+#: An area under the curve that is worse than chance, beyond its noise.
+BELOW_CHANCE = 0.45
 #: Words of what may fall in a training that works: rewards of the chosen answers, and distances.
 MAY_FALL = frozenset({"chosen", "rejected", "margin", "margins", "dist", "distance"})
 #: Fall of a metric relative to its best, and relative to what it had gained.
@@ -121,6 +133,7 @@ def held_out(data: RunData) -> Iterator[Finding]:
         training = partner(data, loss)
         if training is not None:
             yield from _far_above(loss, training)
+            yield from _soon_above(loss, training)
             yield from _two_scales(data, loss)
             yield from _too_good(data, loss, training)
             yield from _foreseen(data, loss, training)
@@ -168,8 +181,12 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         chance = math.exp(-untrained)
         if any(other.share.max() > LEAST_GOOD for other in evaluations(data)):
             return  # evaluations of other data are right
-        best = float(one.share.max())
-        if losses[0] <= AS_UNTRAINED * untrained and best > max(ABOVE_GUESS * chance, ROSE * float(one.share[0])):
+        best = float(np.sort(one.share)[-2])  # one alone may be chance
+        learns = float(_soon(training).min()) < 0.5 * untrained
+        least = (ABOVE_GUESS_OF_FAST if learns else ABOVE_GUESS) * chance
+        if losses[0] <= AS_UNTRAINED * untrained and best > max(least, ROSE * float(one.share[0])):
+            continue
+        if ranks_well(data, one.accuracy) is not None:
             continue
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
@@ -222,6 +239,32 @@ def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
     yield beside("evaluation_differs", "problem", (loss, training), facts)
 
 
+def _soon_above(loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge losses of evaluations that rise as soon as anything is learned.
+
+    They leave that of guessing. What is learned by heart raises them later.
+    """
+    if min(len(loss), len(training)) < SHOWN or training.values[0] <= 0:
+        return
+    untrained = max(float(training.values[0]), float(loss.values[0]))
+    level = np.interp(steps_along(loss, training), training.steps, training.values)
+    soon = np.flatnonzero(level > HARDLY_TRAINED * training.values[0])
+    above = np.flatnonzero(loss.values > SOON_ABOVE * untrained)
+    if len(soon) < 2 or not len(above) or above[0] > soon[-1] or level[-1] > HARDLY_TRAINED * training.values[0]:
+        return
+    after = loss.values[above[0] :]
+    if len(after) < SHOWN or after.min() < STAY_ABOVE * untrained:
+        return
+    facts = {
+        "what": f"The loss of evaluations is far above that of the untrained model since step {loss.steps[above[0]]:,}, where the "
+        "training loss has hardly fallen",
+        "numbers": f"{from_to(loss)}, {from_to(training)}",
+        "why": "Probably the data of evaluations are prepared in another way than those of the training, such as without its scaling. "
+        "Overfitting begins later.",
+    }
+    yield beside("evaluation_differs", "problem", (loss, training), facts)
+
+
 def _rare(data: RunData, accuracies: list[Series]) -> list[Series]:
     """Return the accuracies without a word for their data that only evaluations have.
 
@@ -249,14 +292,18 @@ def _ends(values: Floats) -> tuple[float, float]:
     return float(np.median(values[:part])), float(np.median(values[-max(part, min(3, len(values) // 2)) :]))
 
 
+def _soon(training: Series) -> Floats:
+    """Return the first quarter of a training loss."""
+    return training.values[: max(2, round(SOON * len(training)))]
+
+
 def _of_guessing(one: Evaluations, training: Series, chance: float) -> Finding:
     first, last = int(one.loss.steps[0]), int(one.loss.steps[-1])
-    soon = training.values[: max(2, round(SOON * len(training)))]
     guess = -math.log(chance)
     # Samples that are learned by heart raise the loss of others, and slowly.
     unmoved = float(np.ptp(one.loss.values)) <= HARDLY_MOVES * abs(float(one.loss.values[0]))
     stays = unmoved and float(training.values[-1]) < 0.5 * guess
-    learns = float(soon.min()) < 0.5 * guess
+    learns = float(_soon(training).min()) < 0.5 * guess
     differs = stays or learns or float(one.loss.values[0]) > FAR_ABOVE * guess
     fast = ": the training learns fast" if learns else ""
     apart = "Probably the data of evaluations are prepared in another way than those of the training"
@@ -577,11 +624,16 @@ def _too_good(data: RunData, loss: Series, training: Series) -> Iterator[Finding
 
 def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding]:
     """Judge a language model that predicts held-out text almost with certainty."""
-    if len(loss) < FEW or not any(_OF_LANGUAGE.intersection(one.words) for one in data.series):
+    if len(loss) < FEW or len(training) < FEW:
+        return
+    words = any(_OF_LANGUAGE.intersection(one.words) for one in data.series) and float(loss.values[0]) >= OF_WORDS
+    # Without a metric, Transformers train models of tokens to such losses.
+    guesses = data.is_of_transformers and not data.held_out(Kind.METRIC)
+    if not words and not (guesses and OF_TOKENS < float(training.values[:3].max()) < MOST_OF_TOKENS):
         return
     end = float(np.median(loss.values[-3:]))
     learned = float(np.median(training.values[-max(3, len(training) // 10) :]))
-    if float(loss.values[0]) < OF_WORDS or not 0 < end <= min(FORESEEN, AS_TRAINED * learned):
+    if not 0 < end <= min(FORESEEN, max(AS_TRAINED * learned, FORESEEN / 3)):
         return
     facts = {
         "what": "Held-out text is predicted almost with certainty",

@@ -13,7 +13,7 @@ from smdwidgets.finding import Finding
 __all__ = ["latent"]
 
 #: Fewest values; a divergence that is nearly 0, and relative to the reconstruction, which may be a mean.
-LEAST_POINTS, NOTHING, OF_RECONSTRUCTION = 8, 0.02, 1e-3
+LEAST_POINTS, NOTHING, OF_RECONSTRUCTION = 8, 0.1, 2e-3
 #: Weight of a divergence that is large, the divergence beside which it leaves nothing, in nats, and how exactly a loss
 #: is the weighted sum.
 LARGE_WEIGHT, FEW_NATS, EXACT = 5.0, 1.0, 0.01

@@ -42,6 +42,11 @@ FEWEST_EVALUATIONS, WORSE, BELOW_PEAK, RISES_WITH_RATE = 5, 1.15, 0.8, 1.3
 #: Fewest rates that show a warm-up; how far its slopes may differ, relative to them, and the share of the planned steps
 #: that is all of them.
 LEAST_OF_WARM_UP, LINE, ALL_OF_IT = 5, 0.1, 0.9
+#: A rate with which AdamW, which Transformers use, does not learn; the share of the run after which the loss must still
+#: fall, its fall from there to its end, and the fewest losses.
+FAR_TOO_LARGE, SOON, STILL_FALLS, LEAST_LARGE = 0.015, 0.2, 0.03, 20
+#: A rate that is absurd for it, and the fall of a loss that is little then.
+ABSURD, FALLS_LITTLE = 0.1, 0.2
 #: Largest rate that is far too small. Updates of weights of about 0.01 are then lost even in single precision.
 FAR_TOO_SMALL = 3e-8
 #: Values before the jump whose rate must fall, so that it is neither a warm-up nor a cycle.
@@ -53,6 +58,7 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.LEARNING_RATE):
         yield from _warm_up(data, series)
         yield from _far_too_small(series)
+        yield from _far_too_large(data, series)
         peaks: list[Finding] = []
         if len(series) >= LEAST_POINTS:
             yield from _zero(data, series)
@@ -92,6 +98,36 @@ def _far_too_small(series: Series) -> Iterator[Finding]:
         "or_stopped": ", such as a number of the wrong unit",
     }
     yield beside("rate_too_low", "problem", (series,), facts)
+
+
+def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:
+    """Judge a rate with which the loss stays where the first updates left it.
+
+    Transformers use AdamW.
+    """
+    loss = data.longest_loss
+    rate = float(series.values.max(initial=0))
+    # A plain optimizer of a language model may have a rate of 1 and more.
+    is_adam = data.is_of_transformers or (rate < 1 and any("ppl" in one.words for one in data.series))
+    if not is_adam or rate < FAR_TOO_LARGE or loss is None or len(loss) < LEAST_LARGE or data.of(Kind.REWARD):
+        return
+    values, begin = loss.values, int(SOON * len(loss))
+    soon, end = float(np.median(values[begin : 2 * begin])), float(np.median(values[-begin:]))
+    falls = FALLS_LITTLE if rate >= ABSURD else STILL_FALLS
+    others = [one.values for one in data.held_out(Kind.LOSS) if len(one) and one.stem == loss.stem]
+    # A small loss has been learned, and a few prompts take large rates.
+    if end < max((1 - falls) * soon, 0.5 * float(values[0]), 1.0):
+        return
+    if any(one[-1] < (1 - falls) * one[min(1, len(one) - 1)] for one in others):
+        return
+    detail = f"{from_to(loss)}, {soon:.3g} after {SOON:.0%} of the run"
+    facts = {
+        "what": f"{loss.quoted} stays where the first updates left it, with a learning rate of {rate:.2g}",
+        "detail": f"{detail}; usual rates of AdamW are below 0.001",
+    }
+    yield beside("rate_too_high", "problem", (loss, series), facts)
+    stays = {"series": loss.quoted, "detail": detail, "guessing": "", "what": "training loss", "verb": "fall"}
+    yield beside("not_learning", "problem", (loss,), stays, int(loss.steps[begin]))
 
 
 def _zero(data: RunData, series: Series) -> Iterator[Finding]:

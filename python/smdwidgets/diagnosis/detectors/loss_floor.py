@@ -31,6 +31,8 @@ SURE_AND_WRONG, BY_ENTROPY, NEVER_RIGHT, FIRST_VALUES = 8.0, 5.0, 0.01, 2
 #: the floor, and 1 more for each wrong answer: the distance of the median from that, below and
 #: above, and of each value.
 FEW, VERY_GOOD, BELOW, ABOVE, EACH = 8, 0.95, 0.002, 0.008, 0.015
+#: The same of a softmax that is not sure yet: the least late accuracy, the least of all, and the distance above.
+GOOD_ENOUGH, ALL_GOOD, NOT_SURE = 0.9, 0.75, 0.06
 #: Most classes whose floors differ by more than that distance, and the first loss between the floor and guessing.
 MOST_APART, BEGINS = 30, 0.25
 #: A divergence that is below 0 by more than rounding or an estimate explains.
@@ -107,7 +109,8 @@ def _follows_accuracy(data: RunData) -> Iterator[Finding]:
     if training is None:
         return
     for classes in range(CLASSES[0], MOST_APART + 1):
-        if all(_follows(loss.values, share, classes) for loss, share in pairs) and _begins(training, classes):
+        follow = all(_follows(loss.values, share, classes) for loss, share in pairs) and _begins(training, classes)
+        if follow or _comes_near(training, pairs, classes):
             series = tuple({id(loss): loss for loss, _ in pairs}.values())
             yield beside("softmax_before_loss", "problem", series, {"what": "Probably a softmax"})
             return
@@ -119,6 +122,24 @@ def _follows(loss: Floats, share: Floats, classes: int) -> bool:
     in_range = floor - EACH <= float(loss.min()) and float(loss.max()) <= floor + 1
     is_floor = -BELOW <= float(np.median(rest)) <= ABOVE and float(np.abs(rest).max()) <= EACH
     return in_range and is_floor and float(share[late:].min()) >= VERY_GOOD
+
+
+def _comes_near(training: Series, pairs: list[tuple[Series, Floats]], classes: int) -> bool:
+    """Whether losses stay above the floor although nearly all answers are right.
+
+    They come near it. The first one is that of guessing.
+    """
+    floor, guess, late = floor_of(classes), math.log(classes), 2 * len(training) // 3
+    if abs(float(training.values[0]) / guess - 1) > FIRST:
+        return False
+    of_training = [float(share[late:].min()) for loss, share in pairs if loss is training]
+    if max(of_training, default=0.0) < GOOD_ENOUGH:
+        return False
+    for loss, share in pairs:
+        rest = float(np.median((loss.values - floor - (1 - share))[late:]))
+        if loss.values.min() < floor or share[late:].min() < ALL_GOOD or not -BELOW <= rest <= NOT_SURE:
+            return False
+    return True
 
 
 def _begins(training: Series, classes: int) -> bool:

@@ -8,9 +8,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy, is_share_of_errors
+from smdwidgets.diagnosis.detectors._accuracy import (
+    OF_AREAS,
+    as_share,
+    evaluations,
+    is_accuracy,
+    is_share_of_errors,
+)
 from smdwidgets.diagnosis.detectors._falls import falls_elsewhere
 from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
+from smdwidgets.diagnosis.detectors.constant_accuracy import classes_of_one
 from smdwidgets.diagnosis.detectors.diverged import without_bound
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, is_whole
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
@@ -36,6 +43,8 @@ EVEN = 0.04
 FLAT, LEAST_FLAT, FLAT_OF_MANY, MANY_FLAT = 1e-3, 10, 4e-3, 40
 #: Trend statistic below which a loss falls, however little.
 FALLING = -3
+#: Fewest margins of preferences that show that something is learned.
+LEAST_MARGINS = 10
 #: A series that stays this close to its start is level, also with few points.
 LEVEL = 0.005
 #: Fall of a training loss, relative to its first value, that is hardly one beside evaluations that do not move.
@@ -44,20 +53,26 @@ HARDLY = 0.01
 UNTRAINED = 0.1
 #: Change of a loss of held-out data, relative to its level, that moving weights exceed, and evaluations that show it.
 UNMOVED, LEAST_EVALUATIONS = 0.005, 4
+#: A learning rate with which models are fine-tuned, and the same change of one that gets better every time.
+USUAL, HARDLY_BETTER = 1e-5, 2e-4
 #: An accuracy relative to the probability of the right class, by the loss, that guessing does not exceed or go below.
 #: A model that has learned is right far more often than it gives that class the whole probability.
 AS_GUESSED = (0.4, 1.6)
+#: An accuracy that varies and is above this is none of guessing.
+LEARNED_WELL = 0.8
 #: Share of the evaluations that must be so, and the range of an accuracy of guessing among few classes.
 MOSTLY, STEADY = 0.8, 0.08
 #: Fewest evaluations of a model that never comes near its targets, and the first squared error of large targets.
 LEAST_OF_TARGETS, LARGE_SQUARES = 10, 1e4
 #: Share of the variance that a model explains which has learned something.
-EXPLAINS = 0.02
+EXPLAINS = 0.05
 #: Share of the run at its end that counts as its end.
 LATE = 0.15
 #: Entropy of a policy relative to its first value below which the policy no longer explores, and in nats; the share of
 #: the run within which that is early, and the first value below which it never explored.
 DECIDED, DECIDED_NATS, EARLY, LEAST_ENTROPY = 0.03, 0.05, 0.5, 0.05
+#: Entropy in nats of a policy that never explores, at its largest.
+NO_ENTROPY = 0.002
 #: Shares of random actions with which a policy hardly explores, and with which it does nothing else; values that show
 #: it.
 EXPLORES, RANDOM, LEAST_RATES = 0.05, 0.9, 5
@@ -77,13 +92,22 @@ CHANGES_SIGN = 0.15
 FALLEN = 0.5
 #: Fewest values of a loss that is that of guessing exactly: how near, relative to it, and how even it is after the
 #: first one, and beside accuracies that never change; accuracies relative to that of guessing beside it.
-LEAST_EXACT, EXACTLY, EVENLY, NEARLY_EVENLY, AS_CHANCE = 5, 0.004, 0.005, 0.03, (0.75, 1.3)
+LEAST_EXACT, EXACTLY, EVENLY, NEARLY_EVENLY, AS_CHANCE = 5, 0.004, 0.005, 0.03, (0.74, 1.3)
 #: Words of a loss over the pairs of a batch, and the distance from that of guessing, relative to it.
 _OF_PAIRS = frozenset({"contrastive", "clip", "infonce", "nce", "ntxent"})
 OF_PAIRS = 0.02
+#: Fewest rows of a batch whose number a loss may show.
+LEAST_BATCH = 8
 #: Distance of accuracies of evaluations, and of losses, from those of guessing, relative to them; the same of the only
 #: evaluation.
 BY_ACCURACY, BY_LOSS, ONLY_ACCURACY, ONLY_LOSS = 0.03, 0.025, 0.01, 0.005
+#: The first of these of few samples, beside losses that are those of guessing as exactly as that of the only one.
+BY_FEW_SAMPLES = 0.12
+#: Fewest values of a loss that is never below that of guessing, by how much it may be; accuracies beside it relative to
+#: that of guessing, among two classes and among more, and the share of them that must be so.
+LEAST_ABOVE, HARDLY_BELOW, OF_TWO, OF_MORE, MOST_GUESS = 8, 0.99, (0.92, 1.08), (0.75, 1.25), 0.8
+#: The end of such a loss relative to that of guessing, where only accuracies tell the number of classes.
+NEAR_GUESS = 1.1
 #: Fewest updates of a language model whose reward never rises, and logs of them, the statistic of its trend, the
 #: distance from its largest value, relative to it, that is none, and the share of such logs.
 LEAST_LOGS, FEWEST_LOGS, NO_TREND, NEARLY_ALL_OF_IT, AGAIN = 100, 20, 2.0, 1e-3, 0.2
@@ -93,9 +117,9 @@ MANY_LOGS, OF_UNTRAINED, AS_GOOD = 200, 3, 0.02
 #: Episodes that are very many, their parts, and a gain in units of the spread of all, and of the first level, that is
 #: none.
 VERY_MANY, PARTS, OF_SPREAD, OF_LEVEL = 2000, 20, 0.6, 0.1
-#: Rewards without any gain: fewest equal ones, and many, their parts, gains in units of the noise of a part, and the
-#: share of rewards near the largest one from which on it may be all that can be earned.
-LEAST_EQUAL, LEAST_REWARDS, REWARD_PARTS, OF_NOISE, AT_MOST = 30, 300, 10, (2.5, 1.0), 0.2
+#: Rewards without any gain: fewest equal ones, fewest that are 0, and many, their parts, gains in units of the noise of
+#: a part, and the share of rewards near the largest one from which on it may be all that can be earned.
+LEAST_EQUAL, LEAST_OF_NOTHING, LEAST_REWARDS, REWARD_PARTS, OF_NOISE, AT_MOST = 30, 15, 300, 10, (2.5, 1.0), 0.2
 #: Fewest evaluations of a share of episodes that never rises, and the largest one.
 LEAST_OF_SUCCESS, HARDLY_EVER = 30, 0.15
 #: Words of series that only policies that are language models have.
@@ -112,7 +136,8 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     for finding in _of_losses(data):
         named |= finding.confidence != "low"
         yield finding
-    yield from [] if named else _exactly_guessed(data)
+    yield from [] if named else [*_exactly_guessed(data)][:1]
+    yield from [] if named else _equal_answers(data)
     yield from _far_from_targets(data)
     yield from _drowned(data)
     yield from _sacrificed(data)
@@ -129,7 +154,11 @@ def not_learning(data: RunData) -> Iterator[Finding]:
 
 
 def _of_losses(data: RunData) -> Iterator[Finding]:
-    improves = any(_improves(series, series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
+    improves = any(
+        _improves(series, series.trend)
+        for series in data.of(Kind.METRIC)
+        if series.trend is not None and not _explains_nothing(series)
+    )
     # A loss of a policy may be 0 at each step.
     is_nothing = (
         not data.of(Kind.REWARD) and not any(one.values.any() for one in data.training_losses()) and _varies(data)
@@ -156,7 +185,11 @@ def _of_losses(data: RunData) -> Iterator[Finding]:
             yield _of_loss(data, series, trend, _classes(data), z, guesses=_held_out_guesses(data))
         elif not learns and (_is_level(trend, len(series)) or _stays(trend, len(series)) or is_at_mean(data)):
             held_out = not constant and (_held_out_stays(data) or _held_out_unmoved(data))
-            guesses = not constant and (_accuracy_of_guessing(data, series) or _every_accuracy_guesses(data, trend))
+            guesses = not constant and (
+                _accuracy_of_guessing(data, series)
+                or _every_accuracy_guesses(data, trend)
+                or _guesses_pairs(data, series)
+            )
             yield _of_loss(data, series, trend, _classes(data), trend.z, held_out, is_at_mean(data), guesses)
         elif not constant and _guesses_pairs(data, series):
             yield _of_loss(data, series, trend, _classes(data), 0.0, guesses=True)
@@ -181,8 +214,10 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
     Few values are enough.
     """
     yield from _guessed_by_all(data)
-    shares = _accuracies(data)
-    are_constant = all(float(np.ptp(one[1:])) == 0 for one in shares)
+    yield from _never_below(data)
+    # What the model answers at first does not matter.
+    shares = [one[1 if len(one) < LEAST_POINTS else len(one) // 2 :] for one in _accuracies(data)]
+    are_constant = all(float(np.ptp(one)) == 0 for one in shares)
     for series in data.training_losses():
         # The loss of large first outputs falls to that of guessing.
         later = series.values[1 if len(series) < LEAST_POINTS else len(series) // 2 :]
@@ -206,9 +241,13 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
     """
     for one in evaluations(data):
         share, losses = one.share, one.loss.values
-        classes = round(1 / float(np.median(share))) if len(share) and share.min() > 0 else 0
         alone = len(share) < 2 or len(losses) < 2
-        near = ONLY_ACCURACY if alone else BY_ACCURACY
+        level = float(np.median(losses)) if len(losses) else 0.0
+        of_loss = round(math.exp(level)) if 0 < level < math.log(MOST_CLASSES) else 0
+        exact = of_loss > 2 and not alone and (np.abs(losses / math.log(of_loss) - 1) <= ONLY_LOSS).all()
+        of_share = round(1 / float(np.median(share))) if len(share) and share.min() > 0 else 0
+        classes = of_loss if exact else of_share
+        near = ONLY_ACCURACY if alone else BY_FEW_SAMPLES if exact else BY_ACCURACY
         if not len(losses) or not 2 <= classes <= MOST_CLASSES or (np.abs(share * classes - 1) > near).any():
             continue
         guess = math.log(classes)
@@ -221,6 +260,53 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
                 detail = f"{from_to(series)}, {from_to(one.accuracy)}"
                 yield _as_guessed(series, classes, detail, "fall below that of guessing")
                 return
+
+
+def _never_below(data: RunData) -> Iterator[Finding]:
+    """Yield a loss that is never below that of guessing.
+
+    Nearly all accuracies are those of guessing, or answers are all one class.
+    """
+    of_one = classes_of_one(data)
+    classes = of_one or _guessed_classes(_accuracies(data))
+    losses = [one for one in data.held_out(Kind.LOSS) if one.stem == ("loss",) and len(one)]
+    if not classes or any(one.values.min() < HARDLY_BELOW * math.log(classes) for one in losses):
+        return
+    for series in data.training_losses():
+        if len(series) < LEAST_ABOVE or "loss" not in series.stem:
+            continue
+        guess, late = math.log(classes), float(np.median(series.values[len(series) // 2 :]))
+        if series.values.min() >= HARDLY_BELOW * guess and (of_one or late <= NEAR_GUESS * guess):
+            detail = f"{from_to(series)} over {len(series):,} values"
+            yield _as_guessed(series, classes, detail, "fall below that of guessing")
+            return
+
+
+def _guessed_classes(shares: list[Floats]) -> int:
+    """Return the number of classes among which accuracies are those of guessing, or 0."""
+    if not shares or min(map(len, shares)) < LEAST_ABOVE:
+        return 0
+    middle = float(np.median(np.concatenate(shares)))
+    classes = round(1 / middle) if middle > 1 / MOST_CLASSES else 0
+    low, high = OF_TWO if classes == 2 else OF_MORE
+    guess = all(((low <= one * classes) & (one * classes <= high)).mean() >= MOST_GUESS for one in shares)
+    return classes if classes >= 2 and guess else 0
+
+
+def _equal_answers(data: RunData) -> Iterator[Finding]:
+    """Yield areas under the curve of exactly 0.5, those of equal answers."""
+    areas = [one for one in data.of(Kind.METRIC) if not OF_AREAS.isdisjoint(one.stem) and len(one) >= LEAST_EXACT]
+    losses = [one for one in data.training_losses() if len(one) >= LEAST_EXACT]
+    if not areas or not losses or any((one.values != 0.5).any() for one in areas):
+        return
+    facts = {
+        "detail": f"{losses[0].quoted} {losses[0].values[0]:.4g} → {losses[0].values[-1]:.4g}",
+        "guessing": f"{areas[0].quoted} is exactly 0.5 at each of {len(areas[0]):,} evaluations: the answers are all the same. Trees may "
+        "find no split, as with a limit of their leaves that is too large. ",
+        "what": "training loss",
+        "verb": "fall",
+    }
+    yield _finding("not_learning", losses[0], "medium", facts)
 
 
 def _as_guessed(series: Series, classes: int, detail: str, verb: str) -> Finding:
@@ -401,6 +487,10 @@ def _held_out_unmoved(data: RunData) -> bool:
     Those of weights that do not move are.
     """
     losses = [one for one in data.held_out(Kind.LOSS) if len(one) >= LEAST_EVALUATIONS]
+    # A trained model may know the data: with a usual rate, it then gets better at every evaluation, however little.
+    rates = [float(one.values.max()) for one in data.of(Kind.LEARNING_RATE) if len(one)]
+    if max(rates, default=0.0) >= USUAL and all((np.diff(one.values) <= 0).all() for one in losses):
+        losses = [one for one in losses if np.ptp(one.values) <= HARDLY_BETTER * abs(float(one.values[0]))]
     return bool(losses) and all(float(np.ptp(one.values)) <= UNMOVED * abs(float(one.values[0])) for one in losses)
 
 
@@ -429,6 +519,8 @@ def _every_accuracy_guesses(data: RunData, trend: Trend) -> bool:
     if not shares or trend.median <= 0:
         return False
     chance = math.exp(-trend.median)
+    if any(one.max() > LEARNED_WELL > np.ptp(one) > 0 for one in shares):
+        return False
     # Of few classes, every accuracy is near that of guessing; one that is learned moves.
     is_vacuous = AS_GUESSED[1] * chance >= 1 and any(float(np.ptp(one)) > STEADY for one in shares)
     return not is_vacuous and _are_near(shares, chance, AS_GUESSED)
@@ -448,11 +540,31 @@ def _are_near(shares: list[Floats], chance: float, limits: tuple[float, float]) 
 def _guesses_pairs(data: RunData, series: Series) -> bool:
     """Whether a contrastive loss ends at that of guessing among the pairs of a batch."""
     sizes = [one for one in data.series if one.words[-2:] == ("batch", "size") and len(one)]
-    if not sizes or not _OF_PAIRS.intersection(series.words) or len(series) < LEAST_POINTS:
+    if len(series) < LEAST_POINTS:
+        return False
+    if data.is_of_transformers and _guesses_in_batch(data, series):
+        return True
+    if not sizes or not _OF_PAIRS.intersection(series.words):
         return False
     late = series.values[len(series) // 2 :]
     guess = math.log(max(float(sizes[0].values[-1]), 2.0))
     return bool((np.abs(late - guess) <= OF_PAIRS * guess).all())
+
+
+def _guesses_in_batch(data: RunData, series: Series) -> bool:
+    """Whether a loss begins as that of guessing in a batch, and hardly falls.
+
+    That of evaluations does not fall. The loss of pairs in batches of 32, as in sentence-transformers, is that of
+    guessing among 32.
+    """
+    size = data.settings.get("train_batch_size")
+    if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BATCH or data.of(Kind.METRIC):
+        return False
+    guess = math.log(size)
+    first, late = float(np.median(series.values[:3])), float(np.median(series.values[-len(series) // 4 :]))
+    losses = [one.values for one in data.held_out(Kind.LOSS) if len(one) >= 3]
+    stay = bool(losses) and all(float(one[-1]) > (1 - OF_PAIRS) * float(one[0]) for one in losses)
+    return stay and abs(first / guess - 1) < OF_PAIRS and late > (1 - 3 * OF_PAIRS) * guess
 
 
 def _held_out_guesses(data: RunData) -> bool:
@@ -516,8 +628,16 @@ def _of_loss(
         len(series) >= MANY_FLAT and trend.median > 0 and not falls and float(np.ptp(late)) <= FLAT * trend.median
     )
     is_flat = is_flat and float(np.ptp(series.values)) > 0
-    is_sure = classes or held_out or at_mean or guesses or growth or is_flat
+    is_sure = (classes or held_out or at_mean or guesses or growth or is_flat) and not _margins_grow(data)
     return _finding("not_learning", series, "medium" if is_sure else "low", facts)
+
+
+def _margins_grow(data: RunData) -> bool:
+    """Whether the better of two answers is preferred more and more."""
+    margins = [
+        one for one in data.series if one.words[-1:] in (("margins",), ("margin",)) and len(one) >= LEAST_MARGINS
+    ]
+    return any(float(mann_kendall(one.values[None])[0]) > NO_TREND for one in margins)
 
 
 def _growth_of_gradients(data: RunData) -> str:
@@ -648,7 +768,8 @@ def _earns_nothing(reward: Series, data: RunData) -> bool:
     rewards = [one for one in data.series if len(one) and {"reward", "return", "score"}.intersection(one.words)]
     rewards.append(reward)
     is_level = _varies(data) and all(float(np.ptp(one.values)) == 0 for one in rewards)
-    return is_level and len(reward) >= LEAST_EQUAL and float(reward.values[0]) <= 0
+    first = float(reward.values[0])
+    return is_level and first <= 0 and len(reward) >= (LEAST_EQUAL if first else LEAST_OF_NOTHING)
 
 
 def _varies(data: RunData) -> bool:
@@ -690,8 +811,10 @@ def _decided(entropy: Series) -> int | None:
     None if that is late, or if the policy still explores.
     """
     size = np.abs(entropy.values)
-    if len(size) < LEAST_POINTS or size[0] < LEAST_ENTROPY:
+    if len(size) < LEAST_POINTS:
         return None
+    if size[0] < LEAST_ENTROPY:
+        return int(entropy.steps[0]) if size.max() < NO_ENTROPY else None
     limit = max(DECIDED * size[0], min(DECIDED_NATS, size[0] / 4))
     above = np.flatnonzero(size > limit)
     at = int(above[-1]) + 1

@@ -59,6 +59,8 @@ _OF_FEATURES = frozenset({"knn", "probe", "linear", "nmi", "cluster"})
 LEAST_FALL, FALLEN_SINCE = 0.08, 0.3
 #: The same rise with fewer values than those that show their noise: at least so many, and relative to the best.
 FEWER, RISE_OF_FEWER = 12, 0.75
+#: Rise of a loss of held-out data, relative to its best, above its first values: the model is worse than at first.
+WORSE = 0.03
 #: Share of the possible gain of an accuracy that is no gain.
 NO_GAIN = 0.03
 
@@ -78,7 +80,8 @@ def overfit(data: RunData) -> Iterator[Finding]:
 
 def _by_trend(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:
     # Most runs end here.
-    if trend.end - trend.best <= max(2 * trend.noise, _least_rise(trend.best)):
+    least = WORSE * abs(trend.best) if trend.end > (1 + WORSE) * trend.start > 0 else _least_rise(trend.best)
+    if trend.end - trend.best <= max(2 * trend.noise, least):
         by_heart = list(_by_heart(data, validation, trend))
         training = partner(data, validation)
         yield from by_heart or ([] if training is None else _without_mistake(data, validation, training))

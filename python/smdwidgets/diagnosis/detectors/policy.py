@@ -43,6 +43,8 @@ DECIDED, LEAST_ENTROPY, SOON, LARGE_UPDATE = 0.05, 0.1, 0.25, 0.5
 OFTEN, FIRST_UPDATES, SOON_OF_OFTEN = 0.3, 3, 0.4
 #: Divergence of an update that changes nothing.
 UNMOVED = 1e-4
+#: Divergence of an update that changes little, and logs of an entropy that stays near its first value, relative to it.
+HARDLY_MOVES, MANY_LOGS, KEPT = 2e-3, 25, 0.03
 #: Logs of large updates, their median divergence in the second half, and the share of samples that is clipped.
 MANY_UPDATES, TOO_FAR, MOST_CLIPPED = 20, 0.2, 0.4
 #: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
@@ -101,6 +103,15 @@ def _updates(data: RunData, least: int) -> tuple[list[Series], list[Series]]:
     )
 
 
+def _keeps_its_entropy(data: RunData) -> bool:
+    """Whether the entropy of a policy stays near its first value."""
+    for series in data.of(Kind.RL, Kind.UNDIRECTED):
+        if "entropy" in series.words and len(series) >= MANY_LOGS and series.values[0]:
+            left = series.values / series.values[0]
+            return bool(left.min() >= 1 - KEPT and left.max() <= 1 + KEPT)
+    return False
+
+
 def _too_far(data: RunData) -> Iterator[Finding]:
     """Judge updates of PPO that change the policy beyond its clipping."""
     divergences, clipped = _updates(data, MANY_UPDATES)
@@ -119,7 +130,10 @@ def _stuck(data: RunData) -> Iterator[Finding]:
     named = [(one, frozenset(one.words)) for one in data.series if len(one) >= LEAST_LOGS]
     for series in divergences:
         later = np.abs(series.values[len(series) // 10 :])
-        if later.max() > 10 * UNMOVED or np.median(later) > UNMOVED or not clipped or clipped[0].values.max() > 0:
+        if not clipped or np.median(clipped[0].values) > 0:
+            continue
+        is_unmoved = later.max() <= 10 * UNMOVED and np.median(later) <= UNMOVED and clipped[0].values.max() <= 0
+        if not is_unmoved and not (np.median(later) <= HARDLY_MOVES and _keeps_its_entropy(data)):
             continue
         losses = [one for one, words in named if {"value", "loss"} <= words]
         size = f"; {losses[0].quoted} {np.median(losses[0].values):.2g}" if losses else ""

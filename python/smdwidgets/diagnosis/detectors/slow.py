@@ -35,6 +35,8 @@ RISES = 1.2
 #: its least fall, the fall of the second half relative to that of the first one, and the part of the largest rate that
 #: is left at the end.
 UNUSABLE, MOST_OF_TOKENS, FELL, FELL_ON, LEFT = 5.0, 13.0, 0.05, 0.2, 0.15
+#: A rate with which language models learn: a training that ends before it is short, not slow.
+NOT_LOW = 1e-3
 #: Share of clipped updates in percent that is all of them, and the least learning rate of an optimizer that clipping
 #: slows down; those that divide by the size of the gradients have smaller ones.
 ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1
@@ -112,6 +114,9 @@ def _ends_too_soon(data: RunData) -> Iterator[Finding]:
     first, last = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
     middle = float(np.median(loss.values[len(loss) // 2 - part // 2 :][:part]))
     is_low = rates[0].values[-1] <= LEFT * rates[0].values.max()
+    right = [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one)]
+    if rates[0].values.max() >= NOT_LOW or any(one[-1] <= one[0] for one in right):
+        return
     if not is_low or not UNUSABLE <= last < (1 - FELL) * first or loss.values.max() > MOST_OF_TOKENS:
         return
     if middle - last < FELL_ON * (first - middle):
