@@ -46,7 +46,13 @@ def explained(findings: Iterable[Finding], first_step: int, last_step: int, data
         row = finding.row
         if finding.kind in below:
             continue
-        left = {one.kind for one in merged if one.kind not in below}
+        # A note that begins after the cause was over is no symptom of it.
+        left = {
+            one.kind
+            for one in merged
+            if one.kind not in below
+            and not (one.confidence == "low" and _is_past(finding, one, first_step, last_step))
+        }
         is_proof = finding.confidence == "proof"
         alone = is_proof or any(observed[name].holds for name in cause_of(row.id).alone)
         if row.needs_symptom and not alone and not any(_is_symptom_of(row.id, kind) for kind in left):
