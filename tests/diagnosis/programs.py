@@ -13,7 +13,8 @@ the part `i`, `overlooked.txt` those with mistakes that are easily overlooked, i
 with the mistakes that people make most often, in the part `l`, `asked.txt` those with mistakes that people ask about,
 in the part `m`, `seen_often.txt` those with frequent and with subtle mistakes, in the part `n`, `of_many_fields.txt`
 those with mistakes of many fields, in the part `o`, `reported_again.txt` more that people have reported, in the
-part `p`, and `described.txt` those that public reports describe, in the part `q`.
+part `p`, `described.txt` those that public reports describe, in the part `q`, and `of_reports.txt` more of these, in
+the part `s`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ WHOLE = tuple(
         "of_many_fields",
         "reported_again",
         "described",
+        "of_reports",
     )
 )
 

@@ -50,8 +50,7 @@ def explained(findings: Iterable[Finding], first_step: int, last_step: int, data
         left = {
             one.kind
             for one in merged
-            if one.kind not in below
-            and not (one.confidence == "low" and _is_past(finding, one, first_step, last_step))
+            if one.kind not in below and not (one.confidence == "low" and _is_past(finding, one, first_step, last_step))
         }
         is_proof = finding.confidence == "proof"
         alone = is_proof or any(observed[name].holds for name in cause_of(row.id).alone)
