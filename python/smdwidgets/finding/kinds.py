@@ -536,7 +536,8 @@ _KINDS = (
         "one predicted class",
         "One class is the largest output for at least 90 % of the samples in the second half of the run; or the accuracy of "
         "evaluations is always the same while their loss changes, or only one of two numbers that add up to 1; or the mean accuracy of k "
-        "classes is always 1 / k.",
+        "classes is always 1 / k. Or accuracy and F1 are those of one class, the recall is 0 to the end, or more than half of the "
+        "answers are wrong although the area under the curve is above 0.65.",
         "predictions in proportion to the classes of the data",
         "check the balance of the classes, and the gradients of the first layers.",
         "{title}",
@@ -567,7 +568,7 @@ _KINDS = (
         "and 30 % of what was learned; or wholly above 1.5 times its first values, so that a loss of 1.6 that jumps to 11.8 and "
         "ends at 10.4 has diverged, although it falls for most of the run; or a tenth of its values are above 1,000 times its "
         "first ones. Or it rises from value to value to three times the first one, or its last third is mostly above twice its first "
-        "values. A loss that need not fall, such as a critic's, has "
+        "values. Or it ends above its first values, and an accuracy is lost for good. A loss that need not fall, such as a critic's, has "
         "diverged if it grows 100-fold while the reward does not improve.",
         "a training loss that ends near its best",
         "go back to a checkpoint before the onset; reduce the learning rate, warm it up, or clip gradients.",
@@ -629,7 +630,9 @@ _KINDS = (
         "logarithm of their number), and is as even as guessing; or if the loss of held-out data stays, too. Otherwise it is low, "
         "because a fine-tuned or resumed run looks the same. So it is medium where loss, entropy and accuracy of a language model stay "
         "within 1 or 2 %, where all losses are within 4 % of that of a coin, where at most 5 % of the evaluations are right and their "
-        "loss is no better than at first, and where an accuracy below 15 % without a loss has not risen by a fifth.\n\n"
+        "loss is no better than at first, and where an accuracy below 15 % without a loss has not risen by a fifth. Also if all "
+        "areas under the curve are exactly 0.5; if the loss is never below that of guessing beside accuracies of guessing; or if it stays "
+        "at that of guessing among the pairs of a batch.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
         "first half of the run and stayed there, so that the policy no longer explores; if the whole reward of a language model has no "
         "trend over at least 100 updates; if no more than 2 % of later rewards are as good as the first ones; or if a share of episodes "
