@@ -69,12 +69,12 @@ class Gate:
     training has spent inside, which is what the hook costs it.
     """
 
-    __slots__ = ("__weakref__", "_depth", "_lock", "_owner", "_since", "seconds")
+    __slots__ = ("__weakref__", "_depth", "_lock", "_since", "seconds")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        #: How often the thread that is inside has entered, and its number; 0 without one.
-        self._depth = self._owner = 0
+        #: How often the thread that is inside has entered; 0 without one.
+        self._depth = 0
         self._since = 0.0
         self.seconds = 0.0
         _gates.add(self)
@@ -82,7 +82,7 @@ class Gate:
     @property
     def is_mine(self) -> bool:
         """Whether the calling thread is inside."""
-        return self._owner == threading.get_ident()
+        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     @property
     def elapsed(self) -> float:
@@ -93,7 +93,7 @@ class Gate:
         self._lock.acquire()
         self._depth += 1
         if self._depth == 1:
-            self._owner, self._since = threading.get_ident(), time.perf_counter()
+            self._since = time.perf_counter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -101,7 +101,6 @@ class Gate:
         self._depth -= 1
         if not self._depth:
             self.seconds += time.perf_counter() - self._since
-            self._owner = 0
         self._lock.release()
         if _pending and threading.get_ident() == _main_thread and not _is_inside():
             _handle(_pending.pop(0), None)

@@ -17,6 +17,7 @@ from smdwidgets.hooks.capture.plan import Plan
 from smdwidgets.hooks.core.guard import Guard
 from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.script import hide_from_script
+from smdwidgets.hooks.torch.untraced import untraced
 
 __all__ = ["Callback", "GraphCallback", "ModuleCallback", "PartCallback", "Receivers"]
 
@@ -40,20 +41,22 @@ class Callback:
 
         A failure is logged once per kind, and the training continues.
         """
-        owner, guard = None if self._owner is None else self._owner(), self._guard
-        if owner is not None and guard is not None and self._call is not None and guard.alive:
-            with guard.gate:
-                try:
-                    self._call(owner, *args)
-                except TrainingStopped:
-                    raise
-                except Exception as error:
-                    guard.report_error(error)
+        reference, guard, call = self._owner, self._guard, self._call
+        if reference is None or guard is None or call is None:
+            return
+        owner = reference()
+        if owner is None or not guard.alive:
+            return
+        with guard.gate:
+            try:
+                call(owner, *args)
+            except TrainingStopped:
+                raise
+            except Exception as error:
+                guard.report_error(error)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
-    def __call__(self, *args: Any) -> None:
-        """Do the same where torch.compile may trace."""
-        self.call(*args)
+    #: Does the same where torch.compile may trace.
+    __call__ = untraced(call)
 
     def __deepcopy__(self, memo: object) -> Callback:
         return type(self)(None, None, None)
@@ -85,7 +88,8 @@ class Receivers:
         return {event: Callback(self, self._guard, self._of(event)) for event in self._by_event}
 
     def _of(self, event: str) -> Callable[..., None]:
-        receivers = self._by_event[event]
+        receivers = tuple(self._by_event[event])
+        report_error = self._guard.report_error
 
         def receive(self: Receivers, *args: Any) -> None:
             for each in receivers:
@@ -94,7 +98,7 @@ class Receivers:
                 except TrainingStopped:
                     raise
                 except Exception as error:  # the others still receive it
-                    self._guard.report_error(error)
+                    report_error(error)
 
         return receive
 

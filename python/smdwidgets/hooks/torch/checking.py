@@ -44,6 +44,11 @@ class Checking:
                 stop_after(options),
             )
 
+    @property
+    def is_on(self) -> bool:
+        """Whether any checks run."""
+        return self.checks is not None
+
     def receivers(self) -> dict[str, Callable[..., None]]:
         """Return what receives the events of a training."""
         checks = self.checks

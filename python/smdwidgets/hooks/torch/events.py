@@ -21,6 +21,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import dataloader
 
 from smdwidgets.checks.torch.worker_states import StateDigests
+from smdwidgets.hooks.torch.untraced import untraced
 from smdwidgets.replay.torch import rows
 
 __all__ = ["Listener", "listen"]
@@ -70,7 +71,7 @@ _Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 #: The attribute of a loader's iterator with the digests of the random states of its workers.
 _STATES = "_smdwidgets_states"
 
-_listeners: list[Listener] = []
+_listeners: tuple[Listener, ...] = ()
 _lock = threading.Lock()
 
 
@@ -82,8 +83,9 @@ class Handle:
 
     def remove(self) -> None:
         """Stop listening. A wrapper that tells nobody anything is removed."""
+        global _listeners
         with _lock:
-            _listeners[:] = [one for one in _listeners if one is not self._listener]
+            _listeners = tuple(one for one in _listeners if one is not self._listener)
             events = {event for listener in _listeners for event in listener}
             for wrapper in _WRAPPERS:
                 if wrapper.events.isdisjoint(events):
@@ -92,17 +94,18 @@ class Handle:
 
 def listen(listener: Listener) -> Handle:
     """Call these callbacks from now on. They must not raise."""
+    global _listeners
     with _lock:
         for wrapper in _WRAPPERS:
             if not wrapper.events.isdisjoint(listener):
                 wrapper.install()
-        _listeners.append(listener)
+        _listeners = (*_listeners, listener)
     return Handle(listener)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
+@untraced
 def _tell(event: str, *args: object) -> None:
-    for listener in tuple(_listeners):
+    for listener in _listeners:
         callback = listener.get(event)
         if callback is not None:
             callback(*args)
@@ -293,7 +296,7 @@ def _next_batch(original: Callable[..., Any]) -> Callable[..., Any]:
             _tell("exhausted", self)
             raise
         _tell("batch", self, batch, self.__dict__.get(_STATES))
-        if any("delivered" in listener for listener in tuple(_listeners)):
+        if any("delivered" in listener for listener in _listeners):
             try:
                 of_batch = rows.rows_of(self, batch)  # once: the indices are taken from the iterator
             except Exception:

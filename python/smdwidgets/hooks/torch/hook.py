@@ -118,7 +118,8 @@ class Hook(BaseHook):
         self._checking = Checking(self.parts, self.models, options)
         self._replaying = Replaying(self.parts, self.models, self.loop, options.replay, options.recorder_bytes)
         self._signalling = Signalling(self.parts, self.models, options)
-        self._modules.observers = (self._checking, self._replaying, self._signalling)
+        observers = (self._checking, self._replaying, self._signalling)
+        self._modules.observers = tuple(one for one in observers if one.is_on)
         overridden = frozenset(name for name in _OVERRIDABLE if getattr(type(self), name) is not getattr(Hook, name))
         self._overrides = Overrides(overridden, self.parts, self.models, self._modules)
 

@@ -27,6 +27,10 @@ _NOT_TAPPED: tuple[Any, frozenset[str]] = (None, frozenset())
 class PassObserver(Protocol):
     """What sees the calls of the models."""
 
+    @property
+    def is_on(self) -> bool:
+        """Whether it needs them."""
+
     def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
         """A registered model is called."""
 

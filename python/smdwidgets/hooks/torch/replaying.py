@@ -118,6 +118,11 @@ class Replaying:
             )
             parts.incidents.companion = self
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is recorded."""
+        return self.recorder is not None
+
     def receivers(self) -> dict[str, Callable[..., None]]:
         """Return what receives the events of a training."""
         recorder = self.recorder

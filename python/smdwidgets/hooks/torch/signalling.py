@@ -72,6 +72,11 @@ class Signalling:
                 return int(model.process_group.size())
         return int(torch.distributed.get_world_size())
 
+    @property
+    def is_on(self) -> bool:
+        """Whether any signals are recorded."""
+        return self.signals is not None
+
     def receivers(self) -> dict[str, Callable[..., None]]:
         """Return what receives the events of a training."""
         signals = self.signals

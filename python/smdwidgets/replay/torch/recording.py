@@ -35,6 +35,8 @@ Mode = Literal["full", "ids"]
 
 #: Steps whose batches and rows are kept if no keyframe is.
 _STEPS_WITHOUT = 16
+#: Steps that are given up together, where batches are not kept.
+_TOGETHER = 16
 #: Steps after which the last ones are given up, whether they were judged or not.
 _MOST_STEPS = 1024
 #: Deliveries among which the inputs of a forward pass are looked for.
@@ -83,7 +85,7 @@ class Delivery:
         self.nbytes = 0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class StepRecord:
     """What happened in a step; see `RecordedStep`.
 
@@ -387,7 +389,7 @@ class ReplayRecorder:
 
     def _begin(self, step: int) -> None:
         self._finish()
-        if not self._delivered and (self._is_due() or self._pending is not None):
+        if self.mode == "full" and not self._delivered and (self._is_due() or self._pending is not None):
             self._take_frame(None)
         now = self._now = StepRecord(next(self._step_numbers), step, self._start)
         frame, self._pending = self._pending, None
@@ -406,19 +408,23 @@ class ReplayRecorder:
             return
         now.end = self._numbers
         if not now.batches:
-            with self._lock:
-                now.batches = [
-                    number
-                    for number in range(now.first, now.end)
-                    if (one := self._deliveries.get(number)) is not None and one.kind == "batch" and not one.evaluates
-                ]
+            if now.first < now.end:
+                with self._lock:
+                    now.batches = [
+                        number
+                        for number in range(now.first, now.end)
+                        if (one := self._deliveries.get(number)) is not None
+                        and one.kind == "batch"
+                        and not one.evaluates
+                    ]
             now.by_order = True
         if self.mode == "full" and not self.cannot:
             now.digest = self.world.digest(now.step)
             self._rng_end = None if self._delivered else all_states()
         now.is_complete = True
         self._start, self._delivered = self._numbers, False
-        self._evict()
+        if self.mode == "full" or now.number % _TOGETHER == 0:  # a step without a copy of its batch takes little memory
+            self._evict()
 
     def _match(self, now: StepRecord, inputs: Any) -> None:
         """Find the deliveries that a forward pass received."""

@@ -183,9 +183,9 @@ class MicroBatches:
             [torch.zeros_like(places, dtype=torch.float32) if one is None else one for places, one in parts]
         )
 
-    def updates(self, ids: Callable[[], set[int]]) -> bool:
+    def updates(self, ids: set[int]) -> bool:
         """Whether an optimizer with parameters of these ids ends the update."""
-        return self.passes > 0 and (not self._places or not ids().isdisjoint(self._places))
+        return self.passes > 0 and (not self._places or not ids.isdisjoint(self._places))
 
     def finishes_unread(self) -> None:
         """The optimizer has stepped, and nothing was read of this update."""

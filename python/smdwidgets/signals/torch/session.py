@@ -6,11 +6,11 @@ A mechanism that fails is switched off, and the run says why. Nothing is raised 
 from __future__ import annotations
 
 import random
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import Optimizer
 
-from smdwidgets._suspend import suspended
 from smdwidgets.checks.torch.values import Values
 from smdwidgets.signals.file import SignalWriter
 from smdwidgets.signals.noise import NOISE_KIND
@@ -89,7 +88,7 @@ class TorchSignals:
         self._fused = {name: partial(self._sees_fused, name) for name in FUSED}
         #: A fused function that was called.
         self._kernel = ""
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._updates = 0
         self._every, self._closer_until = _EVERY, 0
         self._adapted_at = -1
@@ -123,10 +122,10 @@ class TorchSignals:
 
     @property
     def _interval(self) -> int:
-        doublings = (self._writer.size // _BYTES + 1).bit_length() - 1
-        every = self._every << min(doublings, 10)
-        closer = self._updates < self._closer_until or self._is_start
-        return _CLOSER if closer and every == _EVERY else every
+        every, size = self._every, self._writer.size
+        if size >= _BYTES:
+            every <<= min((size // _BYTES + 1).bit_length() - 1, 10)
+        return _CLOSER if every == _EVERY and (self._is_start or self._updates < self._closer_until) else every
 
     def _spend(self, begin: float) -> None:
         """Count the time since ``begin``."""
@@ -160,22 +159,23 @@ class TorchSignals:
     def _is_elsewhere(self) -> bool:
         """Return whether this is another thread, or torch.compile traces the call.
 
-        A traced call cannot ask for its thread.
+        A traced call cannot ask for its thread. What the hook calls is not traced.
         """
-        return torch.compiler.is_compiling() or threading.get_ident() != self._thread
+        return torch.compiler.is_compiling() or get_ident() != self._thread
 
     # --------------------------------------------------------------------------------------------------------- passes
 
     def enters(self, model: nn.Module, inputs: Iterable[Any]) -> None:
         """A registered model is called, for a pass."""
-        if self._is_elsewhere() or suspended():
+        if get_ident() != self._thread:
             return
         if not self._calls and torch.is_grad_enabled():
             self._batches.called(examples_of(inputs))
         self._calls.append(model)
         if len(self._calls) > 1:
             return
-        self._end_reading()
+        if self._handles:
+            self._end_reading()
         self._updates += self._stepped
         self._stepped = False
         whole = self._updates - self._whole_at >= self._interval
@@ -204,7 +204,7 @@ class TorchSignals:
 
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
-        if self._is_elsewhere() or not self._calls or self._calls[-1] is not model:
+        if not self._calls or get_ident() != self._thread or self._calls[-1] is not model:
             return
         self._calls.pop()
         if self._calls or not self._handles:
@@ -348,12 +348,12 @@ class TorchSignals:
 
     def backward_begins(self) -> None:
         """``backward()`` is called."""
-        if self._is_elsewhere() or self._is_passive() or suspended():
+        if get_ident() != self._thread or self._is_passive():
             return
         batches = self._batches
         is_late = self._updates - self._noise_at >= self._interval and batches.last_passes > 0
         is_due = is_late and not batches.why_not and not _is_capturing()
-        if is_due and not batches.passes:
+        if is_late and not batches.passes:  # also if there is nothing to read, to look again after as many updates
             self._noise_at = self._updates
         if is_due or batches.listens:
             self._count_time("noise", batches.begins, lambda: (one for _, one in self._parameters()), is_due)
@@ -362,7 +362,7 @@ class TorchSignals:
 
     def backward_ends(self) -> None:
         """``backward()`` has returned, or raised."""
-        if self._batches.listens and not (self._is_elsewhere() or self._is_passive() or suspended()):
+        if self._batches.listens and get_ident() == self._thread and not self._is_passive():
             self._count_time("noise", self._batches.ends)
             self._batches.listens_no_more()  # also after a failure
 
@@ -380,13 +380,13 @@ class TorchSignals:
     def _end_batches(self, optimizer: Optimizer) -> None:
         """Write what the gradients of an update have given."""
         batches = self._batches
-        if not batches.updates(lambda: {id(one) for group in optimizer.param_groups for one in group["params"]}):
-            return
-        self._noisy_updates += 1
         if not batches.listens:
             batches.finishes_unread()
-        else:
+        elif batches.updates({id(one) for group in optimizer.param_groups for one in group["params"]}):
             self._run("noise", self._judge_noise)
+        else:
+            return
+        self._noisy_updates += 1
         if self._noisy_updates == _PASSES and NOISE_KIND not in self._seen and batches.why_not:
             self._writer.off(NOISE_KIND, batches.why_not)
 
@@ -406,18 +406,20 @@ class TorchSignals:
 
     def before_update(self, optimizer: Optimizer) -> None:
         """``optimizer.step()`` is called."""
-        if self._is_elsewhere() or suspended():
+        if get_ident() != self._thread:
             return
         if id(optimizer) not in self._health and len(self._health) > 16:  # optimizers are created again and again
             self._health.clear()
-        health = self._health.setdefault(id(optimizer), OptimizerHealth())
+        health = self._health.get(id(optimizer))
+        if health is None:
+            health = self._health[id(optimizer)] = OptimizerHealth()
         if health.is_due(self._interval):
             self._adapt()
             self._count_time("optimizer", health.before, optimizer)
 
     def after_update(self, optimizer: Optimizer) -> None:
         """``optimizer.step()`` has returned."""
-        if self._is_elsewhere() or suspended():
+        if get_ident() != self._thread:
             return
         health = self._health.get(id(optimizer))
         if health is not None and health.begun:
