@@ -1,13 +1,14 @@
 """Measure what the capture plan costs, by length of step and number of tensors.
 
 Usage: `make bench-hooks`, or `PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_plan.py`. It writes the
-section in RESULTS.md, in about four minutes.
+section in RESULTS.md, in about five minutes.
 
 The model is a chain of small linear layers; a step is made longer by products of matrices, the same number with and
 without the hook. A chain of 150 layers takes more than a millisecond, and one of 1,500 more than 30, so these rows are
-missing. Each row is a separate process, in which a bare training and one with a hook alternate at every step. Times are
-CPU time of the training's thread, and of the process, which includes the writer's thread. The hook's clock also counts
-the time that the training waits inside the hook.
+missing. Each row is a separate process with a fork, in which a training without a hook goes on: in the same process,
+the hook would see its backward passes and updates. The two alternate. Times are CPU time of the training's thread, and
+of the process, which includes the writer's thread. The hook's clock also counts the time that the training waits inside
+the hook.
 
 * Nothing due: the plan captures tensors at every 1,024th step. The result is the median time that the training's
   thread is inside the hook, by the hook's clock: a difference of two steps of tens of milliseconds has more noise. For
@@ -21,10 +22,12 @@ import argparse
 import functools
 import json
 import logging
+import multiprocessing
 import os
 import statistics
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from apart import apart
@@ -36,6 +39,8 @@ TITLE = "Cost of the capture plan"
 ROWS = ((6, 1), (6, 30), (6, 300), (300, 30), (300, 300), (3000, 300))
 #: Seconds of training before the share is measured, and while it is.
 BEFORE, WHILE = 3.0, 2.0
+#: Seconds of short steps before steps are measured at which nothing is due: signals are read more often at the start.
+START = 6.0
 #: Seconds of steps that follow each other, where shares are measured.
 BLOCK = 0.5
 #: What the plan promises: microseconds of a step and of a tensor, and the share of a step.
@@ -82,8 +87,47 @@ def products_of(step: Callable[[int], None], milliseconds: int) -> int:
     return max(round((milliseconds / 1e3 - bare) / of_product), 0)
 
 
+class Fork:
+    """A training in a forked process.
+
+    Args:
+        step: trains for one step.
+    """
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        answers, self._answers = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("fork").Process(
+            target=self._serve, args=(step, answers), daemon=True
+        )
+        self._process.start()
+
+    @staticmethod
+    def _serve(step: Callable[[], None], answers: Connection) -> None:
+        while count := answers.recv():
+            answers.send(timed(step, count))
+
+    def timed(self, count: int) -> tuple[float, float]:
+        """Return what :func:`timed` does, in the fork."""
+        self._answers.send(count)
+        seconds: tuple[float, float] = self._answers.recv()
+        return seconds
+
+    def end(self) -> None:
+        """End the process."""
+        self._answers.send(0)
+        self._process.join()
+
+
+def timed(step: Callable[[], None], count: int) -> tuple[float, float]:
+    """Return seconds of the thread and of the process, by step of so many."""
+    began = time.thread_time(), time.process_time()
+    for _ in range(count):
+        step()
+    return (time.thread_time() - began[0]) / count, (time.process_time() - began[1]) / count
+
+
 def pairs(
-    bare: Callable[[], None],
+    bare: Fork,
     hooked: Callable[[], None],
     seconds: float,
     together: int = 1,
@@ -96,16 +140,11 @@ def pairs(
     many short ones.
     """
     taken = []
-    ends = time.thread_time() + 2 * seconds
+    ends = time.thread_time() + seconds
     while time.thread_time() < ends or len(taken) < 8:
-        row: list[float] = []
-        for step in (bare, hooked):
-            inside = clock()
-            began = time.thread_time(), time.process_time()
-            for _ in range(together):
-                step()
-            row += [(time.thread_time() - began[0]) / together, (time.process_time() - began[1]) / together]
-        taken.append([*row, clock() - inside])
+        of_bare, inside = bare.timed(together), clock()
+        of_hooked = timed(hooked, together)
+        taken.append([*of_bare, *of_hooked, (clock() - inside) / together])
     return taken
 
 
@@ -121,9 +160,11 @@ def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
     step, _ = training(tensors)
     hooked_step, model = training(tensors)
     products = products_of(step, milliseconds)  # the same number for both: two measurements of it differ
-    bare, hooked = functools.partial(step, products), functools.partial(hooked_step, products)
+    bare, hooked = Fork(functools.partial(step, products)), functools.partial(hooked_step, products)
     hook = smd.record(model, root / "idle", plan=CapturePlan(statistics=1024, every=1024))
-    pairs(bare, hooked, 0.3)
+    ends = time.thread_time() + START
+    while time.thread_time() < ends:
+        hooked_step(0)
     idle = pairs(bare, hooked, 1.0, clock=lambda: hook.guard.gate.seconds)
     hook.close()
 
@@ -136,6 +177,7 @@ def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
     intervals = hook.parts.plan.capture.time.intervals
     measured = hook.parts.plan.capture.time.measured_share or 0.0
     hook.close()
+    bare.end()
     files = [file for file in (root / "default").rglob("*") if file.is_file()]
     totals = [sum(column) for column in zip(*planned, strict=True)]
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from smdwidgets._text import shown
 from smdwidgets.config._parse import mapping, texts, truth
@@ -26,6 +26,9 @@ class Collection:
     ['relu', 'gelu']
     """
 
+    #: How often an attribute of any collection was set in this process.
+    changes: ClassVar[int] = 0
+
     def __init__(
         self,
         name: str,
@@ -41,6 +44,10 @@ class Collection:
         self.reduction_config = reduction_config
         self.save_config = save_config
         self.save_histogram = truth(save_histogram, "save_histogram")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        Collection.changes += 1
 
     @property
     def tensor_names(self) -> set[str]:

@@ -14,7 +14,7 @@ from smdwidgets.config.capture_plan import AUTO, TENSORS, CapturePlan
 from smdwidgets.config.keys import NON_REDUCTION_COLLECTIONS
 from smdwidgets.hooks.capture.disk_budget import DiskBudget
 from smdwidgets.hooks.capture.save_spec import SaveSpec
-from smdwidgets.hooks.capture.time_budget import VALUES, TimeBudget
+from smdwidgets.hooks.capture.time_budget import LARGEST_INTERVAL, VALUES, TimeBudget
 
 __all__ = ["ACTIVATIONS", "VALUES", "Capture"]
 
@@ -44,7 +44,9 @@ class Capture:
         #: Both, to be compared.
         self.state: tuple[object, ...] = ()
         self._states: dict[object, tuple[frozenset[str], tuple[object, ...]]] = {}
-        self._dense_until = -1
+        #: The global step up to which everything is captured.
+        self.dense_until = -1
+        self._measured_at = -1
         self._waited = 0.0
         #: Seconds of the writer's thread since the training waited for it, by kind.
         self._written: dict[str, float] = {}
@@ -58,7 +60,7 @@ class Capture:
 
     def capture_densely(self, until: int) -> None:
         """Save values and statistics of everything at every step up to this global step."""
-        self._dense_until = max(self._dense_until, until)
+        self.dense_until = max(self.dense_until, until)
 
     def measure(self, step: int, hook_seconds: float, waited_seconds: float) -> None:
         """Adapt the intervals before a step.
@@ -78,7 +80,8 @@ class Capture:
             copied, self._copied = self._copied, {}
             for kind, seconds in copied.items():
                 self.time.spend_beside(kind, seconds)
-        for changed in self.time.step(hook_seconds, waited_seconds):
+        steps, self._measured_at = max(step - self._measured_at, 1), step
+        for changed in self.time.step(hook_seconds, waited_seconds, steps):
             self._changed(changed, step)
 
     def wrote(self, kind: str, seconds: float) -> None:
@@ -96,7 +99,7 @@ class Capture:
             step: its global number.
             mode_step: its number in its mode.
         """
-        dense = step <= self._dense_until
+        dense = step <= self.dense_until
         disk = self.disk
         self.values = dense or disk.values.wants(mode_step)
         rarer = disk.statistics_interval
@@ -111,6 +114,23 @@ class Capture:
             kinds = frozenset(kind for kind in due if kind != VALUES)
             state = self._states[key] = kinds, (self.values, kinds)
         self.statistics, self.state = state
+
+    @property
+    def rhythm(self) -> tuple[object, ...]:
+        """A value that changes with the intervals of all kinds of tensors and of values."""
+        values = self.disk.values
+        return values.every, values.at_least, self.disk.statistics_interval, *self.time.intervals.values()
+
+    def next_due(self, mode_step: int) -> int:
+        """Return the first later step of the mode that captures tensors of the model.
+
+        Steps with values count, unless every step has them: those are values of what is captured at that step.
+        """
+        values, rarer = self.disk.values, self.disk.statistics_interval
+        spacing = max(values.every, values.at_least) if values.every else 0
+        intervals = [each * rarer for kind, each in self.time.intervals.items() if kind != VALUES and each]
+        intervals += [spacing] if spacing > 1 else []
+        return min(((mode_step // each + 1) * each for each in intervals), default=mode_step + LARGEST_INTERVAL)
 
     def _changed(self, kind: str, step: int) -> None:
         interval = self.time.interval(kind)

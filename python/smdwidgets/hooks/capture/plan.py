@@ -14,7 +14,7 @@ True
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 
 from smdwidgets._text import misspelling_of, shown
@@ -125,6 +125,11 @@ class Plan:
         self._now: dict[object, tuple[SaveSpec | None, frozenset[str]]] = {}
         self._is_due: dict[str, bool] = {}
         self._seen: list[object] = []
+        #: The collections, what they contain, how much of each, and how often any were changed otherwise.
+        self._known: list[Collection] = []
+        self._contents: list[Sized] = []
+        self._sizes: list[int] = []
+        self._changes = -1
         #: How often collections were found changed.
         self.revision = 0
         #: Whether the capture plan alone decides, so that its decisions are those of every step that it treats alike.
@@ -258,12 +263,36 @@ class Plan:
         collections = self.collections.get_collections().values()
         seen: list[object] = [one.state() for one in collections]
         seen.append(len(self.included))
+        if self.has_changed():
+            self._note_contents()
         if seen != self._seen:
             self._seen = seen
             self.revision += 1
             self._specs.clear()
             self._choices.clear()
             self._is_adaptive = self.capture is not None and not any(map(self.is_configured, collections))
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the capture plan alone decides by steps."""
+        return self._is_adaptive
+
+    def has_changed(self) -> bool:
+        """Whether a script may have changed collections since a step began."""
+        return (
+            Collection.changes != self._changes
+            or [*map(len, self._contents)] != self._sizes
+            or [*self.collections.get_collections().values()] != self._known
+            or not self.prepared
+        )
+
+    def _note_contents(self) -> None:
+        self._known = [*self.collections.get_collections().values()]
+        self._contents = [self.included]
+        for one in self._known:
+            self._contents += [one.include_regex, one.tensor_names]
+        self._sizes = [*map(len, self._contents)]
+        self._changes = Collection.changes
 
     def _choose(self, mode: ModeKeys, mode_step: int) -> _Choice:
         saving = self.at(mode, mode_step)

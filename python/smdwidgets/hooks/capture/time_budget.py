@@ -63,11 +63,13 @@ class _Mean:
         self.count = 0
         self.value = 0.0
 
-    def add(self, measured: float) -> None:
-        self.count += 1
+    def add(self, measured: float, times: int = 1) -> None:
+        """Add the mean of so many measurements."""
+        self.count += times
         if self.count > 2 and measured > _OUTLIER * self.value:
             measured = _OUTLIER * max(self.value, _LEAST)
-        self.value += max(_LEARNING, 1 / self.count) * (measured - self.value)
+        weight = _LEARNING if times == 1 else 1 - (1 - _LEARNING) ** times
+        self.value += max(weight, times / self.count) * (measured - self.value)
 
 
 class TimeBudget:
@@ -141,12 +143,13 @@ class TimeBudget:
             self._beside[kind] += seconds
             self._beside_in_all += seconds
 
-    def step(self, hook_seconds: float, waited_seconds: float = 0.0) -> tuple[str, ...]:
+    def step(self, hook_seconds: float, waited_seconds: float = 0.0, steps: int = 1) -> tuple[str, ...]:
         """A step begins; return the kinds whose intervals changed.
 
         Args:
             hook_seconds: what the hook has taken on the training's thread, in all.
             waited_seconds: what of that the training has waited.
+            steps: number of steps since the last call.
         """
         now = self._clock()
         began, self._began = self._began, (now, hook_seconds, waited_seconds)
@@ -156,30 +159,30 @@ class TimeBudget:
         if began is None:
             return ()
         taken, waited = hook_seconds - began[1], waited_seconds - began[2]
-        cost = max(taken - waited, 0.0)
+        cost = max(taken - waited, 0.0) / steps
         other = now - began[0] - max(taken, waited)
         if other < 0 or taken < 0:  # a clock that was set back
             return ()
-        self._steps += 1
+        self._steps += steps
         for kind in self._steps_beside:
-            self._steps_beside[kind] += 1
+            self._steps_beside[kind] += steps
         if self._steps <= _COLD:
             return ()
         self._trained += other
         if self._steps <= _WARM_UP and self._trained < _WARM_UP_SECONDS and not self._mostly_waits:
             return ()
-        self._measure(cost, other, spent, tensors)
+        self._measure(cost, other / steps, spent, tensors, steps)
         self._window += other + waited
         if self._window < _WINDOW:
             return ()
         return self._end_window()
 
-    def _measure(self, cost: float, other: float, spent: dict[str, float], tensors: dict[str, int]) -> None:
-        self._training.add(other)
+    def _measure(self, cost: float, other: float, spent: dict[str, float], tensors: dict[str, int], steps: int) -> None:
+        self._training.add(other, steps)
         if not spent:
-            self._floor.add(cost)
+            self._floor.add(cost, steps)
             return
-        above = max(cost - self._floor.value, sum(spent.values()))
+        above = max((cost - self._floor.value) * steps, sum(spent.values()))
         weights = {kind: seconds + _BESIDES * tensors[kind] for kind, seconds in spent.items()}
         whole = sum(weights.values())
         for kind, weight in weights.items():

@@ -36,6 +36,8 @@ class Guard:
 
     def __init__(self, out_dir: str = "", silent: bool = False) -> None:
         self.gate = Gate()
+        #: Called before each method of the hook that may change a step, such as one of the script.
+        self.before_call: Callable[[], object] = lambda: None
         self.pid = process.pid
         #: Whether nothing more is saved, and whether everything that was saved is written.
         self.closed = self.finished = False
@@ -119,6 +121,7 @@ def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_
         if guard.pid != process.pid:  # another thread may have locked the gate when the process was forked
             return method(hook, *args, **kwargs)
         with guard.gate:
+            guard.before_call()
             return method(hook, *args, **kwargs)
 
     return call

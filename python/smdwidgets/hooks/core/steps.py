@@ -119,6 +119,20 @@ class Steps:
         self._queue_pending()
         return saves
 
+    def repeat(self, step: int, mode_step: int) -> None:
+        """Begin a step of which the same is saved as of the one before.
+
+        Args:
+            step: its global number.
+            mode_step: its number within the mode.
+        """
+        self.step = self.last = self.last_saved = step
+        self.ended += 1
+        if self.ended == _STEPS_BEFORE_REPORT:
+            self._report()
+        if self.mode is not ModeKeys.GLOBAL:
+            self._mode_steps[self.mode] = mode_step
+
     def end(self) -> None:
         """End the current step, if any."""
         if not self.is_open:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.hooks.capture.arrays import TensorCopy
@@ -28,13 +29,15 @@ from smdwidgets.hooks.torch.registered import NormBy, RegisteredModels, Updated
 from smdwidgets.hooks.torch.shards import LocalShard, ShardFinder
 from smdwidgets.hooks.writing.write_queue import WriteQueue
 
-__all__ = ["GRADIENTS", "WEIGHTS", "NamedGradient", "TorchCapture"]
+__all__ = ["GRADIENTS", "NUMBERS", "WEIGHTS", "NamedGradient", "TorchCapture"]
 
 WEIGHTS, GRADIENTS, _ = TENSORS
 #: Types of losses whose value a Python number holds.
-_NUMBERS = {torch.float32: "float32", torch.float64: "float64", torch.float16: "float16"}
+NUMBERS = {torch.float32: "float32", torch.float64: "float64", torch.float16: "float16"}
 #: Gradients are copied to compute their norm if they have so many elements at most, on average and in all.
 _SMALL, _MOST_GATHERED = 1024, 1 << 22
+#: The norm of so many elements takes no longer than the rest of a step.
+_FEW = 1 << 13
 #: Tensors of so many bytes are not copied from a device for their statistics alone.
 _LARGE = 1 << 20
 #: A parameter's name, the parameter, and its gradient or this worker's part of it.
@@ -79,7 +82,7 @@ class TorchCapture(TensorCapture):
     def copy_number(self, name: str, value: Any) -> TensorCopy:
         """Copy a loss. A number needs no room in the memory of the copies."""
         if type(value) is torch.Tensor and value.ndim == 0 and not self.devices.has(value):
-            dtype = _NUMBERS.get(value.dtype)
+            dtype = NUMBERS.get(value.dtype)
             if dtype is not None:
                 return TensorCopy(np.array(value.item(), dtype), dtype, ())
         return self.copy(name, value)
@@ -182,6 +185,32 @@ class TorchCapture(TensorCapture):
         if any(self.shards.has(name, parameter) for name, parameter, _ in gradients):
             return self.shards.norm(gradients)
         return gradient_norm([gradient for _, _, gradient in gradients if isinstance(gradient, torch.Tensor)])
+
+    def norm_of_few(self, updated: Updated, parameters: Sequence[torch.Tensor]) -> float | None:
+        """Return the norm at once if the gradients are small.
+
+        None: :meth:`norm_of_parameters` knows them better. To queue a copy would take longer than to compute it.
+        """
+        if updated.norm_by is not NormBy.GATHERING:
+            return None
+        if updated.gathered is None:
+            if sum(one.numel() for one in parameters) > _FEW:
+                return None
+            together = torch.empty(sum(one.numel() for one in parameters))
+            parts = together.split([one.numel() for one in parameters])
+            views = [part.view(one.shape) for part, one in zip(parts, parameters, strict=True)]
+            updated.gathered = views, together.numpy()
+        views, array = updated.gathered
+        gradients = [one.grad for one in parameters]
+        is_enabled = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            torch._foreach_copy_(views, gradients)
+        except (RuntimeError, TypeError, AttributeError):  # sparse gradients, none, or on other devices
+            return None
+        finally:
+            torch._C._set_grad_enabled(is_enabled)
+        return _core.norm(array, "float32")
 
     def norm_of_parameters(self, updated: Updated, parameters: Sequence[torch.Tensor]) -> object:
         """Return the l2 norm of gradients that are not captured at this step.

@@ -7,7 +7,9 @@ from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
@@ -44,6 +46,8 @@ class Updated:
     names: list[str]
     places: list[int]
     norm_by: NormBy | None = None
+    #: Where small gradients are gathered: one part for each parameter, and all of them.
+    gathered: tuple[list[torch.Tensor], NDArray[np.float32]] | None = None
 
 
 class RegisteredModels:

@@ -111,7 +111,7 @@ class Replaying:
             self.recorder = ReplayRecorder(
                 lambda: (model for _, model in models.roots()),
                 lambda: parts.steps.step,
-                lambda: loop.steps.is_open,
+                lambda: loop.is_in_step,
                 max(budget, _LEAST),
                 "ids" if option == "ids" else "full",
                 workers,
@@ -161,7 +161,7 @@ class Replaying:
         """A registered model is called."""
         if self.recorder is None or self._loop.depth != 1:
             return
-        training = self._loop.recorded and self._loop.steps.is_open
+        training = self._loop.recorded and self._loop.is_in_step
         self._call(ReplayRecorder.enters, (inputs, named_inputs), training)
 
     def leaves(self, module: nn.Module, outputs: Any) -> None:

@@ -174,6 +174,18 @@ class Steps:
         return self._backwards_in_step > 1 and len(self._optimizers) <= 1
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the step is complete, of one pass, one backward pass and one update."""
+        return (
+            self.level is Level.OPTIMIZER
+            and self.training is True
+            and self.complete
+            and self._backwards_in_step == 1
+            and len(self._optimizers) == 1
+            and not (self._suspended or self._values or self._backward or self._updating)
+        )
+
+    @property
     def number_of_optimizers(self) -> int:
         """Number of optimizers that have stepped or were registered."""
         return len(self._optimizers)
@@ -349,6 +361,18 @@ class Steps:
             self._ticks += 1
             self.complete = self._quiet = True
             self._recording.settle()
+
+    def repeated(self, count: int) -> None:
+        """So many complete steps have followed that went like the last one."""
+        self.backwards += count
+        self.updates += count
+        self._ticks += count
+        for one in self._optimizers.values():
+            one.last = self._ticks - 1
+
+    def ended(self) -> None:
+        """The step has ended: its recording knows."""
+        self.training, self.complete, self.deferred = None, False, False
 
     def step(self) -> None:
         """End the step, because ``hook.step()`` is called.

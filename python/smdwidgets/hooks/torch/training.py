@@ -39,9 +39,11 @@ from smdwidgets.hooks.torch.optimizers import (
     state_of,
     takes_closure,
 )
+from smdwidgets.hooks.torch.quiet_steps import Event, QuietSteps, Repeated
 from smdwidgets.hooks.torch.registered import RegisteredModels, Updated
 from smdwidgets.hooks.torch.shards import LocalShard
 from smdwidgets.hooks.torch.steps import Steps
+from smdwidgets.hooks.writing.number_steps import Column, NumberStep
 from smdwidgets.modes import ModeKeys
 
 __all__ = ["AS_SMDEBUG", "EVALUATIONS", "Listeners", "TorchOptions", "TrainingLoop", "is_passive"]
@@ -49,6 +51,10 @@ __all__ = ["AS_SMDEBUG", "EVALUATIONS", "Listeners", "TorchOptions", "TrainingLo
 #: The value of ``step_on`` with which steps are numbered as smdebug does.
 AS_SMDEBUG = "smdebug"
 EVALUATIONS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
+#: What PyTorch knows of this thread, called at each pass.
+_is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)
+_graph_task = torch._C._current_graph_task_id
+_transform = torch._C._functorch.peek_interpreter_stack
 #: Losses that may wait for the step that they belong to.
 _MOST_PENDING = 64
 
@@ -58,11 +64,7 @@ def is_passive() -> bool:
 
     Reasons are tracing, recomputation in a backward pass, and functorch.
     """
-    return bool(
-        torch.jit.is_tracing()
-        or torch._C._current_graph_task_id() != -1
-        or torch._C._functorch.peek_interpreter_stack() is not None
-    )
+    return bool(_is_tracing() or _graph_task() != -1 or _transform() is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +105,8 @@ class _Step:
     #: How many tensors each name prefix has had.
     counts: dict[str, int] = field(default_factory=dict)
     losses: Losses = field(default_factory=Losses)
+    #: What computed the last loss whose ``backward()`` was called, its divisor and its type.
+    root: tuple[str, float, torch.dtype] | None = None
     #: Losses whose ``backward()`` was called, what computed them, and the constants that they were divided by.
     observed: list[tuple[TensorCopy, str, float]] = field(default_factory=list)
     #: What computed the losses that were observed.
@@ -179,6 +183,10 @@ class TrainingLoop:
         #: Whether the gradients that are being clipped are sharded, and this worker's part of their norm.
         self._part_of_norm: tuple[bool, object] = (False, None)
         self._pre_hooks = 0
+        #: Takes steps that go like the one before and capture no tensor of the model.
+        self.quiet = QuietSteps(parts, tensors, models, self._restore)
+        #: Whether a quiet step in progress is being restored, which has begun before.
+        self._is_restoring = False
         #: Number of passes in training mode that belong to no step.
         self.ignored_passes = 0
         self._by_update = False
@@ -217,6 +225,9 @@ class TrainingLoop:
         self._now.losses.clear()
         self._now = _Step(losses=self._now.losses)
         self._begun_by_update, self._passes = self._by_update, 0
+        if self._is_restoring:
+            self._queue.begin((self._run_steps.step, self._run_steps.mode, self._run_steps.mode_step))
+            return
         self.listeners.begin_recording()
         pending, self._pending = self._pending, []
         for name, value, origin, divisor in pending:
@@ -227,6 +238,9 @@ class TrainingLoop:
 
     def end(self) -> None:
         """End the step of the hook."""
+        if self._is_restoring:
+            self._queue.end()
+            return
         self._save_evaluation()
         self._flush()
         self._run_steps.end()
@@ -293,7 +307,7 @@ class TrainingLoop:
     def enter(self, module: nn.Module) -> None:
         """A registered model is called, for a pass."""
         self._calls.append(module)
-        if len(self._calls) > 1:
+        if len(self._calls) > 1 or self.quiet.enters(module):
             return
         if self._last_outermost is None or self._last_outermost() is not module:
             self._outermost[module] = True
@@ -317,12 +331,13 @@ class TrainingLoop:
             return
         self._calls.pop()
         if not self._calls:
-            self.steps.forward_ended()
-            self._named = self._numbers_of(outputs) if self.recorded and torch.is_grad_enabled() else []
+            if not self.quiet.leaves():
+                self.steps.forward_ended()
+            self._named = self._numbers_of(outputs)
 
     def _numbers_of(self, outputs: object) -> list[NamedNumber]:
         """Return the numbers in a model's outputs that may be parts of its loss."""
-        if isinstance(outputs, torch.Tensor) or not self._saves_losses:
+        if isinstance(outputs, torch.Tensor) or not (self.recorded and torch.is_grad_enabled() and self._saves_losses):
             return []
         return [
             NamedNumber.of(key, tensor)
@@ -341,6 +356,11 @@ class TrainingLoop:
         self._unscaled.update(losses)
         self.backward_begins(roots)
         self.backward_ends()
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether a training step is in progress."""
+        return self.quiet.is_in_step or self.steps.is_open
 
     @property
     def depth(self) -> int:
@@ -368,6 +388,7 @@ class TrainingLoop:
 
         ``averages``: whether values of this name are of one kind.
         """
+        self.quiet.leave()
         self._names_losses = True
         self.steps.value_arrives(name)
         if self._run_steps.is_open:
@@ -384,6 +405,7 @@ class TrainingLoop:
 
         A loss of an evaluation is none of the training.
         """
+        self.quiet.leave()
         self._names_losses = self._names_losses or self.steps.training is not False
 
     def _save_loss(self, name: str, value: Any, divisor: float, averages: bool = True) -> None:
@@ -438,6 +460,7 @@ class TrainingLoop:
 
     def scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
         """A GradScaler has multiplied a loss."""
+        self.quiet.leave()
         if self._observes or not self._names_losses:
             self._unscaled[result] = loss.detach(), *origin_of(loss)
 
@@ -446,8 +469,10 @@ class TrainingLoop:
     def backward_begins(self, tensors: Any) -> None:
         """``backward()`` is called."""
         steps = self.steps
-        steps.backward_begins()
         named, self._named = self._named, []
+        if self.quiet.backward_begins(tensors, named):
+            return
+        steps.backward_begins()
         if steps.training is False and not self.mode_is_set and torch.is_grad_enabled():
             self._backward_in_eval = True
         if self._names_losses and not self._observes:  # a loss that was observed remains a whole curve
@@ -462,6 +487,7 @@ class TrainingLoop:
             for part in parts_of(root, named):
                 self._save_part(part.name, part.value)
             if steps.is_open:
+                self._now.root = origin, divisor, loss.dtype
                 self._observe(loss, origin, divisor)
             elif len(self._pending) < _MOST_PENDING:
                 self._pending.append((None, loss.detach(), origin, divisor))
@@ -479,7 +505,8 @@ class TrainingLoop:
 
     def backward_ends(self) -> None:
         """``backward()`` has returned."""
-        self.steps.backward_ends()
+        if not self.quiet.backward_ends():
+            self.steps.backward_ends()
 
     @property
     def watches_gradients(self) -> bool:
@@ -508,6 +535,7 @@ class TrainingLoop:
 
     def clips(self, parameters: Any) -> None:
         """Gradients are about to be clipped."""
+        self.quiet.leave()
         self._part_of_norm = (False, None)
         if not (self._plan.saving and self.steps.is_open):
             return
@@ -561,7 +589,7 @@ class TrainingLoop:
 
     def before_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """``optimizer.step()`` is called."""
-        if not self._counts(optimizer):
+        if self.quiet.update_begins(optimizer, args, kwargs) or not self._counts(optimizer):
             return
         self._pre_hooks += 1
         self._begin_update(optimizer)
@@ -583,13 +611,81 @@ class TrainingLoop:
 
     def after_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """``optimizer.step()`` has returned."""
-        if not self._counts(optimizer):
+        if self.quiet.update_ends(optimizer) or not self._counts(optimizer):
             return
         if self._plan.saving and self.steps.training:
             if takes_closure(args, kwargs):
                 self._save_gradients(optimizer)
             self._save_state(optimizer)
         self._end_update(optimizer)
+        if self.quiet.last_event is Event.UPDATED and (repeated := self._repeated_by_next(optimizer)) is not None:
+            self.quiet.begin(repeated)
+
+    def _repeated_by_next(self, optimizer: Optimizer) -> Repeated | None:
+        """Return what the next steps have in common with the complete one.
+
+        None: it was not a plain one.
+        """
+        now, root, capture = self._now, self._now.root, self._plan.capture
+        model = self._last_outermost
+        if (
+            root is None
+            or model is None
+            or capture is None
+            or not (capture.plan.statistics and self._plan.is_adaptive and self._plan.saving)
+            or not (self.steps.is_plain and self._passes == 1 and self._observes)
+            or self._saves_optimizer_state()
+            or (self._followed_at is not None and self._can_follow)
+            or self._pending
+            or now.norms
+            or now.losses.had_several
+        ):
+            return None
+        label = f"{PREFIX}{self._optimizers.label(optimizer)}/"
+        columns = [
+            Column(f"{label}gradient_norm", "float32", ()),
+            *(Column(f"{label}learning_rate_{index}", "float64", (1,)) for index in range(len(optimizer.param_groups))),
+            Column("loss_output_0", str(root[2]).removeprefix("torch."), ()),
+        ]
+        return Repeated(model, weakref.ref(optimizer), columns, root[:2], root[2])
+
+    def _restore(self, count: int, last: NumberStep | None, is_open: bool) -> None:
+        """Bring the state of the training up to the last event of quiet steps.
+
+        Args:
+            count: number of quiet steps that are complete.
+            last: the last one of them.
+            is_open: whether the last complete step has not ended.
+        """
+        quiet, steps, event = self.quiet, self.steps, self.quiet.last_event
+        steps.repeated(count)
+        if last is not None:
+            self._now.losses.clear()
+            self._now.losses.add("loss", numbers_of(quiet.copy(-1, last.numbers[-1])), quiet.repeated.origin[1])
+        if event is Event.UPDATED:
+            if not is_open:
+                steps.ended()
+                self._run_steps.end()
+            return
+        self._is_restoring = True
+        try:
+            if not is_open:
+                steps.ended()
+            steps.forward(training=True, mode_is_set=self.mode_is_set)
+        finally:
+            self._is_restoring = False
+        self._passes = 1
+        if event >= Event.LEFT:
+            steps.forward_ended()
+        if event >= Event.BACKWARD_BEGAN:
+            steps.backward_begins()
+            self._now.observed.append((quiet.copy(-1, quiet.loss), *quiet.repeated.origin))
+        if event >= Event.BACKWARD_ENDED:
+            steps.backward_ends()
+        if event >= Event.UPDATE_BEGAN and (optimizer := quiet.repeated.optimizer()) is not None:
+            self._pre_hooks += 1
+            self._begin_update(optimizer)
+            self._tensors.number(quiet.repeated.columns[0].name, quiet.copy(0, quiet.norm))
 
     def _end_update(self, optimizer: Optimizer) -> None:
         self.steps.update_ends(id(optimizer))
@@ -602,10 +698,12 @@ class TrainingLoop:
 
     def scaler_begins(self, optimizer: Any) -> None:
         """A GradScaler is about to step an optimizer."""
+        self.quiet.leave()
         self._pre_hooks = 0
 
     def scaler_ends(self, optimizer: Any) -> None:
         """A GradScaler has stepped the optimizer, unless gradients were infinite."""
+        self.quiet.leave()
         if self._pre_hooks or not isinstance(optimizer, Optimizer) or not self._counts(optimizer):
             return
         self._begin_update(optimizer)

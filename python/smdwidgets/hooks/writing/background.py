@@ -49,6 +49,7 @@ class Background:
         limit: the maximum number of queued bytes.
         seconds: the age of the oldest queued call at which :meth:`put` waits; None for no limit.
         idle: called on the thread about every ``seconds`` while nothing is queued.
+        look: called on the thread whenever it has slept and nothing is queued, several times in ``seconds``.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class Background:
         seconds: float | None = None,
         idle: Callable[[], object] | None = None,
         name: str = "smdwidgets-writer",
+        look: Callable[[], object] | None = None,
     ) -> None:
         if limit <= 0:
             raise ValueError(f"the queue needs room for at least one byte, got {limit}")
         self._limit = limit
         self._seconds = seconds
         self._idle = idle
+        self._look = look
         #: Longest time in seconds until a call is executed that does not wake the thread.
         self._patience = _PATIENCE if seconds is None else min(_PATIENCE, seconds / 4)
         self._name = name
@@ -81,6 +84,11 @@ class Background:
     def waiting_bytes(self) -> int:
         """Number of queued bytes, including those of the call in progress."""
         return self._bytes
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call is queued or in progress."""
+        return bool(self._waiting)
 
     def put(self, call: Callable[..., object], *args: Any, nbytes: int = 0, wakes: bool = True) -> None:
         """Queue ``call(*args)``.
@@ -187,18 +195,20 @@ class Background:
         quiet_since = time.monotonic()
         while True:
             with self._changed:
-                idle = False
-                while not self._waiting and not idle:
+                if not self._waiting:
                     if self._closed:
                         return
                     self._changed.wait(self._patience)
-                    idle = self._idle is not None and time.monotonic() - quiet_since >= (self._seconds or 0)
                 item = self._waiting[0] if self._waiting else None
             if item is not None:
                 self._do(item)
-            elif self._idle is not None:
-                self._guarded(self._idle)
-            quiet_since = time.monotonic()
+                quiet_since = time.monotonic()
+            else:
+                if self._look is not None:
+                    self._guarded(self._look)
+                if self._idle is not None and time.monotonic() - quiet_since >= (self._seconds or 0):
+                    self._guarded(self._idle)
+                    quiet_since = time.monotonic()
             del item
 
     def _do(self, item: _Item) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
 from smdwidgets.hooks.capture.captured import Captured, StepKey, StepObserver
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.writing.background import Background
+from smdwidgets.hooks.writing.number_steps import Column, NumberLayout, NumberStep
 from smdwidgets.hooks.writing.step_files import StepFiles
 from smdwidgets.modes import ModeKeys
 
@@ -62,7 +63,8 @@ class WriteQueue:
         self._batch: list[Captured] = []
         self._bytes = 0
         self._begun = False
-        self._is_odd, self._usual = False, 0.0
+        #: Whether a loss of the current step is unusual, and what it usually is.
+        self.is_odd, self._usual = False, 0.0
         #: Bytes that were copied at this step.
         self.copied = 0
         self._settled = False
@@ -71,6 +73,16 @@ class WriteQueue:
         self._lock = threading.Lock()
         self._collections: str | None = None
         self._observers: list[StepObserver] = []
+        #: The layout of a series of steps that have numbers only, or None outside of one.
+        self.series: NumberLayout | None = None
+        #: Its steps that are not queued yet, and whether the last of them has ended.
+        self._numbers: list[NumberStep] = []
+        self.last_has_ended = False
+        #: Ends the series, because a tensor is added to its last step.
+        self._leave_series: Callable[[], object] = lambda: None
+        #: The step that was the oldest of the series, and the last one, when the writer's thread looked before.
+        self._oldest: NumberStep | None = None
+        self._newest: NumberStep | None = None
 
     def observe(self, observer: StepObserver) -> None:
         """Call an observer with every step. Must be called before the first step."""
@@ -130,7 +142,10 @@ class WriteQueue:
             files.observe(observer)
         self._files, self._touch = files, touch
         self._background = Background(
-            self._queue_bytes, None if uploads else self._flush_seconds, None if uploads else self._idle
+            self._queue_bytes,
+            None if uploads else self._flush_seconds,
+            None if uploads else self._idle,
+            look=self._collect_numbers,
         )
 
     @property
@@ -161,12 +176,16 @@ class WriteQueue:
 
     def shape(self, name: str, shape: tuple[int, ...], spec: SaveSpec) -> None:
         """Add the shape of a tensor, without its value."""
+        if self.series is not None:
+            self._leave_series()
         if self._files is not None:
             with self._lock:
                 self._add(Captured(name, None, shape, spec, time.time()))
 
     def tensor(self, name: str, copy: TensorCopy, spec: SaveSpec, timestamp: float | None = None) -> None:
         """Add the copy of a tensor."""
+        if self.series is not None:
+            self._leave_series()
         if self._files is not None:
             one = Captured(name, copy, copy.shape, spec, time.time() if timestamp is None else timestamp)
             with self._lock:
@@ -182,7 +201,7 @@ class WriteQueue:
         if size <= _ODD * self._usual:
             self._usual += _LEARNING * (size - self._usual)
         else:  # also NaN
-            self._is_odd = True
+            self.is_odd = True
             self._usual = size if size < math.inf else self._usual
 
     def settle(self) -> None:
@@ -193,6 +212,123 @@ class WriteQueue:
         self._settled = True
         if not self.empty:
             self._background.start()
+
+    # ---------------------------------------------------------------------------------------------- steps of numbers
+
+    def begin_series(self, columns: Sequence[Column], leave: Callable[[], object]) -> bool:
+        """Begin a series of steps that have the same few numbers.
+
+        The current step is the first. The steps of a series are kept as numbers, and queued together. Returns whether
+        it has begun: not if the current step is incomplete, or has other tensors.
+
+        Args:
+            columns: the numbers, in order.
+            leave: called before a tensor is added to the last step of the series; calls :meth:`end_series`.
+        """
+        with self._lock:
+            batch = self._batch
+            if (
+                self._begun
+                or not self._settled
+                or [one.name for one in batch] != [one.name for one in columns]
+                or any(one.copy is None for one in batch)
+            ):
+                return False
+            self._numbers = [NumberStep(self._key, batch[-1].time, [one.copy for one in batch if one.copy is not None])]
+            self._batch, self._bytes = [], 0
+            self.last_has_ended = False
+            self._leave_series = leave
+            self.series = NumberLayout(columns, [one.spec for one in batch])
+        return True
+
+    def add_numbers(self, step: NumberStep, loss: float) -> bool:
+        """Add a step, complete, to the series; the one before has ended.
+
+        Returns False if the series has ended, because the writer's thread has published its last step.
+        """
+        with self._lock:
+            if self.series is None:
+                return False
+            self._numbers.append(step)
+            self.last_has_ended = False
+        self.attend(loss)
+        return True
+
+    def queue_numbers(self) -> None:
+        """Queue the steps of the series that have ended."""
+        with self._lock:
+            series, steps = self.series, self._take_ended()
+        if series is not None and steps:
+            self._background.put(self._write_numbers, series, steps, nbytes=len(steps) * steps[-1].nbytes)
+            self.is_odd = False
+
+    def end_series(self) -> bool:
+        """Queue the steps of the series.
+
+        Return whether the last one has not ended. It is the current step then.
+        """
+        self.queue_numbers()
+        with self._lock:
+            series, self.series = self.series, None
+            if series is not None:
+                last = self._numbers.pop() if self._numbers else None
+                self._leave_series = lambda: None
+                self._oldest = self._newest = None
+                if last is None:
+                    self._batch, self._bytes, self._begun = [], 0, False
+                    return False
+                self._reopen(series, last)
+        return True
+
+    def _reopen(self, series: NumberLayout, last: NumberStep) -> None:
+        """Make the last step of the series the current one."""
+        self._key = last.key
+        self._batch = series.captured(last)
+        self._bytes = self.copied = sum(one.copy.nbytes for one in self._batch if one.copy is not None)
+        self._begun, self._settled, self._published = False, True, False
+        self._last_put = time.monotonic()
+
+    def _take_ended(self) -> list[NumberStep]:
+        """Return the steps of the series that have ended, which the caller writes."""
+        end = len(self._numbers) if self.last_has_ended else len(self._numbers) - 1
+        ended, self._numbers = self._numbers[: max(end, 0)], self._numbers[max(end, 0) :]
+        return ended
+
+    def _write_numbers(self, series: NumberLayout, steps: Sequence[NumberStep]) -> None:
+        for step in steps:
+            self._finish(step.key, series.captured(step))
+
+    def _collect_numbers(self) -> None:
+        """Write the steps of the series that the training has not queued for some time.
+
+        Runs on the writer's thread whenever it wakes and nothing is queued. What lies in the series is later than
+        everything that was queued.
+        """
+        with self._lock:
+            series, oldest = self.series, self._numbers[0] if self._numbers else None
+            is_late = oldest is not None and oldest is self._oldest
+            self._oldest = oldest
+            if series is None or not is_late or self._background.is_waiting:
+                return
+            steps = self._take_ended()
+        self._write_numbers(series, steps)
+
+    def _show_numbers(self) -> None:
+        """Have the last step of the series published if it has not ended for some time."""
+        with self._lock:
+            newest = self._numbers[-1] if self._numbers else None
+            is_late = newest is not None and newest is self._newest and not self.last_has_ended
+            self._newest = newest
+            if self.series is None or newest is None or not is_late or self._background.is_waiting:
+                return
+            series, steps = self.series, self._take_ended()
+            self._numbers.clear()
+            self._reopen(series, newest)
+            self._last_put = -math.inf
+            self.series = self._oldest = self._newest = None
+        self._write_numbers(series, steps)
+
+    # ------------------------------------------------------------------------------------------------------- the end
 
     @property
     def empty(self) -> bool:
@@ -211,9 +347,9 @@ class WriteQueue:
                 self._key,
                 batch,
                 nbytes=nbytes if batch else 0,
-                wakes=self._is_odd or self._begun or nbytes > _FEW_BYTES,
+                wakes=self.is_odd or self._begun or nbytes > _FEW_BYTES,
             )
-            self._is_odd = False
+            self.is_odd = False
 
     def _finish(self, key: StepKey, batch: list[Captured]) -> None:
         if batch:
@@ -260,6 +396,7 @@ class WriteQueue:
         files = self._files
         if files is not None:
             files.idle()
+        self._show_numbers()
         with self._lock:
             quiet = time.monotonic() - self._last_put >= self._flush_seconds
             if files is None or self._published or not self._settled or not quiet:

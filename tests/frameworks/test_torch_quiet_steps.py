@@ -1,0 +1,296 @@
+"""Quiet steps are recorded as they are by the way of other steps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import smdwidgets.pytorch as smd
+from smdwidgets import CapturePlan, create_trial
+from smdwidgets.hooks.torch import quiet_steps
+from smdwidgets.hooks.torch.quiet_steps import QuietSteps
+
+#: Tensors of the model are captured at every 16th step.
+PLAN = CapturePlan(statistics=16, every=16)
+
+
+class Training:
+    """A model, and a loop of which single steps go another way."""
+
+    def __init__(self, path, **options):
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.05, momentum=0.9)
+        self.hook = smd.record(self.model, path, **{"plan": PLAN, **options})
+
+    def loss(self):
+        return (self.model(torch.randn(8, 4)) - 1).square().mean()
+
+    def step(self, change=lambda: None):
+        self.optimizer.zero_grad()
+        self.loss().backward()
+        change()
+        self.optimizer.step()
+
+
+def plain(training, step):
+    training.step()
+
+
+def evaluates(training, step):
+    training.step()
+    if step % 7 == 3:
+        training.model.eval()
+        with torch.no_grad():
+            nn.functional.mse_loss(training.model(torch.ones(2, 4)), torch.ones(2, 1))
+        training.model.train()
+
+
+def clips(training, step):
+    training.step(lambda: torch.nn.utils.clip_grad_norm_(training.model.parameters(), 0.1) if step % 9 == 4 else None)
+
+
+def saves_a_scalar(training, step):
+    """A scalar before, in and after a step."""
+    if step % 11 == 2:
+        training.hook.save_scalar("before", step)
+    training.step(lambda: training.hook.save_scalar("within", step) if step % 11 == 5 else None)
+    if step % 11 == 8:
+        training.hook.save_scalar("after", step)
+
+
+def saves_a_loss(training, step):
+    training.step()
+    if step % 13 == 6:
+        training.hook.loss(training.loss().detach(), "other")
+
+
+def accumulates(training, step):
+    if step % 10 == 7:
+        training.loss().backward()
+    training.step()
+
+
+def updates_twice(training, step):
+    training.step()
+    if step % 10 == 7:
+        training.optimizer.step()
+
+
+def changes_the_rate(training, step):
+    training.optimizer.param_groups[0]["lr"] = 0.05 / (1 + step)
+    training.step()
+
+
+def sets_a_tensor_as_rate(training, step):
+    training.optimizer.param_groups[0]["lr"] = torch.tensor(0.01) if step % 10 == 7 else 0.01
+    training.step()
+
+
+def divides_the_loss(training, step):
+    training.optimizer.zero_grad()
+    (training.loss() / (2 if step % 10 == 7 else 1)).backward()
+    training.optimizer.step()
+
+
+def adds_a_parameter(training, step):
+    if step == 40:
+        training.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))], "lr": 0.5})
+    training.step()
+
+
+def freezes(training, step):
+    training.model[0].requires_grad_(step % 20 < 10)
+    training.step()
+
+
+def raises_in_a_pass(training, step):
+    training.step()
+    if step % 10 == 7:
+        with pytest.raises(RuntimeError):
+            training.model(torch.ones(2, 3))
+
+
+def sets_the_mode(training, step):
+    if step % 20 in (5, 10):
+        training.hook.set_mode("PREDICT" if step % 20 == 5 else "TRAIN")
+    training.step()
+
+
+def takes_a_closure(training, step):
+    if step % 10 != 7:
+        training.step()
+        return
+
+    def closure():
+        training.optimizer.zero_grad()
+        loss = training.loss()
+        loss.backward()
+        return loss
+
+    training.optimizer.step(closure)
+
+
+def trains_another_model(training, step):
+    training.step()
+    if step % 10 == 7:
+        other = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(other.parameters(), 0.1)
+        other(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+
+def configures_a_collection(training, step):
+    if step == 41:
+        training.hook.get_collection("first").include("0.weight")
+        training.hook.get_collection("first").save_config = smd.SaveConfig(save_interval=5)
+        training.hook.include_collections.append("first")
+    training.step()
+
+
+WAYS = [
+    plain, evaluates, clips, saves_a_scalar, saves_a_loss, accumulates, updates_twice, changes_the_rate,
+    sets_a_tensor_as_rate, divides_the_loss, adds_a_parameter, freezes, raises_in_a_pass, sets_the_mode,
+    takes_a_closure, trains_another_model, configures_a_collection,
+]  # fmt: skip
+
+
+def recorded(path, way, steps=70, last=lambda training: None):
+    """Train; return what the run has and the weights at the end.
+
+    The second value is the number of quiet steps. ``last`` is called before the hook is closed.
+    """
+    training = Training(path)
+    steps_of_run, count = training.hook.parts.steps, 0
+    repeat = steps_of_run.repeat
+
+    def counted(step, mode_step):
+        nonlocal count
+        count += 1
+        repeat(step, mode_step)
+
+    steps_of_run.repeat = counted
+    numbers = []
+    for step in range(steps):
+        way(training, step)
+        numbers.append((training.hook.step, training.hook.mode, training.hook.mode_steps))
+    last(training)
+    training.hook.close()
+    weights = [one.detach().numpy().tobytes() for one in training.model.parameters()]
+    with create_trial(path) as trial:
+        values = {
+            (name, mode.name, step): value.tobytes()
+            for name in trial.tensor_names()
+            for mode in trial.modes()
+            for step, value in trial.tensor(name).values(mode).items()
+        }
+        table = trial.statistics()
+        statistics = [[str(one) for one in row] for row in zip(*table.values(), strict=True)]
+        incidents = [(one.step, one.why) for one in trial.incidents()]
+        recorded_steps = {mode.name: trial.steps(mode) for mode in trial.modes()}
+    return (weights, numbers, recorded_steps, incidents, values, sorted(statistics)), count
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_run_is_that_of_the_longer_way(tmp_path, monkeypatch, way):
+    monkeypatch.setattr(quiet_steps, "_LOOK_EVERY", 0.003)  # some steps between two looks
+    quiet, count = recorded(tmp_path / "quiet", way)
+    assert count
+    monkeypatch.setattr(QuietSteps, "begin", lambda self, repeated: None)
+    whole, count = recorded(tmp_path / "whole", way)
+    assert count == 0
+    for of_quiet, of_whole in zip(quiet, whole, strict=True):
+        assert of_quiet == of_whole
+    assert quiet[4]
+
+
+def stops_in_a_pass(training):
+    handle = training.model[2].register_forward_pre_hook(lambda module, args: training.hook.save_scalar("last", 1))
+    training.loss()
+    handle.remove()
+
+
+def stops_before_the_backward_pass(training):
+    training.loss()
+
+
+def stops_before_the_update(training):
+    training.loss().backward()
+
+
+@pytest.mark.parametrize("last", [stops_in_a_pass, stops_before_the_backward_pass, stops_before_the_update])
+def test_unfinished_step_is_that_of_the_longer_way(tmp_path, monkeypatch, last):
+    quiet, count = recorded(tmp_path / "quiet", plain, 30, last)
+    assert count
+    monkeypatch.setattr(QuietSteps, "begin", lambda self, repeated: None)
+    assert recorded(tmp_path / "whole", plain, 30, last)[0] == quiet
+
+
+def test_incident_of_a_quiet_step_is_found_before_the_end(tmp_path):
+    training = Training(tmp_path / "run")
+    for step in range(60):
+        training.step()
+        if step == 36:
+            with torch.no_grad():
+                training.model[0].weight[0, 0] = torch.nan
+    incidents = tmp_path / "run" / "incidents"
+    ends = time.monotonic() + 60
+    while not list(incidents.rglob("*.json*")) and time.monotonic() < ends:
+        time.sleep(0.02)
+    with create_trial(tmp_path / "run") as trial:
+        assert [one.step for one in trial.incidents()] == [37]
+    training.hook.close()
+
+
+#: Trains for 40 steps, and waits until all of them can be read.
+KILLED = """
+import os, signal, sys, time
+from frameworks.test_torch_quiet_steps import Training
+training = Training(sys.argv[1], flush_seconds=0.2)
+for step in range(40):
+    training.step()
+assert training.hook.loop.quiet.is_active
+print("trained", flush=True)
+time.sleep(60)
+"""
+
+
+def test_killed_process_leaves_quiet_steps(tmp_path):
+    """The training has not ended its last step, and queues none of the last 0.1 s."""
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "trained\n"
+        ends = time.monotonic() + 60
+        steps: list[int] = []
+        while steps != list(range(40)) and time.monotonic() < ends:
+            time.sleep(0.05)
+            with create_trial(tmp_path / "run") as trial:
+                steps = trial.tensor("loss_output_0").steps()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    with create_trial(tmp_path / "run") as trial:
+        losses = trial.tensor("loss_output_0").values()
+    assert sorted(losses) == list(range(40))
+    assert np.isfinite(list(losses.values())).all()
+
+
+def test_steps_of_several_ways_follow_each_other(tmp_path, monkeypatch):
+    """Each way interrupts the quiet steps of the one before."""
+    ways = [plain, clips, saves_a_scalar, evaluates, saves_a_loss, accumulates]
+
+    def way(training, step):
+        ways[step // 5 % len(ways)](training, step)
+
+    quiet, count = recorded(tmp_path / "quiet", way, 120)
+    assert count
+    monkeypatch.setattr(QuietSteps, "begin", lambda self, repeated: None)
+    assert recorded(tmp_path / "whole", way, 120)[0] == quiet
