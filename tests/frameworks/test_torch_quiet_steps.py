@@ -248,22 +248,39 @@ def test_incident_of_a_quiet_step_is_found_before_the_end(tmp_path):
     training.hook.close()
 
 
-#: Trains for 40 steps, and waits until all of them can be read.
-KILLED = """
+#: Trains for 40 steps, the last of them quiet.
+SCRIPT = """
 import os, signal, sys, time
 from frameworks.test_torch_quiet_steps import Training
 training = Training(sys.argv[1], flush_seconds=0.2)
 for step in range(40):
     training.step()
 assert training.hook.loop.quiet.is_active
-print("trained", flush=True)
-time.sleep(60)
 """
+#: Ways to end it, and what the run says of them.
+ENDS = {
+    "": "completed",
+    "sys.exit()": "completed",
+    "training.loss()": "completed",
+    "raise ValueError": "exception",
+    "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)": "signal",
+    "if not os.fork(): training.step(); sys.exit()\nos.wait()": "completed",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_process_that_ends_leaves_quiet_steps(tmp_path, end):
+    subprocess.run([sys.executable, "-c", SCRIPT + end, str(tmp_path / "run")], check=False)
+    with create_trial(tmp_path / "run") as trial:
+        assert sorted(trial.tensor("loss_output_0").values()) == list(range(40))
+        assert sorted(trial.tensor("optimizer/SGD/gradient_norm").steps()) == list(range(40))
+        assert trial.run_end().how == ENDS[end]
 
 
 def test_killed_process_leaves_quiet_steps(tmp_path):
     """The training has not ended its last step, and queues none of the last 0.1 s."""
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
+    script = SCRIPT + "print('trained', flush=True)\ntime.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "trained\n"
