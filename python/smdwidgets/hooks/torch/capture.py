@@ -189,17 +189,17 @@ class TorchCapture(TensorCapture):
     def norm_of_few(self, updated: Updated, parameters: Sequence[torch.Tensor]) -> float | None:
         """Return the norm at once if the gradients are small.
 
-        None: :meth:`norm_of_parameters` knows them better. To queue a copy would take longer than to compute it.
+        None: they are not, or :meth:`norm_of_parameters` has not looked at them. To queue a copy takes longer.
         """
         if updated.norm_by is not NormBy.GATHERING:
             return None
         if updated.gathered is None:
-            if sum(one.numel() for one in parameters) > _FEW:
+            sizes = [one.numel() for one in parameters]
+            if sum(sizes) > _FEW:
                 return None
-            together = torch.empty(sum(one.numel() for one in parameters))
-            parts = together.split([one.numel() for one in parameters])
-            views = [part.view(one.shape) for part, one in zip(parts, parameters, strict=True)]
-            updated.gathered = views, together.numpy()
+            together = np.empty(sum(sizes), np.float32)
+            parts = torch.from_numpy(together).split(sizes)
+            updated.gathered = [part.view(one.shape) for part, one in zip(parts, parameters, strict=True)], together
         views, array = updated.gathered
         gradients = [one.grad for one in parameters]
         is_enabled = torch.is_grad_enabled()
