@@ -8,12 +8,12 @@ from typing import NamedTuple
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 
-__all__ = ["OF_AREAS", "Evaluations", "as_share", "evaluations", "is_accuracy", "is_share_of_errors"]
+__all__ = ["Evaluations", "as_share", "evaluations", "is_accuracy", "is_area", "is_share_of_errors"]
 
 #: Words of a share of samples whose first guess is right.
 _WORDS = frozenset({"acc", "accuracy", "acc1", "top1", "prec1"})
 #: Words of an area under the curve.
-OF_AREAS = frozenset({"auc", "auroc"})
+_OF_AREAS = frozenset({"auc", "auroc"})
 #: What scikit-learn calls the accuracy of a network.
 _OF_SCIKIT_LEARN = "validation score"
 #: Names of a share of samples whose first guess is wrong, as XGBoost has them.
@@ -37,6 +37,11 @@ class Evaluations(NamedTuple):
 def is_accuracy(series: Series) -> bool:
     """Whether a series is an accuracy with values."""
     return bool(len(series) and (_WORDS.intersection(series.stem) or series.name.lower() == _OF_SCIKIT_LEARN))
+
+
+def is_area(series: Series) -> bool:
+    """Whether a series is an area under the curve."""
+    return not _OF_AREAS.isdisjoint(series.stem)
 
 
 def as_share(accuracy: Series) -> Floats:

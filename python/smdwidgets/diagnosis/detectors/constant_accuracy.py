@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import OF_AREAS, as_share, evaluations, is_accuracy, is_share_of_errors
+from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy, is_area, is_share_of_errors
 from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
@@ -143,7 +143,7 @@ def _none_is_positive(data: RunData) -> Iterator[Finding]:
 
 def ranks_well(data: RunData, error: Series) -> Series | None:
     """Return an area under the curve that shows that samples are ranked well, or None."""
-    areas = (one for one in data.held_out(Kind.METRIC) if not OF_AREAS.isdisjoint(one.stem))
+    areas = filter(is_area, data.held_out(Kind.METRIC))
     good = (one for one in areas if len(one) >= LEAST_RANKED and float(np.median(one.values)) >= RANKED)
     return next((one for one in good if one.role is error.role), None)
 

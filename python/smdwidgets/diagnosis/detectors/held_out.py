@@ -10,11 +10,11 @@ import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import (
-    OF_AREAS,
     Evaluations,
     as_share,
     evaluations,
     is_accuracy,
+    is_area,
     is_share_of_errors,
 )
 from smdwidgets.diagnosis.detectors._show import beside, course, evidence, from_to, guessing
@@ -182,7 +182,8 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if any(other.share.max() > LEAST_GOOD for other in evaluations(data)):
             return  # evaluations of other data are right
         best = float(np.sort(one.share)[-2])  # one alone may be chance
-        learns = float(_soon(training).min()) < 0.5 * untrained
+        soon = training.values[: max(2, round(SOON * len(training)))]
+        learns = float(soon.min()) < 0.5 * untrained
         least = (ABOVE_GUESS_OF_FAST if learns else ABOVE_GUESS) * chance
         if losses[0] <= AS_UNTRAINED * untrained and best > max(least, ROSE * float(one.share[0])):
             continue
@@ -190,7 +191,7 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
             continue
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
-            yield _of_guessing(one, training, chance)
+            yield _of_guessing(one, training, chance, learns)
             return
 
 
@@ -292,18 +293,12 @@ def _ends(values: Floats) -> tuple[float, float]:
     return float(np.median(values[:part])), float(np.median(values[-max(part, min(3, len(values) // 2)) :]))
 
 
-def _soon(training: Series) -> Floats:
-    """Return the first quarter of a training loss."""
-    return training.values[: max(2, round(SOON * len(training)))]
-
-
-def _of_guessing(one: Evaluations, training: Series, chance: float) -> Finding:
+def _of_guessing(one: Evaluations, training: Series, chance: float, learns: bool) -> Finding:
     first, last = int(one.loss.steps[0]), int(one.loss.steps[-1])
     guess = -math.log(chance)
     # Samples that are learned by heart raise the loss of others, and slowly.
     unmoved = float(np.ptp(one.loss.values)) <= HARDLY_MOVES * abs(float(one.loss.values[0]))
     stays = unmoved and float(training.values[-1]) < 0.5 * guess
-    learns = float(_soon(training).min()) < 0.5 * guess
     differs = stays or learns or float(one.loss.values[0]) > FAR_ABOVE * guess
     fast = ": the training learns fast" if learns else ""
     apart = "Probably the data of evaluations are prepared in another way than those of the training"
@@ -647,7 +642,7 @@ def _foreseen(data: RunData, loss: Series, training: Series) -> Iterator[Finding
 def _worse_than_chance(data: RunData) -> Iterator[Finding]:
     """Judge areas under the curve that are those of answers the wrong way round."""
     for area in data.held_out(Kind.METRIC):
-        if len(area) < FEW or OF_AREAS.isdisjoint(area.stem) or not 0 < area.values.max() < BELOW_CHANCE:
+        if len(area) < FEW or not is_area(area) or not 0 < area.values.max() < BELOW_CHANCE:
             continue
         facts = {
             "what": f"{area.quoted} is below 0.5 at every evaluation: answers at random would be better",
@@ -707,7 +702,7 @@ def _perfect(data: RunData) -> Iterator[Finding]:
     metrics = [one for one in data.of(Kind.METRIC) if len(one) >= FEW and one.role is not Role.TRAINING]
     # Where some are of held-out data, the others are those of the training.
     metrics = [one for one in metrics if one.role.is_held_out] or metrics
-    areas = [one for one in metrics if not OF_AREAS.isdisjoint(one.stem)]
+    areas = [*filter(is_area, metrics)]
     shares = [one for one in metrics if is_accuracy(one) or not OF_SHARES.isdisjoint(one.stem)]
     perfect = next((one for one in areas if one.values.min() >= PERFECT_AREA), None)
     if perfect is None and shares and all(as_share(one).min() >= PERFECT_AREA for one in shares):

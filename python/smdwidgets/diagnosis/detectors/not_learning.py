@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._accuracy import (
-    OF_AREAS,
     as_share,
     evaluations,
     is_accuracy,
+    is_area,
     is_share_of_errors,
 )
 from smdwidgets.diagnosis.detectors._falls import falls_elsewhere
@@ -136,7 +137,7 @@ def not_learning(data: RunData) -> Iterator[Finding]:
     for finding in _of_losses(data):
         named |= finding.confidence != "low"
         yield finding
-    yield from [] if named else [*_exactly_guessed(data)][:1]
+    yield from [] if named else islice(_exactly_guessed(data), 1)
     yield from [] if named else _equal_answers(data)
     yield from _far_from_targets(data)
     yield from _drowned(data)
@@ -295,7 +296,7 @@ def _guessed_classes(shares: list[Floats]) -> int:
 
 def _equal_answers(data: RunData) -> Iterator[Finding]:
     """Yield areas under the curve of exactly 0.5, those of equal answers."""
-    areas = [one for one in data.of(Kind.METRIC) if not OF_AREAS.isdisjoint(one.stem) and len(one) >= LEAST_EXACT]
+    areas = [one for one in data.of(Kind.METRIC) if is_area(one) and len(one) >= LEAST_EXACT]
     losses = [one for one in data.training_losses() if len(one) >= LEAST_EXACT]
     if not areas or not losses or any((one.values != 0.5).any() for one in areas):
         return
