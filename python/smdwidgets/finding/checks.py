@@ -224,8 +224,8 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "gradients that are reset before they are used",
         "Gradients of a batch are reset when the backward pass of the next batch begins, and only those of the last "
-        "batch before an update are used, at three updates. Or the gradients of one loss are reset before that of another, as of a "
-        "part of a model that only the first one trains.",
+        "batch before an update are used, at three updates. Or the gradients of one loss are reset before the backward pass of another, "
+        "so that a part of the model that only the first loss trains has none at the update.",
         "gradients that are reset after each update only",
         "reset the gradients only after an update.",
         "{count} of {total} backward passes before an update of {optimizer} are not used: their gradients are reset",
