@@ -12,7 +12,6 @@ from smdwidgets.checks.record import CheckRecords
 from smdwidgets.diagnosis.causes import explained
 from smdwidgets.diagnosis.coverage import coverage_of
 from smdwidgets.diagnosis.detectors import SCALAR_DETECTORS
-from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series, TensorColumns
 from smdwidgets.diagnosis.kinds import NOT_JUDGED, checked_kinds
 from smdwidgets.diagnosis.reading import Arrays, ScalarReader, source_of
@@ -207,7 +206,7 @@ def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, .
         if reason:
             unjudged.append(Unjudged(series.name, reason))
         else:
-            other = partner(data, series) if series.kind is Kind.LOSS and series.role.is_held_out else None
+            other = data.partner(series) if series.kind is Kind.LOSS and series.role.is_held_out else None
             points = len(series) + len(series.lost_steps)
             judged.append(
                 Judged(

@@ -339,6 +339,29 @@ class RunData:
                 by_words.setdefault((series.kind, series.stem), []).append(series)
         return by_words
 
+    def partner(self, held_out: Series) -> Series | None:
+        """Return the training series that belongs to a series of held-out data.
+
+        It has the same kind and words, and enough values for a trend. Series that name the training data are preferred
+        to those without a role.
+        """
+        same = self.training_by_words.get((held_out.kind, held_out.stem), [])
+        return min(
+            (training for training in same if training.trend is not None),
+            key=lambda training: (
+                training.role is not Role.TRAINING,
+                training.worker != held_out.worker,
+                -len(training),
+                training.name,
+            ),
+            default=None,
+        )
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether any number varies: all that is constant may be no training."""
+        return any(float(np.ptp(one.values)) > 0 for one in self.series if len(one))
+
     def _all(self) -> Iterator[Series | TensorColumn]:
         yield from (one for one in self.series if len(one))
         yield from (one for one in self.tensors if len(one))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smdwidgets.diagnosis.detectors.guessing import never_below_guessing
 from smdwidgets.diagnosis.detectors.learning_rate import NOTHING
-from smdwidgets.diagnosis.detectors.not_learning import never_below_guessing
 from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound, unbounded_losses
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_gradients import are_reset

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.detectors.clipping import BEFORE_CLIPPING
-from smdwidgets.diagnosis.detectors.not_learning import is_at_mean, is_near_guessing
+from smdwidgets.diagnosis.detectors.guessing import is_near_guessing
+from smdwidgets.diagnosis.detectors.not_learning import is_at_mean
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_layers import Layer, curve, dying, layers, median, median_of
 from smdwidgets.diagnosis.trends import local_noise

@@ -9,13 +9,17 @@ from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
 from smdwidgets.diagnosis.detectors.constant_accuracy import constant_accuracy
 from smdwidgets.diagnosis.detectors.diverged import diverged
+from smdwidgets.diagnosis.detectors.evaluation_differs import evaluation_differs
+from smdwidgets.diagnosis.detectors.evaluation_too_good import evaluation_too_good
 from smdwidgets.diagnosis.detectors.gradient_huge import gradient_huge
 from smdwidgets.diagnosis.detectors.gradient_zero import gradient_zero
-from smdwidgets.diagnosis.detectors.held_out import held_out
+from smdwidgets.diagnosis.detectors.held_out_losses import held_out_losses
+from smdwidgets.diagnosis.detectors.held_out_metrics import held_out_metrics
 from smdwidgets.diagnosis.detectors.incidents import incidents
 from smdwidgets.diagnosis.detectors.latent import latent
 from smdwidgets.diagnosis.detectors.learning_rate import learning_rate
 from smdwidgets.diagnosis.detectors.loss_floor import loss_floor
+from smdwidgets.diagnosis.detectors.loss_parts import loss_parts
 from smdwidgets.diagnosis.detectors.loss_scale import loss_scale
 from smdwidgets.diagnosis.detectors.no_targets import no_targets
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
@@ -24,6 +28,7 @@ from smdwidgets.diagnosis.detectors.order import order
 from smdwidgets.diagnosis.detectors.overfit import overfit
 from smdwidgets.diagnosis.detectors.policy import policy
 from smdwidgets.diagnosis.detectors.preferences import preferences
+from smdwidgets.diagnosis.detectors.rewards import rewards
 from smdwidgets.diagnosis.detectors.sawtooth import sawtooth
 from smdwidgets.diagnosis.detectors.signals import signals
 from smdwidgets.diagnosis.detectors.slow import slow
@@ -48,6 +53,8 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     loss_scale,
     loss_floor,
     not_learning,
+    loss_parts,
+    rewards,
     stays_at_start,
     diverged,
     order,
@@ -55,7 +62,10 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     overfit,
     collapsed,
     constant_accuracy,
-    held_out,
+    evaluation_differs,
+    held_out_metrics,
+    evaluation_too_good,
+    held_out_losses,
     no_targets,
     baseline,
     slow,

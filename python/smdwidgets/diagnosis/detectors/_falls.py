@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import RunData, Series
 
-__all__ = ["falls_elsewhere", "falls_on"]
+__all__ = ["ends", "falls_elsewhere", "falls_on"]
 
 #: Fall of a loss, relative to its first values, and statistic of its trend, of a model that learns.
 LEARNS, FALLING = 0.05, -3
@@ -14,6 +15,12 @@ LEARNS, FALLING = 0.05, -3
 FALLS_CLEARLY, HALVES = 0.15, 0.5
 #: Words that say how one loss is logged.
 _OF_LOGGING = frozenset({"loss", "step", "epoch", "batch", "mean", "avg", "average", "smooth", "smoothed", "running"})
+
+
+def ends(values: Floats) -> tuple[float, float]:
+    """Return the levels of the first and of the last values."""
+    part = max(1, len(values) // 10)
+    return float(np.median(values[:part])), float(np.median(values[-max(part, min(3, len(values) // 2)) :]))
 
 
 def falls_on(loss: Series) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.blocks import block_length
 from smdwidgets.diagnosis.inputs import Series
-from smdwidgets.finding import Curve, Evidence, Finding, Level
+from smdwidgets.finding import Confidence, Curve, Evidence, Finding, Level
 
 #: Points of a small plot.
 _POINTS = 96
@@ -47,6 +47,17 @@ def beside(
     first, last = int(series[0].steps[0]) if since is None else since, int(series[0].steps[-1])
     shown = tuple(course(one, first, last) for one in series)
     return Finding.of(kind, level, "medium", first, last, tuple(one.name for one in series), facts, shown)
+
+
+def unlearned(series: Series, facts: Mapping[str, object], confidence: Confidence = "medium") -> Finding:
+    """Return the finding for a loss or reward that does not get better.
+
+    The facts hold its course as `detail`.
+    """
+    first, last = int(series.steps[0]), int(series.steps[-1])
+    shown = evidence(series, str(facts["detail"]).replace("`", ""), first, last)
+    facts = {"series": series.quoted, **facts}
+    return Finding.of("not_learning", "problem", confidence, first, last, (series.name,), facts, (shown,))
 
 
 def from_to(series: Series) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import as_share, evaluations, is_accuracy, is_area, is_share_of_errors
+from smdwidgets.diagnosis.detectors._evaluations import as_share, evaluations, is_accuracy, is_area, is_share_of_errors
 from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding

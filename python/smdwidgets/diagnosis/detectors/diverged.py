@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
+from smdwidgets.diagnosis.detectors._evaluations import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._falls import falls_elsewhere
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series

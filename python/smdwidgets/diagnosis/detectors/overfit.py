@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
+from smdwidgets.diagnosis.detectors._evaluations import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, evidence, step_of_block
 from smdwidgets.diagnosis.detectors.between_evaluations import rises_alone, rises_while_training_falls
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -83,10 +83,10 @@ def _by_trend(data: RunData, validation: Series, trend: Trend) -> Iterator[Findi
     least = WORSE * abs(trend.best) if trend.end > (1 + WORSE) * trend.start > 0 else _least_rise(trend.best)
     if trend.end - trend.best <= max(2 * trend.noise, least):
         by_heart = list(_by_heart(data, validation, trend))
-        training = partner(data, validation)
+        training = data.partner(validation)
         yield from by_heart or ([] if training is None else _without_mistake(data, validation, training))
         return
-    training = partner(data, validation) or _whole(data, validation)
+    training = data.partner(validation) or _whole(data, validation)
     if training is not None and training.trend is not None:
         clear = list(_judge(data, validation, trend, training, training.trend))
         clear = clear or list(_without_mistake(data, validation, training))
@@ -95,25 +95,6 @@ def _by_trend(data: RunData, validation: Series, trend: Trend) -> Iterator[Findi
         yield from _alone(data, validation, trend)
     elif training is None:
         yield from _far_apart(data, validation, trend)
-
-
-def partner(data: RunData, validation: Series) -> Series | None:
-    """Return the training series that belongs to a validation series.
-
-    It has the same kind and words, and enough values for a trend. Series that name the training data are preferred to
-    those without a role.
-    """
-    same = data.training_by_words.get((validation.kind, validation.stem), [])
-    return min(
-        (training for training in same if training.trend is not None),
-        key=lambda training: (
-            training.role is not Role.TRAINING,
-            training.worker != validation.worker,
-            -len(training),
-            training.name,
-        ),
-        default=None,
-    )
 
 
 def _whole(data: RunData, validation: Series) -> Series | None:
@@ -353,7 +334,7 @@ def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
 
     Few values do not show their noise, so the loss must hardly fall back after the best, and the rise must be large.
     """
-    training = partner(data, validation)
+    training = data.partner(validation)
     values = validation.values
     if training is None or training.trend is None or not len(values) >= FEWEST:
         return
@@ -418,7 +399,7 @@ def _metric_rises(data: RunData, validation: Series, keep: int) -> bool:
 
 def _by_heart(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:
     """Judge a validation loss that stays while training data are learned by heart."""
-    training = partner(data, validation)
+    training = data.partner(validation)
     if training is None or training.trend is None:
         return
     learned, level = training.trend, trend.end

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.detectors._accuracy import as_share, is_accuracy
+from smdwidgets.diagnosis.detectors._evaluations import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding

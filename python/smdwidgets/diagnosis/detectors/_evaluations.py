@@ -1,14 +1,35 @@
-"""Accuracies of evaluations, beside their losses."""
+"""Evaluations: their accuracies and losses, and the training beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.step_axes import steps_along
 
-__all__ = ["Evaluations", "as_share", "evaluations", "is_accuracy", "is_area", "is_share_of_errors"]
+__all__ = [
+    "FEW",
+    "FEWEST",
+    "MANY",
+    "Evaluations",
+    "Pair",
+    "as_share",
+    "evaluations",
+    "is_accuracy",
+    "is_area",
+    "is_share_of_errors",
+    "logged_pairs",
+    "pair",
+]
+
+#: Fewest evaluations that show a clear fact, that show something, and that show how much they vary.
+FEWEST, FEW, MANY = 3, 5, 12
+#: Fewest steps at which both losses of a pair are known.
+SHARED = 4
 
 #: Words of a share of samples whose first guess is right.
 _WORDS = frozenset({"acc", "accuracy", "acc1", "top1", "prec1"})
@@ -32,6 +53,13 @@ class Evaluations(NamedTuple):
     loss: Series
     accuracy: Series
     share: Floats
+
+
+class Pair(NamedTuple):
+    """Values of a training loss and of the held-out loss, at the same steps."""
+
+    training: Floats
+    held_out: Floats
 
 
 def is_accuracy(series: Series) -> bool:
@@ -61,3 +89,27 @@ def evaluations(data: RunData) -> Iterator[Evaluations]:
 def is_share_of_errors(series: Series) -> bool:
     """Whether a series is the share of samples whose first guess is wrong."""
     return bool(len(series)) and series.stem in _OF_ERRORS and 0 <= series.values.min() <= series.values.max() <= 1
+
+
+def logged_pairs(data: RunData) -> Iterator[tuple[Series, Series]]:
+    """Yield the losses of evaluations that were logged, beside that of the training.
+
+    A hook finds losses of evaluations itself, which may be those of few samples, or of another form.
+    """
+    for loss in data.held_out(Kind.LOSS) if not len(data.tensors) else ():
+        training = data.partner(loss)
+        if training is not None:
+            yield loss, training
+
+
+def pair(loss: Series, training: Series) -> Pair | None:
+    """Return the values of both at all evaluations but the first one."""
+    if len(loss) < SHARED or len(training) < SHARED or loss.steps[0] == loss.steps[-1]:
+        return None
+    steps = steps_along(loss, training)
+    inside = steps[1:]
+    inside = inside[(inside >= training.steps[0]) & (inside <= training.steps[-1])]
+    if len(inside) < SHARED:
+        return None
+    at = np.searchsorted(steps, inside)
+    return Pair(np.interp(inside, training.steps, training.values), loss.values[at])

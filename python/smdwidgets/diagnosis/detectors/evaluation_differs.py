@@ -1,0 +1,251 @@
+"""Evaluations that are never better than guessing, or far worse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._evaluations import (
+    FEW,
+    FEWEST,
+    Evaluations,
+    as_share,
+    evaluations,
+    is_accuracy,
+    is_area,
+    logged_pairs,
+)
+from smdwidgets.diagnosis.detectors._falls import ends
+from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to, guessing
+from smdwidgets.diagnosis.detectors.constant_accuracy import ranks_well
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.step_axes import steps_along
+from smdwidgets.finding import Finding
+from smdwidgets.naming.scalars import Role
+
+#: An accuracy relative to that of guessing which is no better, and its distance from guessing by that of no mistake.
+#: The least loss of held-out data relative to the first one, and the fall of the training loss beside it.
+GUESSED, OF_MISTAKES, NO_BETTER, TRAINS = 1.8, 0.25, 0.95, 0.04
+#: An accuracy relative to that of guessing, and to its first value, of a model that has learned something, beside a
+#: first loss that is that of guessing.
+ABOVE_GUESS, ROSE, AS_UNTRAINED = 1.4, 1.3, 1.2
+#: The first of these beside a training that learns fast, whose evaluations would be far better.
+ABOVE_GUESS_OF_FAST = 2.0
+#: Accuracy of other held-out data that shows that evaluations are right.
+LEAST_GOOD = 0.65
+#: Range of a loss of evaluations, relative to its first value, of weights that hardly change.
+HARDLY_MOVES = 0.02
+#: Losses of guessing: of 2 classes, a little less where they are not balanced, and of some hundreds.
+LEAST_GUESS, MOST_GUESS = 0.5, 5.5
+#: Accuracies of training and evaluation, where no loss of evaluations was logged.
+TRAINED, POOR = 0.8, 0.25
+#: Share of the evaluations within which a training loss halves if inputs belong to their labels.
+SOON = 0.25
+#: The same since a step at which the training loss has hardly fallen, to the end, and evaluations that show it.
+SOON_ABOVE, HARDLY_TRAINED, STAY_ABOVE, SHOWN = 2.5, 0.65, 2.0, 6
+#: First loss of a training that goes on with a trained model, and the rise of such evaluations, relative to the first.
+TRAINED_BEFORE, GOES_ON = 0.2, 1.5
+#: An area under the curve that is worse than chance, beyond its noise.
+BELOW_CHANCE = 0.45
+#: A metric of the validation relative to that of the test that is far above it, at how many of the evaluations.
+ABOVE_TEST, NEARLY_ALL = 1.5, 0.9
+#: Least loss of evaluations by the first one of the training, which is that of an untrained model, and by their own
+#: first one, and the fall of the training loss beside it.
+FAR_ABOVE, FALLEN, FALLS = 3.0, 0.8, 0.25
+
+
+def evaluation_differs(data: RunData) -> Iterator[Finding]:
+    """Yield evaluations that are never better than guessing, or far worse."""
+    yield from _at_guessing(data)
+    yield from _poor_accuracy(data)
+    yield from _far_above_test(data)
+    yield from _worse_than_chance(data)
+    for loss, training in logged_pairs(data):
+        yield from _far_above(loss, training)
+        yield from _soon_above(loss, training)
+
+
+def _at_guessing(data: RunData) -> Iterator[Finding]:
+    """Judge accuracies of guessing beside a training loss that falls."""
+    training = _falling(data)
+    if training is None:
+        return
+    for one in evaluations(data):
+        if min(len(one.loss), len(one.accuracy)) < FEW:
+            continue
+        losses = one.loss.values
+        # The loss of an untrained model that is evaluated in another way may be far above that of guessing.
+        untrained = min(float(losses[0]), float(training.values[0]))
+        if not LEAST_GUESS < untrained < MOST_GUESS:
+            continue
+        chance = math.exp(-untrained)
+        if any(other.share.max() > LEAST_GOOD for other in evaluations(data)):
+            return  # evaluations of other data are right
+        best = float(np.sort(one.share)[-2])  # one alone may be chance
+        soon = training.values[: max(2, round(SOON * len(training)))]
+        learns = float(soon.min()) < 0.5 * untrained
+        least = (ABOVE_GUESS_OF_FAST if learns else ABOVE_GUESS) * chance
+        if losses[0] <= AS_UNTRAINED * untrained and best > max(least, ROSE * float(one.share[0])):
+            continue
+        if ranks_well(data, one.accuracy) is not None:
+            continue
+        most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
+        if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
+            yield _of_guessing(one, training, chance, learns)
+            return
+
+
+def _poor_accuracy(data: RunData) -> Iterator[Finding]:
+    """Judge accuracies without a loss, beside good ones of the training."""
+    if data.held_out(Kind.LOSS):
+        return
+    training = [one for one in data.of(Kind.METRIC) if not one.role.is_held_out and is_accuracy(one)]
+    rare = _rare(data, training)
+    for held_out in [*data.held_out(Kind.METRIC), *rare]:
+        same = [one for one in training if (one.stem == held_out.stem or rare) and one not in rare and len(one) >= FEW]
+        if len(held_out) < FEW or not is_accuracy(held_out) or not same:
+            continue
+        share, trained = as_share(held_out), as_share(same[0])
+        late = float(np.median(trained[len(trained) // 2 :]))
+        if share.max() > POOR or late < TRAINED or share.max() > GUESSED * share.min():
+            continue
+        facts = {
+            "what": "Evaluations are poor from the first one on, although the training is good",
+            "numbers": f"{held_out.quoted} {share.min():.3g} to {share.max():.3g}, {same[0].quoted} {late:.3g}",
+            "why": "Probably the data of evaluations are prepared in another way than those of the training.",
+        }
+        yield beside("evaluation_differs", "problem", (held_out, same[0]), facts)
+        return
+
+
+def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge losses of evaluations that are always worse than without training."""
+    if len(loss) < FEWEST or len(training) < FEW:
+        return
+    first, last = ends(training.values)
+    untrained = float(training.values[:3].max())
+    if not 0 < last < (1 - FALLS) * first or float(loss.values.min()) < FAR_ABOVE * untrained:
+        return
+    if float(loss.values.min()) < FALLEN * float(loss.values[0]):
+        return
+    if untrained < TRAINED_BEFORE and ends(loss.values)[1] > GOES_ON * float(loss.values[0]):
+        return  # a model that was trained before the log begins, and overfits
+    facts = {
+        "what": "The loss of evaluations is far above that of the untrained model from the first one on, although the training "
+        "loss falls",
+        "numbers": f"{from_to(loss)}, {from_to(training)}",
+        "why": "Probably the data of evaluations are prepared in another way than those of the training, or their labels are "
+        "numbered in another way. Overfitting begins later.",
+    }
+    yield beside("evaluation_differs", "problem", (loss, training), facts)
+
+
+def _soon_above(loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge losses of evaluations that rise as soon as anything is learned.
+
+    They leave that of guessing. What is learned by heart raises them later.
+    """
+    if min(len(loss), len(training)) < SHOWN or training.values[0] <= 0:
+        return
+    untrained = max(float(training.values[0]), float(loss.values[0]))
+    level = np.interp(steps_along(loss, training), training.steps, training.values)
+    soon = np.flatnonzero(level > HARDLY_TRAINED * training.values[0])
+    above = np.flatnonzero(loss.values > SOON_ABOVE * untrained)
+    if len(soon) < 2 or not len(above) or above[0] > soon[-1] or level[-1] > HARDLY_TRAINED * training.values[0]:
+        return
+    after = loss.values[above[0] :]
+    if len(after) < SHOWN or after.min() < STAY_ABOVE * untrained:
+        return
+    facts = {
+        "what": f"The loss of evaluations is far above that of the untrained model since step {loss.steps[above[0]]:,}, where the "
+        "training loss has hardly fallen",
+        "numbers": f"{from_to(loss)}, {from_to(training)}",
+        "why": "Probably the data of evaluations are prepared in another way than those of the training, such as without its scaling. "
+        "Overfitting begins later.",
+    }
+    yield beside("evaluation_differs", "problem", (loss, training), facts)
+
+
+def _rare(data: RunData, accuracies: list[Series]) -> list[Series]:
+    """Return the accuracies without a word for their data that only evaluations have.
+
+    They have few values beside a loss and an accuracy of many.
+    """
+    many = max((len(one) for one in data.training_losses()), default=0)
+    if data.held_out(Kind.METRIC) or not any(len(one) > many / 2 for one in accuracies):
+        return []
+    return [one for one in accuracies if one.role is Role.NONE and len(one) < many / 3]
+
+
+def _falling(data: RunData) -> Series | None:
+    """Return the training loss with the most values if it falls."""
+    losses = [one for one in data.training_losses() if len(one) >= FEW]
+    loss = max(losses, key=len, default=None)
+    if loss is None:
+        return None
+    first, last = ends(loss.values)
+    return loss if first > 0 and last < (1 - TRAINS) * first else None
+
+
+def _of_guessing(one: Evaluations, training: Series, chance: float, learns: bool) -> Finding:
+    first, last = int(one.loss.steps[0]), int(one.loss.steps[-1])
+    guess = -math.log(chance)
+    # Samples that are learned by heart raise the loss of others, and slowly.
+    unmoved = float(np.ptp(one.loss.values)) <= HARDLY_MOVES * abs(float(one.loss.values[0]))
+    stays = unmoved and float(training.values[-1]) < 0.5 * guess
+    differs = stays or learns or float(one.loss.values[0]) > FAR_ABOVE * guess
+    fast = ": the training learns fast" if learns else ""
+    apart = "Probably the data of evaluations are prepared in another way than those of the training"
+    others = "The evaluated model hardly changes: probably other weights are evaluated than those that are trained"
+    unrelated = "Probably labels do not belong to their inputs, and the model learns single samples by heart"
+    facts = {
+        "what": "Evaluations are never better than guessing, although the training loss falls",
+        "numbers": f"{one.accuracy.quoted} up to {one.share.max():.3g}, {from_to(one.loss)}, {from_to(training)}"
+        f"; {guessing(1 / chance)}",
+        "why": f"{others}." if stays else f"{apart}{fast}." if differs else f"{unrelated}.",
+    }
+    shown = (
+        evidence(one.accuracy, f"{one.accuracy.label} up to {one.share.max():.3g}", first, last),
+        evidence(training, f"{training.label} {training.values[0]:.3g} → {training.values[-1]:.3g}", first, last),
+    )
+    names = one.accuracy.name, one.loss.name, training.name
+    kind = "evaluation_differs" if differs else "labels_unrelated"
+    return Finding.of(kind, "problem", "medium", first, last, names, facts, shown)
+
+
+def _worse_than_chance(data: RunData) -> Iterator[Finding]:
+    """Judge areas under the curve that are those of answers the wrong way round."""
+    for area in data.held_out(Kind.METRIC):
+        if len(area) < FEW or not is_area(area) or not 0 < area.values.max() < BELOW_CHANCE:
+            continue
+        facts = {
+            "what": f"{area.quoted} is below 0.5 at every evaluation: answers at random would be better",
+            "numbers": f"{from_to(area)}, at most {area.values.max():.3g} at {len(area):,} evaluations",
+            "why": "Probably labels or scores of the evaluation are the wrong way round, or its data are of another kind.",
+        }
+        yield beside("evaluation_differs", "problem", (area,), facts)
+        return
+
+
+def _far_above_test(data: RunData) -> Iterator[Finding]:
+    """Judge a metric that rises far above that of test data."""
+    metrics = [one for one in data.held_out(Kind.METRIC) if len(one) >= FEW and one.values.min() > 0]
+    for metric in metrics:
+        tests = [one for one in metrics if one.role is Role.TEST and one.stem == metric.stem]
+        if metric.role is not Role.VALIDATION or not tests:
+            continue
+        _, at, of = np.intersect1d(metric.steps, tests[0].steps, return_indices=True)
+        if len(at) < FEW or not metric.values[at][-1] > metric.values[at][0]:
+            continue
+        ratios = metric.values[at] / tests[0].values[of]
+        if (ratios > ABOVE_TEST).mean() < NEARLY_ALL or ratios[-1] < ABOVE_TEST:
+            continue
+        facts = {
+            "what": f"{metric.quoted} is {np.median(ratios):.2g} times {tests[0].quoted}",
+            "numbers": f"{from_to(metric)}, {from_to(tests[0])}",
+            "why": "Probably validation data are among those of the training, or the two are prepared in another way.",
+        }
+        yield beside("evaluation_differs", "problem", (metric, tests[0]), facts)
+        return
