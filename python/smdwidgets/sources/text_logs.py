@@ -12,7 +12,10 @@ import numpy as np
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError
 from smdwidgets.sources.growing_lines import GrowingLines, parts_of
-from smdwidgets.sources.log_lines import LONGEST_LINE, TRAINERS, ColumnReader, Reader, Row, Trainer, has_numbers
+from smdwidgets.sources.log_columns import ColumnReader
+from smdwidgets.sources.log_lines import Reader
+from smdwidgets.sources.log_pairs import LONGEST_LINE, Row, has_numbers
+from smdwidgets.sources.log_trainers import TRAINERS, Trainer
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.step_columns import StepColumns
 from smdwidgets.sources.tables import table_layout

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 import smdwidgets
 from smdwidgets.naming.scalars import Kind, describe
 from smdwidgets.sources.growing_lines import parts_of
-from smdwidgets.sources.log_lines import LONGEST_LINE, TRAINERS, ColumnReader, Pairs, Reader, has_numbers, pairs_in
+from smdwidgets.sources.log_columns import ColumnReader
+from smdwidgets.sources.log_lines import Reader
+from smdwidgets.sources.log_pairs import LONGEST_LINE, Pairs, has_numbers, pairs_in
+from smdwidgets.sources.log_trainers import TRAINERS
 from smdwidgets.sources.text_logs import trainer_of
 
 #: What the example of each trainer says: the step, and some of its numbers.
