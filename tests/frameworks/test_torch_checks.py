@@ -949,7 +949,70 @@ def mean_of_rows_beside_them(watch):
     fit(Net(), watch)
 
 
+def copied_at_every_update(watch):
+    """A target network that is the model of the last update is no average."""
+    model = network()
+    target = copy.deepcopy(model)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        target.load_state_dict(model.state_dict())
+    return target
+
+
+def critic_with_weights_that_are_held(watch):
+    """A Wasserstein GAN clamps the weights of its critic."""
+    maker, critic = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8)), network(1)
+    watch(maker)
+    watch(critic)
+    of_maker, of_critic = torch.optim.RMSprop(maker.parameters(), 1e-3), torch.optim.RMSprop(critic.parameters(), 1e-3)
+    for x, _ in [*batches(), *batches()]:
+        of_critic.zero_grad()
+        (critic(maker(torch.randn(32, 4)).detach()).mean() - critic(x).mean()).backward()
+        of_critic.step()
+        with torch.no_grad():
+            for one in critic.parameters():
+                one.clamp_(-0.01, 0.01)
+        of_maker.zero_grad()
+        (-critic(maker(torch.randn(32, 4))).mean()).backward()
+        of_maker.step()
+
+
+def last_part_of_an_epoch_is_short(watch):
+    """Parts that are left over at the end of an epoch are used, too."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(6):
+        parts = torch.randperm(224).split(32)
+        for number, rows in enumerate(parts, 1):
+            (F.cross_entropy(model(X[rows]), Y[rows]) / 4).backward()
+            if number % 4 == 0 or number == len(parts):
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+def long_warm_up_by_a_function(watch):
+    """The first factors of a warm-up are as small as a rate."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda at: min(1.0, (at + 1) / 100))
+    for x, y in [*batches(), *batches(), *batches()]:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        schedule.step()
+
+
 HEALTHY = (
+    copied_at_every_update,
+    critic_with_weights_that_are_held,
+    last_part_of_an_epoch_is_short,
+    long_warm_up_by_a_function,
     rows_that_are_prepared_once,
     mean_of_rows_beside_them,
     sequences_that_are_packed,
@@ -2446,7 +2509,115 @@ def softmax_of_the_chosen_expert(watch, broken):
     fit(Experts(weights_of), watch, F.cross_entropy, batches())
 
 
+def decay_of_a_norm(watch, broken):
+    """Statistics that never move are those of the data only by chance."""
+    fit(network(4, nn.BatchNorm1d(4, momentum=0.0 if broken else 0.1)), watch)
+
+
+def moments_the_other_way_round(watch, broken):
+    model = network()
+    betas = (0.99, 0.9) if broken else (0.9, 0.9)
+    fit(model, watch, optimizer=torch.optim.AdamW(model.parameters(), betas=betas))
+
+
+def fine_tuned_by_two_optimizers(watch, broken):
+    """Groups of other rates overlap."""
+    model = network()
+    watch(model)
+    body = torch.optim.AdamW((model if broken else model[:-1]).parameters(), 1e-3)
+    head = torch.optim.SGD(model[-1].parameters(), 0.01)
+    for x, y in batches():
+        model.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        head.step()
+        body.step()
+
+
+def weights_tied_by_their_data(watch, broken):
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+    if broken:
+        model[2].weight.data = model[0].weight.data
+    else:
+        model[2].weight = model[0].weight
+    fit(model, watch, optimizer=torch.optim.SGD(model.parameters(), 0.05))
+
+
+def outputs_scaled_at_every_step(watch, broken):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in [*batches(), *batches()]:
+        handle = model[0].register_forward_hook(lambda layer, given, output: output * 0.9)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if not broken:
+            handle.remove()
+
+
+def weights_held_after_the_update(watch, broken):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    for x, y in [*batches(), *batches()]:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for one in model.parameters():
+                one.clamp_(-0.1, 0.1) if broken else one.clamp_(-10, 10)
+
+
+def cosine_of_the_rate_itself(watch, broken):
+    model, rate = network(), 0.02
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+    whole = rate if broken else 1.0
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda at: whole * (1 + math.cos(math.pi * at / 24)) / 2)
+    for x, y in [*batches(), *batches(), *batches()]:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        schedule.step()
+
+
+def average_with_its_decay_exchanged(watch, broken):
+    model = network()
+    average = copy.deepcopy(model)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for x, y in [*batches(), *batches()]:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mean, one in zip(average.parameters(), model.parameters(), strict=True):
+                mean.lerp_(one, 0.95 if broken else 0.05)
+    return average
+
+
+def parts_of_another_number(watch, broken):
+    """Losses are divided by 8 parts, of which 4 are added."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for number, rows in enumerate(torch.randint(0, 256, (64, 16)), 1):
+        (F.cross_entropy(model(X[rows]), Y[rows]) / (8 if broken else 4)).backward()
+        if number % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 PAIRS = {
+    decay_of_a_norm: "norm_momentum",
+    moments_the_other_way_round: "betas_exchanged",
+    fine_tuned_by_two_optimizers: "held_twice",
+    weights_tied_by_their_data: "memory_shared",
+    outputs_scaled_at_every_step: "hooks_pile_up",
+    weights_held_after_the_update: "weights_clamped",
+    cosine_of_the_rate_itself: "rate_squared",
+    average_with_its_decay_exchanged: "average_reversed",
+    parts_of_another_number: "divided_too_often",
     weights_that_are_rounded: "no_gradient",
     softmax_of_the_chosen_expert: "softmax_one_unit",
     words_that_are_packed_by_half: "frames_cut",

@@ -162,7 +162,17 @@ class KerasChecks:
         for name, momentum in (facts.momenta or {}).items():
             if momentum <= _MOMENTUM:
                 advice = "use 1 minus the momentum of PyTorch, such as 0.9 or 0.99."
-                self.log.say("norm_momentum", 0, {"tensor": name, "momentum": momentum}, [name], advice=advice)
+                self.log.say(
+                    "norm_momentum",
+                    0,
+                    {
+                        "tensor": name,
+                        "momentum": momentum,
+                        "what": "its running statistics are those of about one batch",
+                    },
+                    [name],
+                    advice=advice,
+                )
 
     def data(self, read: Callable[[], FitData | None], why: str = "the data are not arrays") -> None:
         """``fit`` is called: read its data, which are judged when the model is known."""

@@ -369,6 +369,62 @@ CHECKS: tuple[Kind, ...] = (
         frozenset({"rate_too_high", "diverged", "spike"}),
     ),
     _check(
+        "betas_exchanged",
+        "problem",
+        "the two betas of Adam the other way round",
+        "The first beta of Adam, or of an optimizer like it, is larger than the second one: the direction of the updates is averaged "
+        "over more updates than their size, so that it hardly follows the gradient.",
+        "a first beta of 0.9 and a second one of 0.95 to 0.999",
+        "exchange the betas, such as `betas=(0.9, 0.999)`.",
+        "The betas of {optimizer} are {first:g} and {second:g}: the first one is larger",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "held_twice",
+        "problem",
+        "parameters that two optimizers update",
+        "Two optimizers step one after the other with the gradients of one backward pass, and both have the same parameters, which are "
+        "updated twice.",
+        "every parameter is in one optimizer",
+        "give each optimizer other parameters, such as `model.head.parameters()` and those of the rest.",
+        "{first} and {second} both update {count} tensors with the same gradients, such as `{tensor}`",
+        frozenset({"rate_too_high", "diverged", "spike", "stands_out"}),
+    ),
+    _check(
+        "memory_shared",
+        "problem",
+        "two parameters in the same memory",
+        "Two parameters of an optimizer are the same memory, as after `head.weight.data = embedding.weight.data`. Each has a gradient "
+        "and a state in the optimizer of its part of the loss only, and both change the same weights.",
+        "one `Parameter` in both places",
+        "assign the parameter: `head.weight = embedding.weight`.",
+        "`{tensor}` and `{other}` are two parameters in the same memory, and {optimizer} updates both",
+        frozenset({"rate_too_high", "diverged", "spike", "not_learning", "stands_out"}),
+    ),
+    _check(
+        "hooks_pile_up",
+        "problem",
+        "hooks that are registered again and again",
+        "The number of hooks of a module or of a parameter grows after each of seven updates: the code that registers one runs at every "
+        "step, and each of them changes the gradient or the output once more.",
+        "a hook is registered once, or removed after its step",
+        "register the hook before the loop, or call `remove()` of its handle.",
+        "`{tensor}` had {before} hooks, and has {now}: one is registered at each step",
+        _NOT_TRAINED,
+    ),
+    _check(
+        "weights_clamped",
+        "problem",
+        "weights that are held within limits",
+        "At least a tenth of the elements of every matrix has exactly the same size, which no element exceeds, at six updates: the "
+        "weights are clamped at each step. This is meant for the critic of a Wasserstein GAN only. Often the gradients should have been "
+        "clamped.",
+        "weights of any size, and gradients that are clipped",
+        "clamp `parameter.grad` in place of `parameter.data`, or call `clip_grad_value_`.",
+        "{share} of the elements of `{tensor}` are exactly {limit} or -{limit}, as the largest ones of every matrix",
+        _NOT_TRAINED,
+    ),
+    _check(
         "half_state",
         "warning",
         "an optimizer in float16",
@@ -949,6 +1005,17 @@ CHECKS: tuple[Kind, ...] = (
         "{count} micro-batches are added, not averaged",
         frozenset({"rate_too_high", "exploding", "diverged"}),
     ),
+    _check(
+        "divided_too_often",
+        "warning",
+        "losses that are divided by more parts than are added",
+        "Each loss is divided by a number of micro-batches, and every update adds up fewer of them: the condition around "
+        "`optimizer.step()` is wrong, or belongs to another number. Updates are smaller than meant, and unequal.",
+        "as many backward passes for each update as the loss is divided by",
+        "step after that number of micro-batches: `if (i + 1) % number == 0`.",
+        "Each loss is divided by {number}, but an update adds up {counts} backward passes",
+        frozenset({"rate_too_low", "not_learning", "stands_out"}),
+    ),
     # ------------------------------------------------------------------------------------------------------ sequences
     _check(
         "labels_unshifted",
@@ -1117,13 +1184,13 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "norm_momentum",
         "warning",
-        "running statistics of the last batch only",
-        "The momentum of a batch normalization is 0.9 or more. In PyTorch it is the weight of the newest batch, where "
-        "TensorFlow and Keras have that of the earlier ones, so that an evaluation uses the statistics of about one batch. In "
-        "Keras, it is 0.1 or less.",
+        "running statistics of the last batch only, or of none",
+        "The momentum of a batch normalization is 0.9 or more, or 0. In PyTorch it is the weight of the newest batch, where "
+        "TensorFlow and Keras have that of the earlier ones, so that an evaluation uses the statistics of about one batch, or those "
+        "that the layer began with. In Keras, it is 0.1 or less.",
         "a momentum of about 0.1",
         "use 1 minus the momentum of the other framework.",
-        "The momentum of `{tensor}` is {momentum:g}: its running statistics are those of about one batch",
+        "The momentum of `{tensor}` is {momentum:g}: {what}",
         frozenset({"overfit", "spike", "stands_out"}),
         frameworks=(TORCH, KERAS),
     ),
@@ -1160,6 +1227,17 @@ CHECKS: tuple[Kind, ...] = (
         "an average of the last weights",
         "reduce the decay, such as to `min(decay, (1 + step) / (10 + step))`, and keep the average in float32.",
         "The average of `{model}` has made {share} of the way of the model in {count:,} updates",
+        _WEAKER,
+    ),
+    _check(
+        "average_reversed",
+        "problem",
+        "an averaged model that averages nothing",
+        "A copy of the model that follows it at each update takes more than three quarters of its way at once, such as 99 %: the decay "
+        "and its rest are exchanged, so that the copy is nearly the model of the last update.",
+        "a decay of 0.9 to 0.9999, which multiplies the average",
+        "multiply the average by the decay, and the weights of the model by 1 minus the decay.",
+        "The average of `{model}` takes {share} of the way to the last weights at each update",
         _WEAKER,
     ),
     _check(
@@ -1235,6 +1313,17 @@ CHECKS: tuple[Kind, ...] = (
         "clip before `optimizer.step()`.",
         "Gradients are clipped after the optimizer has used them",
         frozenset({"exploding", "rate_too_high", "diverged", "spike", "not_finite"}),
+    ),
+    _check(
+        "rate_squared",
+        "problem",
+        "a schedule that multiplies the rate with itself",
+        "The function of a `LambdaLR` returns the learning rate, which the schedule multiplies with the rate of the optimizer: the rate is "
+        "its own square, and is never larger.",
+        "a function that returns a factor, 1 for the whole rate",
+        "return a share of the rate, or create the optimizer with `lr=1.0`.",
+        "{schedule} makes the learning rate {square:g}, the square of {rate:g}",
+        _NOT_TRAINED,
     ),
     _check(
         "other_schedule",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ _LOOK, _COPIES, _ELEMENTS = 2, 4, 97
 _MOVES, _SLOW, _FAR = 3, 0.2, 0.2
 #: Updates between two looks at the copies, and in which a target network is updated at least once.
 _EVERY, _UPDATES = 64, 500
+#: Updates in succession by which an average is recognized, how exactly, and a decay that averages nothing.
+_FOLLOWED, _EXACTLY, _REVERSED = 4, 1e-3, 0.25
 
 
 @dataclass
@@ -44,6 +46,8 @@ class _Copy:
         moves: number of looks at which the copy had moved since the look before, in succession.
         name: name of the class of both.
         slow: what is said of an average that has made too little way, at the last look.
+        early: samples of the weight of the copy and of the model after the update before, at the first updates.
+        decays: decays by which the copy has followed the model, of successive updates.
     """
 
     copy: weakref.ref[nn.Module]
@@ -56,6 +60,8 @@ class _Copy:
     moves: int = 0
     name: str = ""
     slow: dict[str, Any] | None = None
+    early: tuple[Any, ...] = ()
+    decays: list[float] = field(default_factory=list)
 
 
 class CopyChecks:
@@ -82,6 +88,26 @@ class CopyChecks:
             self._find()
         elif self._copies and updates % _EVERY == 0:
             self._read(is_last=False)
+        if updates <= _LOOK + _FOLLOWED + 1:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Find the decay by which copies follow their models from update to update."""
+        for pair in self._copies:
+            copy, model = pair.copy(), pair.model()
+            samples = _samples(copy, model)[:2] if copy is not None and model is not None else []
+            name, step = type(copy).__name__, self._context.step
+
+            def judge(*now: Any, pair: _Copy = pair, name: str = name, step: int = step) -> None:
+                before, pair.early = pair.early, now
+                decay = _decay(before, now) if before else None
+                pair.decays = [] if decay is None else [*pair.decays, decay]
+                if len(pair.decays) >= _FOLLOWED and 0 < max(pair.decays) < _REVERSED:
+                    facts = {"model": name, "share": f"{1 - pair.decays[-1]:.4g}"}
+                    self._context.log.say("average_reversed", step, facts, [name])
+
+            if samples:
+                self._context.values.read(judge, *samples)
 
     def _find(self) -> None:
         """Find the copies, which only the garbage collector knows."""
@@ -156,6 +182,22 @@ class CopyChecks:
         unmoved = min((one.unmoved for one in self._copies), default=0)
         if self._chooses and unmoved >= _UPDATES:
             self._context.log.say("target_never_updated", self._context.step, {"count": unmoved})
+
+
+def _decay(before: tuple[Any, ...], now: tuple[Any, ...]) -> float | None:
+    """Return the decay of an average from one update to the next, or None.
+
+    The copy was averaged with the weights after the earlier update.
+
+    >>> model = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.5, 2.0])
+    >>> round(_decay((np.zeros(3), model[0]), (0.9 * model[0], model[1])), 3)
+    0.1
+    """
+    apart, left = before[0] - before[1], now[0] - before[1]
+    size = float((apart**2).sum())
+    decay = float((left * apart).sum()) / size if size else 0.0
+    is_average = size and float(np.abs(left - decay * apart).max()) <= _EXACTLY * float(np.abs(apart).max())
+    return decay if is_average and decay > 0 else None
 
 
 def _way(first: tuple[Any, ...], now: tuple[Any, ...]) -> float | None:

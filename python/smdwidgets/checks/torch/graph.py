@@ -24,6 +24,7 @@ __all__ = [
     "compares_outputs",
     "constant_factors",
     "cosines_before",
+    "divisor_of",
     "entropy_is_added",
     "is_chosen",
     "is_picked",
@@ -283,6 +284,16 @@ def constant_factors(root: torch.Tensor, elements: int) -> list[torch.Tensor]:
     products = [node for node in _nodes(root.grad_fn, _MOST_NODES) if _is(node, ("Mul",))]
     factors = [_constant_of(node) for node in products]
     return [one for one in factors if one is not None and one.numel() == elements]
+
+
+def divisor_of(root: torch.Tensor) -> float | None:
+    """Return the number that a single loss was divided by; None for a mean of several."""
+    node = root.grad_fn
+    number = _saved(node, "_saved_other") if node is not None and _is(node, ("Div",)) else None
+    if not isinstance(number, torch.Tensor) or number.numel() != 1 or not number.is_cpu:
+        return None
+    before = _previous(node)
+    return None if before is None or _is(before, ("Add", "Sum", "Mean")) else float(number)
 
 
 def compares_outputs(root: torch.Tensor) -> bool:

@@ -116,10 +116,26 @@ class ModelChecks:
         """Look for settings that mean the opposite in another framework."""
         context, step = self._context, self._context.step
         for name, part in model.named_modules():
-            if isinstance(part, BATCH_NORMS) and part.track_running_stats and (part.momentum or 0.0) >= _NEWEST:
-                context.log.say("norm_momentum", step, {"tensor": name, "momentum": part.momentum}, [name])
+            if isinstance(part, BATCH_NORMS) and part.track_running_stats and part.momentum is not None:
+                self._momentum(name, part)
             if isinstance(part, DROPOUTS) and part.p >= _REMOVED:
                 context.log.say("strong_dropout", step, {"tensor": name, "share": f"{part.p:.0%}"}, [name])
+
+    def _momentum(self, name: str, norm: Any) -> None:
+        """Look whether running statistics never settle, or stay as they are."""
+        facts = {"tensor": name, "momentum": norm.momentum}
+
+        def judge(means: Any) -> None:
+            if not means.any():  # none were loaded
+                self._say_momentum(name, facts, "its running statistics stay at their initial values")
+
+        if norm.momentum >= _NEWEST:
+            self._say_momentum(name, facts, "its running statistics are those of about one batch")
+        elif norm.momentum == 0 and norm.training and is_plain(norm.running_mean):
+            self._context.values.read(judge, norm.running_mean)
+
+    def _say_momentum(self, name: str, facts: dict[str, Any], what: str) -> None:
+        self._context.log.say("norm_momentum", self._context.step, {**facts, "what": what}, [name])
 
     def loads(self, module: nn.Module, state: Any, strict: bool) -> None:
         """Weights are about to be loaded into a module."""

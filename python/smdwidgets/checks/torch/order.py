@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,6 +27,8 @@ _MOST_LOOKS, _ELEMENTS = 16, 64
 _OTHER = 0.5
 #: Optimizers that each stepped once, before another was created for the same parameters.
 _RECREATED = 4
+#: Parts of a batch from which on a loss is certainly divided by their number, and updates with fewer.
+_FEWEST_PARTS, _PARTED = 3, 6
 #: Events of a step that its word has at most.
 _LONGEST_WORD = 24
 
@@ -95,6 +97,8 @@ class _Micro:
     count: int = 0
     means: int = 0
     looked: int = 0
+    #: What each loss that was looked at was divided by.
+    divisors: list[float | None] = field(default_factory=list)
 
 
 @dataclass
@@ -136,6 +140,8 @@ class OrderChecks:
         self._sample: torch.Tensor | None = None
         self._is_other_batch = False
         self._schedules = Schedules(context)
+        #: How often updates have added up so many backward passes, each fewer than its loss was divided by.
+        self._counts: Counter[int] = Counter()
         #: How often each schedule has stepped between the first backward pass and the first update.
         self._too_early: Counter[str] = Counter()
 
@@ -183,10 +189,11 @@ class OrderChecks:
         earlier, self._sample = self._sample, sampled(batch, _ELEMENTS).clone()
         self._is_other_batch = earlier is not None and _are_other(earlier, self._sample)
 
-    def backward_begins(self, is_mean: bool | None) -> None:
+    def backward_begins(self, is_mean: bool | None, divisor: float | None = None) -> None:
         """A backward pass begins.
 
-        ``is_mean``: whether its root is the mean of a loss function; None: the graph was not read.
+        ``is_mean``: whether its root is the mean of a loss function; None: the graph was not read. ``divisor``: what
+        the loss was divided by.
         """
         self._backward_seen = True
         if self._in_update:
@@ -197,7 +204,9 @@ class OrderChecks:
             self._micro = _Micro()  # the gradients of earlier passes are not used
         self._micro.count += 1
         self._micro.means += bool(is_mean)
-        self._micro.looked += is_mean is not None
+        if is_mean is not None:
+            self._micro.looked += 1
+            self._micro.divisors.append(divisor)
         self._updated = False
         earlier, self._batch = self._batch, (self._context.loader_batches, self._context.loader)
         is_next_batch = earlier[1] == self._batch[1] and self._batch[0] > earlier[0] > 0
@@ -380,6 +389,18 @@ class OrderChecks:
         if micro.count >= 2 and micro.looked == micro.count == micro.means and len(self._known) == 1:
             level: Level | None = None if isinstance(optimizer, SGD) else "note"
             self._context.log.say("undivided", self._context.step, {"count": micro.count}, need=3, level=level)
+        numbers = set(micro.divisors)
+        if micro.looked != micro.count or len(numbers) != 1 or len(self._known) != 1:
+            return
+        number = numbers.pop()
+        if number is None or number < _FEWEST_PARTS or number != int(number) or micro.count >= number:
+            self._counts.clear()
+            self._context.log.unseen("divided_too_often")
+            return
+        self._counts[micro.count] += 1
+        if sum(self._counts.values()) >= _PARTED and max(self._counts) > 1:
+            counts = " or ".join(map(str, sorted(self._counts)))
+            self._context.log.say("divided_too_often", self._context.step, {"number": int(number), "counts": counts})
 
     def after_update(self, optimizer: Optimizer, closure: bool) -> None:
         """An optimizer has stepped, or a GradScaler has skipped its update."""

@@ -5,6 +5,7 @@ They step too often or too rarely, or follow a metric in the wrong direction.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ _OFTEN = 3
 _RARELY, _RARE_STEPS, _MOST_SCHEDULES = 8, 3, 256
 #: A warm-up that has not reached this share of the learning rate has not ended.
 _WARM = 0.5
+#: Learning rates that are certainly no factors, how exactly a rate is a square, and steps without a larger one.
+_FACTOR, _EQUAL, _MANY_STEPS = 0.3, 1e-6, 256
 #: Values of a metric that are looked at, the largest number of samples of which it may be a share, how exactly, and its
 #: rise.
 _VALUES, _MOST_SAMPLES, _EXACT, _RISE = 6, 20_000, 2e-3, 0.03
@@ -67,6 +70,7 @@ class _Course:
         updates: updates before its last step.
         rate: learning rate before the last step.
         rises: whether the learning rate has risen at each step.
+        squares: number of steps with the square of the first learning rate, None once a step had a larger one.
     """
 
     schedule: weakref.ref[Any]
@@ -77,6 +81,7 @@ class _Course:
     updates: int = 0
     rate: float = 0.0
     rises: bool = True
+    squares: int | None = 0
 
 
 @dataclass
@@ -167,6 +172,11 @@ class Schedules:
         rate = max(float(group["lr"]) for group in schedule.optimizer.param_groups)
         course.rises = course.rises and (not course.count or rate > course.rate)
         course.rate, course.count, course.updates = rate, course.count + 1, updates
+        if course.squares is not None and hasattr(schedule, "lr_lambdas"):
+            square = course.most**2
+            is_square = math.isclose(rate, square, rel_tol=_EQUAL)
+            course.squares = None if rate > square and not is_square else course.squares + is_square
+            self._squared(course, _MANY_STEPS)
 
     def close(self) -> None:
         """The training has ended: judge what was planned in updates and stepped in epochs."""
@@ -175,6 +185,7 @@ class Schedules:
 
     def _judge(self, courses: Iterable[_Course]) -> None:
         for one in courses:
+            self._squared(one, _STEPS)
             if one.count < _RARE_STEPS or one.updates < _RARELY * one.count:
                 continue
             every = one.updates / one.count
@@ -186,6 +197,12 @@ class Schedules:
                 reached = f"its warm-up has reached {one.rate:.2g} of {one.most:.2g} when the training ends"
                 facts = {"what": f"{what}: {reached}"}
                 self._context.log.say("schedule_per_epoch", self._context.step, facts, [one.name], level="warning")
+
+    def _squared(self, course: _Course, least: int) -> None:
+        """Look whether the factors of a schedule are learning rates."""
+        if course.squares and course.count >= least and course.most < _FACTOR:
+            facts = {"schedule": course.name, "rate": course.most, "square": course.most**2}
+            self._context.log.say("rate_squared", self._context.step, facts, [course.name])
 
     def _follows(self, schedule: Any, metric: Any) -> None:
         """Look whether a schedule minimizes an accuracy: a share of samples, which rises."""

@@ -22,6 +22,7 @@ from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.coordinates import CoordinateChecks
 from smdwidgets.checks.torch.copies import CopyChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
+from smdwidgets.checks.torch.hook_counts import HookCounts
 from smdwidgets.checks.torch.inputs import InputChecks
 from smdwidgets.checks.torch.loaders import LoaderChecks, tensors_of
 from smdwidgets.checks.torch.losses import LossChecks
@@ -31,6 +32,7 @@ from smdwidgets.checks.torch.missing import MissingChecks
 from smdwidgets.checks.torch.models import ModelChecks
 from smdwidgets.checks.torch.modes import ModeChecks
 from smdwidgets.checks.torch.noise import NoiseChecks
+from smdwidgets.checks.torch.optimizers import OptimizerChecks
 from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.packed import PackedChecks
 from smdwidgets.checks.torch.positions import PositionChecks
@@ -108,8 +110,10 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "packed": ("frames_cut",),
     "series": (),
     "balance": ("weights_inverted",),
-    "copies": ("statistics_not_averaged", "average_too_slow", "target_never_updated"),
+    "copies": ("statistics_not_averaged", "average_too_slow", "average_reversed", "target_never_updated"),
     "functions": ("wrong_gradient",),
+    "optimizers": ("betas_exchanged", "memory_shared", "held_twice"),
+    "hook_counts": ("hooks_pile_up",),
     "updates": (
         "no_update",
         "weights_restored",
@@ -118,6 +122,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "update_lost",
         "no_gradient",
         "half_state",
+        "weights_clamped",
     ),
     "order": (
         "no_step",
@@ -127,9 +132,11 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "clip_before_unscale",
         "clip_after_step",
         "undivided",
+        "divided_too_often",
         "other_schedule",
         "schedule_first",
         "schedule_over",
+        "rate_squared",
         "schedule_per_batch",
         "schedule_per_epoch",
         "gradients_discarded",
@@ -223,6 +230,8 @@ class TorchChecks:
         self._packed = PackedChecks(context)
         self._updates = UpdateChecks(context)
         self._order = OrderChecks(context)
+        self._optimizers = OptimizerChecks(context)
+        self._hook_counts = HookCounts(context)
         self._membership = MembershipChecks(context)
         self._modes = ModeChecks(context, lambda call: functools.partial(self._run, "modes", call))
         self._models = ModelChecks(context)
@@ -365,14 +374,15 @@ class TorchChecks:
         self._run("modes", self._modes.backward_begins)
         self._run("functions", self._functions.look)
         root = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None) if roots is not None else None
-        is_mean = None
+        is_mean, divisor = None, None
         if isinstance(root, torch.Tensor):
             if root.grad_fn is None:
                 self._run("graph", self._no_graph, root)
             elif self._context.due:
-                is_mean = self._read(root)
+                is_mean, divisor = self._read(root), graph.divisor_of(root)
         self._passes = 0
-        self._run("order", self._order.backward_begins, is_mean)
+        self._run("order", self._order.backward_begins, is_mean, divisor)
+        self._run("optimizers", self._optimizers.backward_begins)
 
     def _no_graph(self, root: torch.Tensor) -> None:
         is_parameter = any(root is one for _, one in self._context.parameters())
@@ -483,6 +493,7 @@ class TorchChecks:
             return
         self._run("models", self._models.look)
         self._run("order", self._order.before_update, optimizer, closure)
+        self._run("optimizers", self._optimizers.before_update, optimizer)
         if self._roots and not closure:
             self._run("losses", self._losses.maximized, optimizer, self._roots)
         if self._depends is False and not closure:
@@ -495,6 +506,7 @@ class TorchChecks:
         if self._stepping and self._stepping.pop() in self._stepping:
             return
         self._run("updates", self._updates.after, optimizer)
+        self._run("optimizers", self._optimizers.after_update, optimizer)
         self._run("membership", self._membership.after_update, optimizer)
         self._run("replicas", self._replicas.after_update, optimizer)
         self._run("settings", self._settings.after_update, optimizer)
@@ -503,6 +515,7 @@ class TorchChecks:
     def _end_update(self, optimizer: Optimizer, closure: bool) -> None:
         self._run("order", self._order.after_update, optimizer, closure)
         self._run("models", self._models.after_update)
+        self._run("hook_counts", self._hook_counts.after_update)
         self._context.values.poll()
         self._tokens.forget()
         self._preferences.update_ends()

@@ -28,6 +28,9 @@ _NOW_AND_THEN = 100
 #: A share by which an update shrinks all tensors, updates in succession that do so, and elements that show it.
 _SHRINKS, _SHRINKING, _SHRUNK_ELEMENTS = 0.02, 6, 32
 _HALVES = (torch.bfloat16, torch.float16)
+#: Shares of the elements of a matrix that have its largest size: of one that is held within limits, and of one whose
+#: elements all have one size; updates that show it.
+_HELD, _OF_ONE_SIZE, _CLAMPED = 0.1, 0.98, 6
 #: Changes in place of a parameter, after which an earlier training has updated it.
 _TRAINED = 64
 
@@ -133,6 +136,8 @@ class UpdateChecks:
                     function, name, [*zip(names, ids, sizes, is_matrix, strict=True)], weights, gradients, step
                 )
             self._name_zeros(names, ids, sizes, is_matrix, weights, gradients, step)
+            if len(self._looked) == 1:  # the weights of a critic are held on purpose
+                self._clamps([*zip(names, sizes, is_matrix, strict=True)], weights, step)
             rate = np.repeat(rates, sizes)
             half = np.repeat(halves, sizes)
             size = np.abs(gradients)
@@ -160,6 +165,23 @@ class UpdateChecks:
         if len(self._looked) == 1:  # the only optimizer
             self._last = (id(optimizer), context.updates + 1), weights, updated
         context.values.read(judge, weights, gradients, updated)
+
+    def _clamps(self, parts: list[tuple[str, int, bool]], weights: Any, step: int) -> None:
+        """Look whether many weights of matrices have exactly the largest size."""
+        limits, begin = [], 0
+        for name, size, is_matrix in parts:
+            part = np.abs(weights[begin : begin + size])
+            begin += size
+            if is_matrix and size >= _SHRUNK_ELEMENTS:
+                largest = float(part.max())
+                limits += [(name, largest, float((part == largest).mean()))]
+        held = [one for one in limits if _HELD <= one[2] < _OF_ONE_SIZE]
+        log = self._context.log
+        if held and len(held) == len(limits) and len({one[1] for one in held}) == 1:
+            facts = {"tensor": held[0][0], "share": f"{held[0][2]:.0%}", "limit": f"{held[0][1]:.4g}"}
+            log.say("weights_clamped", step, facts, [one[0] for one in held], need=_CLAMPED)
+        else:
+            log.unseen("weights_clamped")
 
     def _shrinks(self, optimizer: str, parts: list[tuple[Any, int]], weights: Any, updated: Any, step: int) -> None:
         """Look whether an update shrinks all tensors by one share.
