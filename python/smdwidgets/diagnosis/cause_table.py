@@ -107,6 +107,8 @@ CAUSES: dict[str, Cause] = {
         rivals=("rate_too_high", "overfit"),
         at_most="medium",
     ),
+    # What evaluations contradict has several causes.
+    "evaluation_differs": Cause(at_most="medium"),
     "one_class": Cause(
         excluded_by=("loss_of_policy",), rivals=("rate_too_high", "labels_unrelated"), sure_with=("loss_learns",)
     ),

@@ -32,6 +32,8 @@ LEARNED_AT_ONCE = 0.4
 RISEN, FEWEST = 4.0, 20
 #: Values before a loss is lost that tell whether it rose.
 SHORTLY = 5
+#: Share of the run that is most of it.
+MOSTLY = 0.5
 #: Relative updates that are large, and the share of the saves at which they must be.
 LARGE, LARGE_SHARE = 0.05, 0.1
 #: Share of the run for which a learning rate is as good as 0.
@@ -72,12 +74,17 @@ def _explodes(data: RunData) -> bool | None:
 
 
 def _only_returns(loss: Series) -> bool:
-    """Whether a loss rises far above its first value, and ends no lower than that."""
+    """Whether a loss rises far above its first value, and ends no lower than that.
+
+    One that was above it for most of the run may end a little lower.
+    """
     if len(loss) < FEWEST or len(loss.lost_steps):
         return False
     first, size = float(loss.values[0]), abs(float(loss.values[0]))
     late = float(np.median(loss.values[-(len(loss) // 5) :]))
-    return bool(loss.values.max() > first + RISEN * size and late > first - LEARNED * size)
+    is_above = float((loss.values > first).mean()) > MOSTLY
+    least = first - (1 - LEARNED_AT_ONCE if is_above else LEARNED) * size
+    return bool(loss.values.max() > first + RISEN * size and late > least)
 
 
 def _loss_only_returns(data: RunData) -> bool | None:

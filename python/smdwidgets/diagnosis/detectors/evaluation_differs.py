@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._evaluations import (
     FEW,
     FEWEST,
@@ -19,7 +20,7 @@ from smdwidgets.diagnosis.detectors._evaluations import (
 )
 from smdwidgets.diagnosis.detectors._falls import ends
 from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to, guessing
-from smdwidgets.diagnosis.detectors.constant_accuracy import ranks_well
+from smdwidgets.diagnosis.detectors.constant_accuracy import classes_of_one, ranks_well, since_one_class
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.finding import Finding
@@ -33,6 +34,12 @@ GUESSED, OF_MISTAKES, NO_BETTER, TRAINS = 1.8, 0.25, 0.95, 0.04
 ABOVE_GUESS, ROSE, AS_UNTRAINED = 1.4, 1.3, 1.2
 #: The first of these beside a training that learns fast, whose evaluations would be far better.
 ABOVE_GUESS_OF_FAST = 2.0
+#: Epochs after which rows are learned by heart, and an accuracy of the last half that is a little better than guessing.
+FEW_EPOCHS, A_LITTLE_BETTER = 2.0, 1.2
+#: First loss relative to that of guessing of large first outputs.
+LARGE_FIRST = 2.0
+#: An accuracy relative to that of guessing, and to its first one, which is worse, and the rise of the loss beside it.
+WORSE, RISES = 0.75, 1.2
 #: Accuracy of other held-out data that shows that evaluations are right.
 LEAST_GOOD = 0.65
 #: Range of a loss of evaluations, relative to its first value, of weights that hardly change.
@@ -45,6 +52,8 @@ TRAINED, POOR = 0.8, 0.25
 SOON = 0.25
 #: The same since a step at which the training loss has hardly fallen, to the end, and evaluations that show it.
 SOON_ABOVE, HARDLY_TRAINED, STAY_ABOVE, SHOWN = 2.5, 0.65, 2.0, 6
+#: The same of evaluations in the first epoch, relative to the training loss at that time.
+NEW_ROWS = 2.5
 #: First loss of a training that goes on with a trained model, and the rise of such evaluations, relative to the first.
 TRAINED_BEFORE, GOES_ON = 0.2, 1.5
 #: An area under the curve that is worse than chance, beyond its noise.
@@ -65,6 +74,7 @@ def evaluation_differs(data: RunData) -> Iterator[Finding]:
     for loss, training in logged_pairs(data):
         yield from _far_above(loss, training)
         yield from _soon_above(loss, training)
+        yield from _above_new_rows(data, loss, training)
 
 
 def _at_guessing(data: RunData) -> Iterator[Finding]:
@@ -84,10 +94,13 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if any(other.share.max() > LEAST_GOOD for other in evaluations(data)):
             return  # evaluations of other data are right
         best = float(np.sort(one.share)[-2])  # one alone may be chance
-        soon = training.values[: max(2, round(SOON * len(training)))]
-        learns = float(soon.min()) < 0.5 * untrained
+        learns = float(_soon(data, training).min()) < 0.5 * untrained
         least = (ABOVE_GUESS_OF_FAST if learns else ABOVE_GUESS) * chance
         if losses[0] <= AS_UNTRAINED * untrained and best > max(least, ROSE * float(one.share[0])):
+            continue
+        if not learns and _has_learned(one, chance):
+            continue
+        if _falls_to_guessing(training, untrained) or _is_one_class(data, one):
             continue
         if ranks_well(data, one.accuracy) is not None:
             continue
@@ -95,6 +108,36 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
             yield _of_guessing(one, training, chance, learns)
             return
+
+
+def _soon(data: RunData, training: Series) -> Floats:
+    """Return the first losses of a training, before many rows come again.
+
+    Few rows that come again and again are learned by heart.
+    """
+    many = max(2, round(SOON * len(training)))
+    if data.epochs is not None and len(data.epochs):
+        epochs = np.interp(training.steps, data.epochs.steps, data.epochs.values)
+        many = min(many, max(2, int((epochs <= FEW_EPOCHS).sum())))
+    return training.values[:many]
+
+
+def _falls_to_guessing(training: Series, untrained: float) -> bool:
+    """Whether a loss of large first outputs falls to that of guessing only."""
+    first, last = ends(training.values)
+    return max(first, float(training.values[0])) > LARGE_FIRST * untrained and last >= (1 - TRAINS) * untrained
+
+
+def _has_learned(one: Evaluations, chance: float) -> bool:
+    """Whether the accuracies of the last half are a little better than guessing."""
+    late = float(np.median(one.share[len(one.share) // 2 :]))
+    return late > A_LITTLE_BETTER * max(chance, float(one.share[0]))
+
+
+def _is_one_class(data: RunData, one: Evaluations) -> bool:
+    """Whether all answers of an evaluation are one class, which is another finding."""
+    moves = float(np.ptp(one.loss.values)) > HARDLY_MOVES * abs(float(one.loss.values[0]))
+    return moves and (classes_of_one(data) > 0 or since_one_class(one.share) == 0)
 
 
 def _poor_accuracy(data: RunData) -> Iterator[Finding]:
@@ -168,6 +211,41 @@ def _soon_above(loss: Series, training: Series) -> Iterator[Finding]:
     yield beside("evaluation_differs", "problem", (loss, training), facts)
 
 
+def _above_new_rows(data: RunData, loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge losses of evaluations in the first epoch, whose rows are all new.
+
+    The training has not seen its rows before either, so that both losses are alike.
+    """
+    if (
+        data.epochs is None
+        or not len(data.epochs)
+        or len(loss) < SHOWN
+        or len(training) < SHOWN
+        or training.values[0] <= 0
+    ):
+        return
+    level = np.interp(loss.steps, training.steps, training.values)
+    epochs = np.interp(loss.steps, data.epochs.steps, data.epochs.values)
+    if (
+        (epochs <= 1).sum() < 2
+        or (loss.values < NEW_ROWS * level).any()
+        or level[0] > HARDLY_TRAINED * training.values[0]
+    ):
+        return
+    # Rows in the order of their classes are learned class by class.
+    late = training.values[training.steps >= loss.steps[0]]
+    if late.max() > NEW_ROWS * level[0] or loss.values.min() < FALLEN * loss.values[0]:
+        return
+    facts = {
+        "what": f"The loss of evaluations is at least {float((loss.values / level).min()):.2g} times that of the training, from the first "
+        "epoch on, in which all rows are new to the model",
+        "numbers": f"{from_to(loss)}, {from_to(training)}",
+        "why": "Probably inputs or labels of evaluations are prepared in another way than those of the training. Overfitting begins "
+        "later.",
+    }
+    yield beside("evaluation_differs", "problem", (loss, training), facts)
+
+
 def _rare(data: RunData, accuracies: list[Series]) -> list[Series]:
     """Return the accuracies without a word for their data that only evaluations have.
 
@@ -195,7 +273,9 @@ def _of_guessing(one: Evaluations, training: Series, chance: float, learns: bool
     # Samples that are learned by heart raise the loss of others, and slowly.
     unmoved = float(np.ptp(one.loss.values)) <= HARDLY_MOVES * abs(float(one.loss.values[0]))
     stays = unmoved and float(training.values[-1]) < 0.5 * guess
-    differs = stays or learns or float(one.loss.values[0]) > FAR_ABOVE * guess
+    late = float(np.median(one.share[len(one.share) // 2 :]))
+    is_worse = late < WORSE * min(chance, one.share[0]) and one.loss.values[-1] > RISES * one.loss.values[0]
+    differs = stays or learns or is_worse or float(one.loss.values[0]) > FAR_ABOVE * guess
     fast = ": the training learns fast" if learns else ""
     apart = "Probably the data of evaluations are prepared in another way than those of the training"
     others = "The evaluated model hardly changes: probably other weights are evaluated than those that are trained"

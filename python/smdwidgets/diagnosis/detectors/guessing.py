@@ -47,6 +47,8 @@ LEAST_BATCH = 8
 #: Distance of accuracies of evaluations, and of losses, from those of guessing, relative to them; the same of the only
 #: evaluation.
 BY_ACCURACY, BY_LOSS, ONLY_ACCURACY, ONLY_LOSS = 0.03, 0.025, 0.01, 0.005
+#: How far above that of guessing a loss may be, relative to it.
+ABOVE = 0.035
 #: The first of these of few samples, beside losses that are those of guessing as exactly as that of the only one.
 BY_FEW_SAMPLES = 0.12
 #: Fewest values of a loss that is never below that of guessing, by how much it may be; accuracies beside it relative to
@@ -100,7 +102,7 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
         alone = len(share) < 2 or len(losses) < 2
         level = float(np.median(losses)) if len(losses) else 0.0
         of_loss = round(math.exp(level)) if 0 < level < math.log(MOST_CLASSES) else 0
-        exact = of_loss > 2 and not alone and (np.abs(losses / math.log(of_loss) - 1) <= ONLY_LOSS).all()
+        exact = of_loss > 2 and not alone and _are_guessed(losses, of_loss)
         of_share = round(1 / float(np.median(share))) if len(share) and share.min() > 0 else 0
         classes = of_loss if exact else of_share
         near = ONLY_ACCURACY if alone else BY_FEW_SAMPLES if exact else BY_ACCURACY
@@ -112,10 +114,17 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
         for series in data.training_losses():
             late = series.values[len(series) // 2 :]
             levels = np.append(losses, np.median(late)) / guess
-            if len(series) >= LEAST_POINTS and (np.abs(levels - 1) <= BY_LOSS).all():
+            if len(series) >= LEAST_POINTS and 1 - BY_LOSS <= levels.min() <= levels.max() <= 1 + ABOVE:
                 detail = f"{from_to(series)}, {from_to(one.accuracy)}"
                 yield _as_guessed(series, classes, detail, "fall below that of guessing")
                 return
+
+
+def _are_guessed(losses: Floats, classes: int) -> bool:
+    """Whether losses are those of guessing among classes, or a little above."""
+    levels = losses / math.log(classes)
+    above = ABOVE if len(losses) >= LEAST_EXACT else ONLY_LOSS
+    return bool(1 - ONLY_LOSS <= levels.min() <= levels.max() <= 1 + above)
 
 
 def _never_below(data: RunData) -> Iterator[Finding]:

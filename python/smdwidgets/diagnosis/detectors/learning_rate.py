@@ -47,6 +47,9 @@ LEAST_OF_WARM_UP, LINE, ALL_OF_IT = 5, 0.1, 0.9
 FAR_TOO_LARGE, SOON, STILL_FALLS, LEAST_LARGE = 0.015, 0.2, 0.03, 20
 #: A rate that is absurd for it, and the fall of a loss that is little then.
 ABSURD, FALLS_LITTLE = 0.1, 0.2
+#: A loss relative to its first value that is far above it, the share of the logs that are a large part, and a rate
+#: relative to its peak that has come down.
+TWICE, LARGE_PART, HALVED = 2.0, 0.3, 0.5
 #: Largest rate that is far too small. Updates of weights of about 0.01 are then lost even in single precision.
 FAR_TOO_SMALL = 3e-8
 #: Values before the jump whose rate must fall, so that it is neither a warm-up nor a cycle.
@@ -58,7 +61,7 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.LEARNING_RATE):
         yield from _warm_up(data, series)
         yield from _far_too_small(series)
-        yield from _far_too_large(data, series)
+        yield from list(_far_too_large(data, series)) or _above_first(data, series)
         peaks: list[Finding] = []
         if len(series) >= LEAST_POINTS:
             yield from _zero(data, series)
@@ -128,6 +131,26 @@ def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:
     yield beside("rate_too_high", "problem", (loss, series), facts)
     stays = {"series": loss.quoted, "detail": detail, "guessing": "", "what": "training loss", "verb": "fall"}
     yield beside("not_learning", "problem", (loss,), stays, int(loss.steps[begin]))
+
+
+def _above_first(data: RunData, series: Series) -> Iterator[Finding]:
+    """Judge a loss that is far above its first value for a large part of the run.
+
+    It comes down with the rate only.
+    """
+    loss = data.longest_loss
+    if loss is None or len(loss) < LEAST_LARGE or data.of(Kind.REWARD) or loss.values[0] <= 0 or not len(series):
+        return
+    above = loss.values > TWICE * loss.values[0]
+    since = int(np.argmax(above))
+    falls = float(series.values[-1]) < HALVED * float(series.values.max())
+    if above.mean() < LARGE_PART or since > len(loss) / 4 or not falls or above[-1]:
+        return
+    facts = {
+        "what": f"{loss.quoted} is more than {TWICE:g} times its first value at {above.mean():.0%} of the logs, and falls with the rate only",
+        "detail": f"{from_to(loss)}, up to {loss.values.max():.3g}; {from_to(series)}",
+    }
+    yield beside("rate_too_high", "problem", (loss, series), facts, int(loss.steps[since]))
 
 
 def _zero(data: RunData, series: Series) -> Iterator[Finding]:

@@ -227,6 +227,8 @@ def _held_out_unmoved(data: RunData) -> bool:
     Those of weights that do not move are.
     """
     losses = [one for one in data.held_out(Kind.LOSS) if len(one) >= LEAST_EVALUATIONS]
+    exact = [one for one in data.held_out(Kind.LOSS) if len(one) == LEAST_EVALUATIONS - 1]
+    losses += [one for one in exact if np.ptp(one.values) <= HARDLY_BETTER * abs(float(one.values[0]))]
     # A trained model may know the data: with a usual rate, it then gets better at every evaluation, however little.
     rates = [float(one.values.max()) for one in data.of(Kind.LEARNING_RATE) if len(one)]
     if max(rates, default=0.0) >= USUAL and all((np.diff(one.values) <= 0).all() for one in losses):
