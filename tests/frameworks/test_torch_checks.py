@@ -81,6 +81,10 @@ def network(outputs=4, *last):
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, outputs), *last)
 
 
+def network_of(inputs, outputs=4):
+    return nn.Sequential(nn.Linear(inputs, 16), nn.ReLU(), nn.Linear(16, outputs))
+
+
 def adversarial(watch):
     generator, critic = network(8), network(1)
     watch(generator, critic)
@@ -1008,11 +1012,78 @@ def long_warm_up_by_a_function(watch):
         schedule.step()
 
 
+def features_that_are_kept_at_rate_0(watch):
+    """The rate of the encoder is 0, so that features which are kept are right."""
+    encoder, head = nn.Linear(8, 16), network_of(16)
+    watch(encoder, head)
+    groups = [{"params": encoder.parameters(), "lr": 0.0}, {"params": head.parameters()}]
+    optimizer = torch.optim.Adam(groups)
+    features = encoder(X).relu()
+    for step in range(20):
+        optimizer.zero_grad()
+        rows = torch.arange(32) + step % 8 * 32
+        F.cross_entropy(head(features[rows]), Y[rows]).backward(retain_graph=True)
+        optimizer.step()
+
+
+def views_that_are_made_once(watch):
+    """Views of one vector of weights show them as they are now."""
+
+    class Flat(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = nn.Parameter(torch.randn(8 * 4 + 4) / 4)
+            self.of_layer = self.weights[:32].view(4, 8), self.weights[32:]
+
+        def forward(self, x):
+            return F.linear(x, *self.of_layer)
+
+    model = Flat()
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for rows in torch.arange(256).split(16):
+        optimizer.zero_grad()
+        F.cross_entropy(model(X[rows]), Y[rows]).backward()
+        optimizer.step()
+
+
+def pass_that_two_losses_share(watch):
+    """The loss of the generator takes outputs of the critic from before its update."""
+    generator, critic = nn.Linear(8, 8), nn.Linear(8, 1)
+    watch(generator, critic)
+    mine, other = torch.optim.Adam(generator.parameters()), torch.optim.Adam(critic.parameters())
+    for _ in range(12):
+        real, fake = critic(X[torch.randperm(256)[:32]]), generator(torch.randn(32, 8))
+        critic.zero_grad()
+        F.softplus(critic(fake.detach()) - real).mean().backward(retain_graph=True)
+        other.step()
+        generator.zero_grad()
+        F.softplus(real - critic(fake)).mean().backward()
+        mine.step()
+
+
+def features_of_several_backward_passes(watch):
+    """Features are computed once an update, and kept for its losses."""
+    encoder, head = nn.Linear(8, 16), network_of(16)
+    watch(encoder, head)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()])
+    for rows in torch.arange(256).split(32):
+        features = encoder(X[rows]).relu()
+        optimizer.zero_grad()
+        for part in torch.arange(32).split(8):
+            F.cross_entropy(head(features[part]), Y[rows][part]).backward(retain_graph=True)
+        optimizer.step()
+
+
 HEALTHY = (
     copied_at_every_update,
     critic_with_weights_that_are_held,
     last_part_of_an_epoch_is_short,
     long_warm_up_by_a_function,
+    features_that_are_kept_at_rate_0,
+    views_that_are_made_once,
+    pass_that_two_losses_share,
+    features_of_several_backward_passes,
     rows_that_are_prepared_once,
     mean_of_rows_beside_them,
     sequences_that_are_packed,
@@ -2608,6 +2679,49 @@ def parts_of_another_number(watch, broken):
             optimizer.zero_grad()
 
 
+def features_that_are_computed_once(watch, broken):
+    """Two optimizers train an encoder and its head."""
+    encoder, head = nn.Linear(8, 16), network_of(16)
+    watch(encoder, head)
+    optimizers = [torch.optim.SGD(one.parameters(), 0.1, 0.9) for one in (encoder, head)]
+    features = encoder(X).relu()
+    for rows in torch.arange(256).split(16):
+        for one in optimizers:
+            one.zero_grad()
+        kept = features[rows] if broken else encoder(X[rows]).relu()
+        F.cross_entropy(head(kept), Y[rows]).backward(retain_graph=broken)
+        for one in optimizers:
+            one.step()
+
+
+def words_that_are_embedded_once(watch, broken):
+    embedding, head = nn.Embedding(40, 8), network_of(8)
+    watch(embedding, head)
+    optimizer = torch.optim.AdamW([*embedding.parameters(), *head.parameters()], 1e-2)
+    words = torch.randint(0, 40, (256, 5))
+    means = embedding(words).mean(1)
+    for _ in range(12):
+        rows = torch.randperm(256)[:32]
+        optimizer.zero_grad()
+        inputs = means[rows] if broken else embedding(words[rows]).mean(1)
+        F.cross_entropy(head(inputs), words[rows, 0] % 4).backward(retain_graph=broken)
+        optimizer.step()
+
+
+def memory_that_is_never_detached(watch, broken):
+    """A memory of all rows so far has their graphs, from before each update."""
+    layer, head = nn.Linear(8, 16), network_of(16)
+    watch(layer, head)
+    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()])
+    memory = torch.zeros(16)
+    for rows in torch.arange(256).split(16):
+        values = layer(X[rows]).tanh()
+        memory = 0.9 * (memory if broken else memory.detach()) + 0.1 * values.mean(0)
+        optimizer.zero_grad()
+        F.cross_entropy(head(values + memory), Y[rows]).backward(retain_graph=broken)
+        optimizer.step()
+
+
 PAIRS = {
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",
@@ -2618,6 +2732,9 @@ PAIRS = {
     cosine_of_the_rate_itself: "rate_squared",
     average_with_its_decay_exchanged: "average_reversed",
     parts_of_another_number: "divided_too_often",
+    features_that_are_computed_once: "old_graph",
+    words_that_are_embedded_once: "old_graph",
+    memory_that_is_never_detached: "old_graph",
     weights_that_are_rounded: "no_gradient",
     softmax_of_the_chosen_expert: "softmax_one_unit",
     words_that_are_packed_by_half: "frames_cut",

@@ -243,6 +243,18 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "old_graph",
+        "problem",
+        "a part of the graph that is older than its weights",
+        "Graphs of the losses of 4 updates in succession contain the same operation on weights which these updates have changed: "
+        "its forward pass ran once, before them. Results such as features were computed once and kept, with "
+        "`backward(retain_graph=True)`, and the gradient is that of weights which the model had long ago.",
+        "a forward pass for each update",
+        "compute all that depends on trained weights inside the loop, and leave `retain_graph=True` out; detach what is kept.",
+        "The losses of {updates} updates depend on the same forward pass through {count} parameters, such as `{tensor}`",
+        _NOT_TRAINED,
+    ),
+    _check(
         "optimizer_recreated",
         "problem",
         "a new optimizer at each update",

@@ -18,6 +18,7 @@ __all__ = [
     "REGRESSION",
     "Graph",
     "LossCall",
+    "Use",
     "activation_before",
     "adds_up",
     "attracts_only",
@@ -52,6 +53,8 @@ _MOST_MASKED = 5_000
 _MOST_BETWEEN, _FEWEST_PLACES = 6, 3
 #: A term of a sum, with its sign.
 Term = tuple[int, Any]
+#: An operation on a leaf: the id of the leaf, and the number of the operation in the order in which they run.
+Use = tuple[int, int]
 
 #: Loss functions by the name of their node.
 _LOSSES = {
@@ -91,6 +94,13 @@ _SHAPING = (
     "Select",
     "Contiguous",
     "Flatten",
+)
+#: Nodes whose result is a view of their input: it changes with the input.
+_SHARING = frozenset(
+    {
+        *("View", "ReshapeAlias", "Squeeze", "Unsqueeze", "Transpose", "T", "Permute", "Alias", "Slice", "Select"),
+        *("Expand", "Split", "SplitWithSizes", "Unbind", "AsStrided", "Diagonal", "Unfold", "ViewAsReal"),
+    }
 )
 #: Nodes whose result may be a multiple of their only input, or differ from it by a constant.
 _SCALING = ("Mul", "Div", "Neg", "Rsub", "Add", "Sub", *_SHAPING)
@@ -165,6 +175,7 @@ class Graph:
         divergence: targets that a difference multiplies with a softmax, as `kl_div` does with logarithms.
         ratios: exponentials of differences of two values that have gradients, as of log-probabilities.
         uses: how often the leaf that is used most is used.
+        operations: the operations on each leaf; a view is none.
         steps_of: name of a function that has steps, whose gradient is 0 everywhere.
         added: the indices of each `x[indices] += values`.
         sums_by_index: whether rows are added to those that an index names, as messages between nodes are.
@@ -186,6 +197,7 @@ class Graph:
     divergence: torch.Tensor | None = None
     ratios: list[torch.Tensor] = field(default_factory=list)
     uses: int = 0
+    operations: list[Use] = field(default_factory=list)
     steps_of: str = ""
     added: list[torch.Tensor] = field(default_factory=list)
     sums_by_index: bool = False
@@ -899,13 +911,14 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
         rows: number of rows of the model's input.
     """
     graph = Graph()
-    pending: list[tuple[Any, str]] = [(root.grad_fn, "")]
+    pending: list[tuple[Any, str, int | None]] = [(root.grad_fn, "", None)]
     seen: set[Any] = set()
     uses: Counter[Any] = Counter()
     while pending:
-        node, above = pending.pop()
-        if node is not None and getattr(node, "variable", None) is not None:
+        node, above, number = pending.pop()
+        if node is not None and (used := getattr(node, "variable", None)) is not None:
             uses[node] += 1
+            graph.operations += [] if number is None else [(id(used), number)]
         if node is None or node in seen:
             continue
         if len(seen) >= _MOST_WALKED:
@@ -953,9 +966,16 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
             graph.over_queries = _over_queries(node)
         elif name == "Sub" and above in ("", "Sum", "Mean", "Div") and graph.divergence is None:
             graph.divergence = _divergence(node)
-        pending += [(each, name) for each, _ in node.next_functions]
+        number = number if name in _SHARING else _number_in_order(node)
+        pending += [(each, name, number) for each, _ in node.next_functions]
     graph.uses = max(uses.values(), default=0)
     return graph
+
+
+def _number_in_order(node: Any) -> int | None:
+    """Return the number of an operation in the order in which they run, or None."""
+    number = getattr(node, "_sequence_nr", None)
+    return None if number is None else int(number())
 
 
 def _is_of_one(node: Any) -> bool:

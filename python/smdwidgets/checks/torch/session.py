@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from smdwidgets.checks.log import CheckLog
 from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.torch import graph
+from smdwidgets.checks.torch.ages import AgeChecks
 from smdwidgets.checks.torch.balance import BalanceChecks
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.coordinates import CoordinateChecks
@@ -102,6 +103,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "positions": ("positions_over_rows", "order_invisible"),
     "reconstructions": ("reconstruction_detached",),
     "tokens": ("labels_unshifted", "labels_shifted_twice", "targets_masked", "sees_future", "padding_in_loss"),
+    "ages": ("old_graph",),
     "noise": ("noise_not_centred",),
     "transitions": ("terminal_ignored", "next_state_same"),
     "missing": ("missing_trained",),
@@ -222,6 +224,7 @@ class TorchChecks:
         self._masks = MaskChecks(context)
         self._positions = PositionChecks(context)
         self._reconstructions = ReconstructionChecks(context)
+        self._ages = AgeChecks(context)
         self._noise = NoiseChecks(context)
         self._transitions = TransitionChecks(context)
         self._missing = MissingChecks(context)
@@ -417,7 +420,7 @@ class TorchChecks:
         updates = self._context.updates
         if self._walks >= _WALKS_AN_UPDATE:
             self._depends = True  # not known
-        elif updates < _FIRST_WALKS or updates in _LATER_WALKS or self._context.begins_again:
+        elif updates < _FIRST_WALKS or updates in _LATER_WALKS or self._context.begins_again or self._ages.asks:
             self._walks += 1
             self._run("graph", self._walk, root)
             self._run("losses", self._losses.signs, root.grad_fn)
@@ -433,6 +436,7 @@ class TorchChecks:
         self._functions.walked(walked.functions)
         self._reconstructions.walked(walked.leaves)
         self._run("packed", self._packed.walked, walked.packed)
+        self._run("ages", self._ages.walked, walked.operations)
         if walked.pairs:
             self._losses.pair(walked.pairs)
         if walked.softmax:
@@ -507,6 +511,7 @@ class TorchChecks:
             return
         self._run("updates", self._updates.after, optimizer)
         self._run("optimizers", self._optimizers.after_update, optimizer)
+        self._run("ages", self._ages.after_update, optimizer)
         self._run("membership", self._membership.after_update, optimizer)
         self._run("replicas", self._replicas.after_update, optimizer)
         self._run("settings", self._settings.after_update, optimizer)
