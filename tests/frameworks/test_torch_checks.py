@@ -1075,11 +1075,139 @@ def features_of_several_backward_passes(watch):
         optimizer.step()
 
 
+class Latent(nn.Module):
+    """A classifier with noise in its middle, and the divergence of the noise.
+
+    Args:
+        noisy: the middle, from its mean, another value and noise.
+        divergence: the divergence, from the mean and the other value.
+    """
+
+    def __init__(self, noisy, divergence, weight=0.1):
+        super().__init__()
+        self.encoder, self.head = network(32), network_of(16)
+        self.noisy, self.divergence, self.weight = noisy, divergence, weight
+
+    def forward(self, x):
+        mean, other = self.encoder(x).chunk(2, -1)
+        middle = self.noisy(mean, other, torch.randn_like(mean))
+        return self.head(middle), self.weight * self.divergence(mean, other)
+
+
+def fit_latent(watch, *args):
+    fit(Latent(*args), watch, lambda output, y: F.cross_entropy(output[0], y) + output[1])
+
+
+def divergence_of_log_variance(mean, x):
+    return -0.5 * (1 + x - mean.pow(2) - x.exp()).sum(1).mean()
+
+
+def noise_of_log_variances(watch):
+    fit_latent(watch, lambda mean, x, noise: mean + x.mul(0.5).exp() * noise, divergence_of_log_variance)
+    fit_latent(watch, lambda mean, x, noise: mean + x.exp().sqrt() * noise, divergence_of_log_variance)
+    fit_latent(watch, lambda mean, x, noise: mean + 0.5 * (x / 2).exp() * noise, divergence_of_log_variance, 1.0)
+
+
+def noise_of_log_deviations(watch):
+    """The divergence takes exp(2 x), or the square of exp(x)."""
+
+    def by_product(mean, x):
+        return 0.5 * ((2 * x).exp() + mean * mean - 1 - 2 * x).mean()
+
+    def by_square(mean, x):
+        return (0.5 * (x.exp().square() + mean.square() - 1) - x).mean()
+
+    for divergence in (by_product, by_square):
+        fit_latent(watch, lambda mean, x, noise: mean + x.exp() * noise, divergence)
+
+
+def noise_of_other_deviations(watch):
+    """The deviation is a softplus, or that of a distribution."""
+
+    def of_softplus(mean, x):
+        variance = F.softplus(x).square()
+        return 0.5 * (variance + mean.square() - 1 - variance.log()).sum(1).mean()
+
+    def of_distribution(mean, x):
+        standard = torch.distributions.Normal(0.0, 1.0)
+        return torch.distributions.kl_divergence(torch.distributions.Normal(mean, x.exp()), standard).sum(1).mean()
+
+    fit_latent(watch, lambda mean, x, noise: mean + F.softplus(x) * noise, of_softplus)
+    fit_latent(watch, lambda mean, x, noise: mean + x.exp() * noise, of_distribution)
+
+
+def mean_that_is_shifted_by_data(watch):
+    """What is multiplied with the logarithm of a variance is no noise."""
+    data = X[:32, :1].abs().expand(32, 16)
+    fit_latent(watch, lambda mean, x, noise: mean + data * x, divergence_of_log_variance)
+
+
+class Choosing(nn.Module):
+    """A classifier that chooses one of some vectors.
+
+    Args:
+        shares_of: the shares of the vectors, from logits and the number of the pass.
+    """
+
+    def __init__(self, shares_of, *last):
+        super().__init__()
+        self.logits, self.vectors = network(6, *last), nn.Linear(6, 4, bias=False)
+        self.shares_of, self.passes = shares_of, 0
+
+    def forward(self, x):
+        self.passes += 1
+        return self.vectors(self.shares_of(self.logits(x), self.passes))
+
+
+def gumbel(like):
+    return -torch.empty_like(like).exponential_().log()
+
+
+def fit_choosing(watch, shares_of, *last):
+    model = Choosing(shares_of, *last)
+    fit(model, watch, loader=batches(size=64), epochs=6, optimizer=torch.optim.Adam(model.parameters(), 1e-2))
+
+
+def temperature_that_falls(watch):
+    fit_choosing(watch, lambda logits, step: F.gumbel_softmax(logits, 2.0 * 0.95**step))
+
+
+def temperature_that_stays(watch):
+    fit_choosing(watch, lambda logits, step: F.gumbel_softmax(logits, 0.7, hard=True))
+
+
+def temperature_that_begins_again(watch):
+    """Each cycle begins warm: the temperature rises once, and then falls."""
+    fit_choosing(watch, lambda logits, step: F.gumbel_softmax(logits, 2.0 - 0.25 * (step % 6)))
+
+
+def temperature_without_noise(watch):
+    """What is added is equal in all rows, or a mask."""
+    shares = torch.tensor([0.3, 0.3, 0.2, 0.1, 0.05, 0.05]).log()
+    masks = torch.where(torch.rand(64, 6, generator=torch.Generator().manual_seed(0)) < 0.2, -30.0, 0.0)
+    for added in (shares, masks):
+        fit_choosing(watch, lambda logits, step, added=added: ((logits + added) / (1 + 0.1 * step)).softmax(-1))
+
+
+def temperature_of_normal_noise(watch):
+    """Noise of a router is raised on purpose."""
+    fit_choosing(watch, lambda logits, step: ((logits + 0.1 * torch.randn(64, 6)) / (1 + 0.1 * step)).softmax(-1))
+
+
 HEALTHY = (
     copied_at_every_update,
     critic_with_weights_that_are_held,
     last_part_of_an_epoch_is_short,
     long_warm_up_by_a_function,
+    temperature_that_falls,
+    temperature_that_stays,
+    temperature_that_begins_again,
+    temperature_without_noise,
+    temperature_of_normal_noise,
+    noise_of_log_variances,
+    noise_of_log_deviations,
+    noise_of_other_deviations,
+    mean_that_is_shifted_by_data,
     features_that_are_kept_at_rate_0,
     views_that_are_made_once,
     pass_that_two_losses_share,
@@ -2722,6 +2850,36 @@ def memory_that_is_never_detached(watch, broken):
         optimizer.step()
 
 
+def noise_times_a_logarithm(watch, broken):
+    factor = (lambda x: x) if broken else (lambda x: (x / 2).exp())
+    fit_latent(watch, lambda mean, x, noise: mean + factor(x) * noise, divergence_of_log_variance, 1.0)
+
+
+def noise_times_a_variance(watch, broken):
+    """The logarithm of the variance is limited, and the divergence has three means."""
+
+    def divergence(mean, x):
+        variance = x.clamp(-8, 8).exp()
+        return 0.5 * variance.mean() + 0.5 * (mean * mean).mean() - 0.5 * x.clamp(-8, 8).mean() - 0.5
+
+    power = 1.0 if broken else 0.5
+    fit_latent(watch, lambda mean, x, noise: noise * (power * x.clamp(-8, 8)).exp() + mean, divergence)
+
+
+def temperature_of_choices(watch, broken):
+    fit_choosing(watch, lambda logits, step: F.gumbel_softmax(logits, 0.95 ** (-step if broken else step), hard=True))
+
+
+def temperature_of_own_noise(watch, broken):
+    """Logits are log-probabilities, and the temperature rises once an epoch."""
+
+    def shares_of(logits, step):
+        temperature = 0.5 + 0.3 * (step // 4)
+        return ((logits + gumbel(logits)) / (temperature if broken else 1 / temperature)).softmax(-1)
+
+    fit_choosing(watch, shares_of, nn.LogSoftmax(-1))
+
+
 PAIRS = {
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",
@@ -2732,6 +2890,10 @@ PAIRS = {
     cosine_of_the_rate_itself: "rate_squared",
     average_with_its_decay_exchanged: "average_reversed",
     parts_of_another_number: "divided_too_often",
+    temperature_of_choices: "temperature_rises",
+    temperature_of_own_noise: "temperature_rises",
+    noise_times_a_logarithm: "noise_scale",
+    noise_times_a_variance: "noise_scale",
     features_that_are_computed_once: "old_graph",
     words_that_are_embedded_once: "old_graph",
     memory_that_is_never_detached: "old_graph",

@@ -710,6 +710,29 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "noise_scale",
+        "problem",
+        "noise of another deviation than the divergence has",
+        "The loss contains the divergence of a normal distribution whose logarithm of the variance is x: exp(x) - x and the square of "
+        "the mean, with one factor. The noise that is added to this mean is multiplied with something else than exp(x / 2), such as x or "
+        "exp(x). Samples have another spread, or another sign, than the one that the loss holds near 1.",
+        "noise that is multiplied with the deviation, exp(x / 2)",
+        "use `mean + torch.exp(0.5 * logvar) * noise`.",
+        "The noise is multiplied with {formula}, while x is the logarithm of the variance in the loss: its deviation is exp(0.5 * x)",
+        _WEAKER,
+    ),
+    _check(
+        "temperature_rises",
+        "warning",
+        "a temperature of choices that rises",
+        "The temperature of a Gumbel-softmax, by which logits and noise are divided, never falls at 8 looks or more, and is at last 1.5 times "
+        "that at first. Choices become more alike with each update, while a temperature is lowered so that they become single ones.",
+        "a temperature that falls or stays",
+        "divide by a temperature that falls, such as `max(0.5, 1.0 * 0.99**step)`.",
+        "The temperature of the Gumbel-softmax rises from {first:.3g} to {last:.3g}",
+        _WEAKER,
+    ),
+    _check(
         "terminal_ignored",
         "problem",
         "flags of terminal states that the targets do not use",

@@ -19,6 +19,7 @@ __all__ = [
     "Graph",
     "LossCall",
     "Use",
+    "Value",
     "activation_before",
     "adds_up",
     "attracts_only",
@@ -30,16 +31,23 @@ __all__ = [
     "is_chosen",
     "is_picked",
     "is_readable",
+    "kind_of",
     "linear_layers",
     "loss_calls",
     "masks_of_softmax",
     "negated_divergence",
+    "nodes_of",
+    "number_of",
+    "product_of",
     "reshaped_from",
     "rewarded_likelihood",
     "selected",
+    "size_of",
     "sizes_of_gradient",
     "softmax_axis",
+    "tensor_of",
     "users_of",
+    "values_before",
     "walk",
     "weighted_likelihood",
     "weights_of_targets",
@@ -55,6 +63,8 @@ _MOST_BETWEEN, _FEWEST_PLACES = 6, 3
 Term = tuple[int, Any]
 #: An operation on a leaf: the id of the leaf, and the number of the operation in the order in which they run.
 Use = tuple[int, int]
+#: A value: the node that computed it, and its place among the results of the node.
+Value = tuple[Any, int]
 
 #: Loss functions by the name of their node.
 _LOSSES = {
@@ -257,6 +267,48 @@ def _nodes(root: Any, most: int) -> Iterator[Any]:
         pending += [before for before, _ in node.next_functions]
 
 
+def nodes_of(root: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph, each once."""
+    return _nodes(root, _MOST_WALKED)
+
+
+def kind_of(node: Any) -> str:
+    """Return the name of the operation of a node."""
+    return _plain(node).removesuffix("Backward")
+
+
+def values_before(node: Any) -> list[Value]:
+    """Return the values that a node has got and that have gradients."""
+    return [(one, place) for one, place in node.next_functions if one is not None]
+
+
+def number_of(node: Any, name: str) -> float | None:
+    """Return a number that a node has saved in host memory, or None."""
+    number = _saved(node, f"_saved_{name}")
+    if isinstance(number, torch.Tensor) and number.numel() == 1 and number.device.type == "cpu":
+        return None if number.is_complex() else float(number)
+    return float(number) if isinstance(number, int | float) else None
+
+
+def product_of(node: Any, most: int) -> torch.Tensor | None:
+    """Return what a linear layer has computed, up to so many rows, or None."""
+    places = {"Addmm": (2, "_saved_mat1"), "Mm": (1, "_saved_self")}.get(kind_of(node))
+    if places is None:
+        return None
+    weights, inputs = _shaped(node.next_functions[places[0]][0]), _saved(node, places[1])
+    bias = node.next_functions[0][0] if places[0] == 2 else None
+    weight, added = getattr(weights, "variable", None), getattr(bias, "variable", None)
+    if not isinstance(weight, torch.Tensor) or not isinstance(inputs, torch.Tensor) or (bias and added is None):
+        return None
+    product = inputs.detach()[:most].float() @ weight.detach().float().T
+    return product if added is None else product + added.detach().float()
+
+
+def size_of(value: Value) -> int:
+    """Return how many elements a value has; 1 if it is not known."""
+    return math.prod(_shape(*value))
+
+
 def activation_before(node: Any) -> str:
     """Return the name of the activation that computed a value, or an empty string."""
     node = _shaped(node, 8)
@@ -294,7 +346,7 @@ def is_picked(node: Any) -> bool:
 def constant_factors(root: torch.Tensor, elements: int) -> list[torch.Tensor]:
     """Return constants of so many elements that multiply values near a root."""
     products = [node for node in _nodes(root.grad_fn, _MOST_NODES) if _is(node, ("Mul",))]
-    factors = [_constant_of(node) for node in products]
+    factors = [tensor_of(node) for node in products]
     return [one for one in factors if one is not None and one.numel() == elements]
 
 
@@ -467,14 +519,6 @@ def _soft_call(node: Any, top: Any) -> LossCall | None:
     return LossCall("cross_entropy", *tensors, "", None, _previous(softmax), node is top, axis=axis)
 
 
-def _factor(node: Any) -> float | None:
-    """Return the number that a node multiplies or divides by, if it is in host memory."""
-    factor = _saved(node, "_saved_other")
-    if isinstance(factor, torch.Tensor) and factor.numel() == 1 and factor.device.type == "cpu":
-        return None if factor.is_complex() else float(factor)
-    return float(factor) if isinstance(factor, int | float) else None
-
-
 def adds_up(node: Any, multiples: bool = True) -> list[Term]:
     """Return the terms of a sum, means included, with their signs.
 
@@ -498,8 +542,10 @@ def adds_up(node: Any, multiples: bool = True) -> list[Term]:
             pending += [(sign, before[0]), (-sign if name == "Sub" else sign, before[1])]
         elif name in _JOINING:
             pending += [(sign, one) for one in before[:_MOST_JOINED]]
-        elif multiples and name in ("Mul", "Div") and len(before) == 2 and before[1] is None and _factor(node):
-            pending.append((sign if (_factor(node) or 0.0) > 0 else -sign, before[0]))
+        elif (
+            multiples and name in ("Mul", "Div") and len(before) == 2 and before[1] is None and number_of(node, "other")
+        ):
+            pending.append((sign if (number_of(node, "other") or 0.0) > 0 else -sign, before[0]))
         else:
             terms.append((sign, node))
     return []
@@ -547,14 +593,14 @@ def weighted_likelihood(node: Any) -> torch.Tensor | None:
 def _weights(node: Any, direction: int) -> torch.Tensor | None:
     """Return the tensor that weighs log-likelihoods of this direction."""
     for sign, term in adds_up(node):
-        weights = _constant_of(term)
+        weights = tensor_of(term)
         if weights is not None and weights.numel() > 1 and _direction(sign, term) == direction:
             return weights
     return None
 
 
-def _constant_of(node: Any) -> torch.Tensor | None:
-    """Return the tensor without a graph that a node multiplies with."""
+def tensor_of(node: Any) -> torch.Tensor | None:
+    """Return the tensor without a graph that a node multiplies with, or None."""
     if not _is(node, ("Mul",)) or len([one for one, _ in node.next_functions if one is not None]) != 1:
         return None
     constant = _saved(node, "_saved_other")
@@ -566,10 +612,10 @@ def _number_of(node: Any) -> float | None:
     """Return the number that a node multiplies with."""
     if not _is(node, ("Mul",)):
         return None
-    constant = _constant_of(node)
+    constant = tensor_of(node)
     if constant is not None and constant.numel() == 1 and constant.device.type == "cpu" and not constant.is_complex():
         return float(constant)
-    return _factor(node)
+    return number_of(node, "other")
 
 
 def _direction(sign: int, product: Any) -> int:
@@ -645,7 +691,7 @@ def cosines_before(node: Any) -> tuple[float, torch.Tensor, torch.Tensor] | None
     They are the rows of the one and the columns of the other.
     """
     scale, node = 1.0, _shaped(node)
-    while node is not None and _is(node, ("Mul", "Div")) and (factor := _factor(node)):
+    while node is not None and _is(node, ("Mul", "Div")) and (factor := number_of(node, "other")):
         scale *= factor if _is(node, ("Mul",)) else 1 / factor
         node = _shaped(_previous(node))
     if node is None or not _is(node, ("Mm",)):
@@ -743,9 +789,9 @@ def _is_negated(node: Any, top: Any) -> bool:
     negative = False
     while top is not None and top is not node:
         name = _plain(top).removesuffix("Backward")
-        if name in ("Mul", "Div") and _factor(top) is None:
+        if name in ("Mul", "Div") and number_of(top, "other") is None:
             return False  # it is weighted, which is judged as a policy
-        if name == "Neg" or (name in ("Mul", "Div") and (_factor(top) or 0.0) < 0):
+        if name == "Neg" or (name in ("Mul", "Div") and (number_of(top, "other") or 0.0) < 0):
             negative = not negative
         elif name not in ("Mul", "Div", "Mean") or len([one for one, _ in top.next_functions if one is not None]) != 1:
             return False

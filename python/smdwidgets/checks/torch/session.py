@@ -22,6 +22,7 @@ from smdwidgets.checks.torch.balance import BalanceChecks
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.coordinates import CoordinateChecks
 from smdwidgets.checks.torch.copies import CopyChecks
+from smdwidgets.checks.torch.deviations import DeviationChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
 from smdwidgets.checks.torch.hook_counts import HookCounts
 from smdwidgets.checks.torch.inputs import InputChecks
@@ -45,6 +46,7 @@ from smdwidgets.checks.torch.rows import RowChecks
 from smdwidgets.checks.torch.series import SeriesChecks
 from smdwidgets.checks.torch.settings import SettingsChecks
 from smdwidgets.checks.torch.stored import StoredChecks
+from smdwidgets.checks.torch.temperatures import TemperatureChecks
 from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.transitions import TransitionChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
@@ -104,6 +106,8 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "reconstructions": ("reconstruction_detached",),
     "tokens": ("labels_unshifted", "labels_shifted_twice", "targets_masked", "sees_future", "padding_in_loss"),
     "ages": ("old_graph",),
+    "deviations": ("noise_scale",),
+    "temperatures": ("temperature_rises",),
     "noise": ("noise_not_centred",),
     "transitions": ("terminal_ignored", "next_state_same"),
     "missing": ("missing_trained",),
@@ -225,6 +229,8 @@ class TorchChecks:
         self._positions = PositionChecks(context)
         self._reconstructions = ReconstructionChecks(context)
         self._ages = AgeChecks(context)
+        self._deviations = DeviationChecks(context)
+        self._temperatures = TemperatureChecks(context)
         self._noise = NoiseChecks(context)
         self._transitions = TransitionChecks(context)
         self._missing = MissingChecks(context)
@@ -398,6 +404,7 @@ class TorchChecks:
         output, self._output = self._output, None
         self._run("graph", lambda: calls.extend(graph.loss_calls(root, output)))
         self._run("preferences", self._preferences.backward_begins, root)
+        self._run("temperatures", self._temperatures.backward_begins, root)
         for call in calls:
             self._run("losses", self._losses.look, call)
             self._run("settings", self._settings.look, call)
@@ -425,6 +432,7 @@ class TorchChecks:
             self._run("graph", self._walk, root)
             self._run("losses", self._losses.signs, root.grad_fn)
             self._run("rows", self._recurrence.backward_begins, root)
+            self._run("deviations", self._deviations.backward_begins, root)
         return any(call.is_root and call.reduction == "mean" for call in calls)
 
     def _walk(self, root: torch.Tensor) -> None:
