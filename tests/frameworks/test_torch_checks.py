@@ -1194,6 +1194,43 @@ def temperature_of_normal_noise(watch):
     fit_choosing(watch, lambda logits, step: ((logits + 0.1 * torch.randn(64, 6)) / (1 + 0.1 * step)).softmax(-1))
 
 
+def labelled(classes=5, rows=320):
+    """Return rows of several classes, each around a centre, and their classes."""
+    labels = torch.randint(0, classes, (rows,))
+    return 2 * torch.randn(classes, 8)[labels] + torch.randn(rows, 8), labels
+
+
+def samples_without_a_label(watch):
+    """They have the number of an output, and are like the others."""
+    x, y = labelled(4)
+    y = torch.where(torch.rand(320) < 0.2, 0, y + 1)
+    fit(network(5), watch, nn.CrossEntropyLoss(ignore_index=0), batches(x, y), 2)
+
+
+def samples_with_no_label_outside_of_the_outputs(watch):
+    x, y = labelled()
+    fit(network(4), watch, nn.CrossEntropyLoss(ignore_index=4), batches(x, y), 2)
+    fit(network(5), watch, nn.CrossEntropyLoss(), batches(x, y), 2)
+    fit(network(6), watch, nn.CrossEntropyLoss(ignore_index=5), batches(x, y), 2)
+
+
+def background_of_pictures(watch):
+    """Pixels of a class do not count, also where they are flattened."""
+    x, y = torch.randn(64, 8, 6, 6), torch.randint(0, 5, (64, 6, 6))
+    x = x + 3 * F.one_hot(y, 8).permute(0, 3, 1, 2)
+    model = nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 5, 1))
+    loss = nn.CrossEntropyLoss(ignore_index=0)
+    fit(model, watch, loss, batches(x, y, 8))
+    pixels = batches(x, y, 8)
+    fit(model, lambda *models: None, lambda out, y: loss(out.permute(0, 2, 3, 1).flatten(0, 2), y.flatten()), pixels)
+
+
+def frames_with_padding_of_one_class(watch):
+    """The rows of a batch are frames, of which those of padding are zeros."""
+    x, y = labelled()
+    fit(network(5), watch, nn.CrossEntropyLoss(ignore_index=0), batches(x * (y != 0)[:, None], y), 2)
+
+
 HEALTHY = (
     copied_at_every_update,
     critic_with_weights_that_are_held,
@@ -1212,6 +1249,10 @@ HEALTHY = (
     views_that_are_made_once,
     pass_that_two_losses_share,
     features_of_several_backward_passes,
+    samples_without_a_label,
+    samples_with_no_label_outside_of_the_outputs,
+    background_of_pictures,
+    frames_with_padding_of_one_class,
     rows_that_are_prepared_once,
     mean_of_rows_beside_them,
     sequences_that_are_packed,
@@ -2880,6 +2921,19 @@ def temperature_of_own_noise(watch, broken):
     fit_choosing(watch, shares_of, nn.LogSoftmax(-1))
 
 
+def class_that_the_loss_ignores(watch, broken):
+    loss = nn.CrossEntropyLoss(ignore_index=2 if broken else -100)
+    fit(network(5), watch, loss, batches(*labelled()), 2)
+
+
+def class_of_log_probabilities_that_is_ignored(watch, broken):
+    """Of two classes, one is left out."""
+    x, y = labelled(2)
+    pictures = x.reshape(320, 2, 2, 2)
+    model = nn.Sequential(nn.Conv2d(2, 8, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2), nn.LogSoftmax(1))
+    fit(model, watch, nn.NLLLoss(ignore_index=0 if broken else -1), batches(pictures, y), 2)
+
+
 PAIRS = {
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",
@@ -2897,6 +2951,8 @@ PAIRS = {
     features_that_are_computed_once: "old_graph",
     words_that_are_embedded_once: "old_graph",
     memory_that_is_never_detached: "old_graph",
+    class_that_the_loss_ignores: "class_ignored",
+    class_of_log_probabilities_that_is_ignored: "class_ignored",
     weights_that_are_rounded: "no_gradient",
     softmax_of_the_chosen_expert: "softmax_one_unit",
     words_that_are_packed_by_half: "frames_cut",

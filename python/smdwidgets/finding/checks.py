@@ -975,6 +975,18 @@ CHECKS: tuple[Kind, ...] = (
         frameworks=(TORCH, *_TABLES),
     ),
     _check(
+        "class_ignored",
+        "warning",
+        "a class whose samples the loss leaves out",
+        "The `ignore_index` of the loss is a class that has an output, and is about as frequent as the other classes. The inputs of its "
+        "samples differ from those of the others, so that they are not samples without a label. They do not count, and the model "
+        "never learns to predict this class. Seen in two batches.",
+        "an `ignore_index` that is no class, such as -100",
+        "remove `ignore_index` from the loss; give samples without a label the target -100.",
+        "The loss leaves out class {number} of {classes}, which {share} of the targets are (`ignore_index={number}`)",
+        _WEAKER,
+    ),
+    _check(
         "labels_out_of_range",
         "problem",
         "labels without an output",

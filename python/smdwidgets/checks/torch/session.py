@@ -25,6 +25,7 @@ from smdwidgets.checks.torch.copies import CopyChecks
 from smdwidgets.checks.torch.deviations import DeviationChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
 from smdwidgets.checks.torch.hook_counts import HookCounts
+from smdwidgets.checks.torch.ignored import IgnoredChecks
 from smdwidgets.checks.torch.inputs import InputChecks
 from smdwidgets.checks.torch.loaders import LoaderChecks, tensors_of
 from smdwidgets.checks.torch.losses import LossChecks
@@ -114,6 +115,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "preferences": ("answers_equal",),
     "coordinates": ("coordinates_mirrored",),
     "packed": ("frames_cut",),
+    "ignored": ("class_ignored",),
     "series": (),
     "balance": ("weights_inverted",),
     "copies": ("statistics_not_averaged", "average_too_slow", "average_reversed", "target_never_updated"),
@@ -237,6 +239,7 @@ class TorchChecks:
         self._preferences = PreferenceChecks(context)
         self._coordinates = CoordinateChecks(context)
         self._packed = PackedChecks(context)
+        self._ignored = IgnoredChecks(context)
         self._updates = UpdateChecks(context)
         self._order = OrderChecks(context)
         self._optimizers = OptimizerChecks(context)
@@ -317,6 +320,7 @@ class TorchChecks:
         self._run("preferences", self._preferences.enters, model, tensors, gradients)
         self._run("coordinates", self._coordinates.enters, tensors, gradients)
         self._run("packed", self._packed.enters, tensors, gradients)
+        self._run("ignored", self._ignored.enters, tensors, gradients)
         if gradients and tensors:
             self._run("order", self._order.takes, tensors[0])
         self._run("series", self._series.enters, model, tensors, gradients and not compiled)
@@ -420,6 +424,7 @@ class TorchChecks:
             self._run("transitions", self._transitions.look, call)
             self._run("missing", self._missing.look, call, root)
             self._run("coordinates", self._coordinates.look, call)
+            self._run("ignored", self._ignored.look, call)
         self._roots = [call for call in calls if call.is_root and len(calls) == 1]
         self._modes.classifies = any(
             call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls
