@@ -1231,6 +1231,46 @@ def frames_with_padding_of_one_class(watch):
     fit(network(5), watch, nn.CrossEntropyLoss(ignore_index=0), batches(x * (y != 0)[:, None], y), 2)
 
 
+class Arranged(nn.Module):
+    """A function arranges rows for a layer, whose output is averaged."""
+
+    def __init__(self, arrange, layer, outputs):
+        super().__init__()
+        self.arrange, self.layer, self.head = arrange, layer, nn.Linear(outputs, 4)
+
+    def forward(self, x):
+        rows = self.layer(self.arrange(x))
+        rows = rows[0] if isinstance(rows, tuple) else rows
+        return self.head(rows.flatten(1))
+
+
+def channels_that_are_moved(watch):
+    """Also those that stay where they are, while places are split."""
+
+    def fit_arranged(arrange, layer, outputs, *shape):
+        fit(Arranged(arrange, layer, outputs), watch, loader=batches(torch.randn(256, *shape)))
+
+    fit_arranged(lambda x: x.permute(0, 2, 1), nn.Conv1d(4, 2, 5), 32, 20, 4)
+    fit_arranged(lambda x: x.transpose(1, 2).contiguous(), nn.Conv1d(4, 2, 5), 32, 20, 4)
+    fit_arranged(lambda x: x.view(-1, 4, 20, 1), nn.Conv2d(4, 2, (5, 1)), 32, 4, 20)
+    fit_arranged(lambda x: x.mT.reshape(-1, 3, 4, 5), nn.Conv2d(3, 2, 2), 24, 20, 3)
+    fit_arranged(lambda x: x.reshape(-1, 6, 6), nn.Conv1d(6, 2, 3), 8, 6, 6)
+
+
+def positions_that_are_split(watch):
+    """Positions are halved, channels and pictures are cut into parts."""
+    fit(Arranged(lambda x: x.view(-1, 16, 8), nn.Linear(8, 2), 32), watch, loader=batches(torch.randn(256, 8, 16)))
+    fit(Arranged(lambda x: x.view(-1, 16, 4), nn.Conv1d(16, 2, 2), 6), watch, loader=batches(torch.randn(256, 4, 16)))
+    recurrent = nn.GRU(15, 3, batch_first=True)
+    fit(Arranged(lambda x: x.view(-1, 4, 15), recurrent, 12), watch, loader=batches(torch.randn(256, 60)))
+    pictures = torch.randn(256, 3, 8, 8)
+
+    def patches(x):
+        return x.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 1, 4, 5).reshape(len(x), 4, 48)
+
+    fit(Arranged(patches, nn.Linear(48, 2), 8), watch, loader=batches(pictures))
+
+
 HEALTHY = (
     copied_at_every_update,
     critic_with_weights_that_are_held,
@@ -1249,6 +1289,8 @@ HEALTHY = (
     views_that_are_made_once,
     pass_that_two_losses_share,
     features_of_several_backward_passes,
+    channels_that_are_moved,
+    positions_that_are_split,
     samples_without_a_label,
     samples_with_no_label_outside_of_the_outputs,
     background_of_pictures,
@@ -2934,6 +2976,42 @@ def class_of_log_probabilities_that_is_ignored(watch, broken):
     fit(model, watch, nn.NLLLoss(ignore_index=0 if broken else -1), batches(pictures, y), 2)
 
 
+def series_with_a_view_before_a_convolution(watch, broken):
+    def arrange(x):
+        return x.reshape(len(x), 4, 20) if broken else x.transpose(1, 2)
+
+    fit(Arranged(arrange, nn.Conv1d(4, 2, 5), 32), watch, loader=batches(torch.randn(256, 20, 4)))
+
+
+def pictures_of_an_array_with_a_view(watch, broken):
+    """The batches are parts of one array, which has more rows."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 4 * 6, 4))
+    data = torch.randn(256, 6, 8, 3)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for begin in range(0, 256, 32):
+        x = data[begin : begin + 32]
+        x = x.view(-1, 3, 6, 8) if broken else x.permute(0, 3, 1, 2)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), Y[begin : begin + 32]).backward()
+        optimizer.step()
+
+
+def features_of_a_convolution_before_a_recurrence(watch, broken):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.features, self.rows = nn.Conv2d(1, 12, 3), nn.LSTM(12, 6, batch_first=True)
+            self.head = nn.Linear(6, 4)
+
+        def forward(self, x):
+            maps = self.features(x).relu()
+            maps = maps.view(len(x), -1, 12) if broken else maps.flatten(2).transpose(1, 2)
+            return self.head(self.rows(maps)[0].mean(1))
+
+    fit(Net(), watch, loader=batches(torch.randn(256, 1, 7, 9)))
+
+
 PAIRS = {
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",
@@ -2951,6 +3029,9 @@ PAIRS = {
     features_that_are_computed_once: "old_graph",
     words_that_are_embedded_once: "old_graph",
     memory_that_is_never_detached: "old_graph",
+    series_with_a_view_before_a_convolution: "channels_mixed",
+    pictures_of_an_array_with_a_view: "channels_mixed",
+    features_of_a_convolution_before_a_recurrence: "channels_mixed",
     class_that_the_loss_ignores: "class_ignored",
     class_of_log_probabilities_that_is_ignored: "class_ignored",
     weights_that_are_rounded: "no_gradient",

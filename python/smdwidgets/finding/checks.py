@@ -1647,12 +1647,14 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "channels_mixed",
         "problem",
-        "pictures whose channels are mixed",
-        "In all rows of pictures, values that lie as many places apart as there are channels are closer to each other than neighbours are, "
-        "at 3 steps. The data have the channels last, and `view` or `reshape` has given them another shape without moving them.",
-        "neighbouring values of a channel that are close to each other",
-        "use `permute(0, 3, 1, 2)`.",
-        "Pictures of shape {shape} have the values of their {channels} channels side by side",
+        "channels that a view mixes with places",
+        "A `view` or `reshape`, which moves nothing, exchanges the channels of pictures or series with their places. The input of a "
+        "convolution, a linear or recurrent layer, or an attention layer is a view of a tensor whose channels are at the other end of its "
+        "shape, twice. Or, in all rows of pictures, values that lie as many places apart as there are channels are closer to each "
+        "other than neighbours are, at 3 steps.",
+        "channels that are moved by `permute` or `transpose`",
+        "use `permute(0, 3, 1, 2)` for pictures, or `transpose(1, 2)` for series.",
+        "{what}",
         _WEAKER,
     ),
     _check(

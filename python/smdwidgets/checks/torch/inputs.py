@@ -127,7 +127,8 @@ class InputChecks:
         apart = {lag: np.abs(rows[:, lag:] - rows[:, :-lag]).mean(1) for lag in range(1, channels + 2)}
         others = np.min([each for lag, each in apart.items() if lag != channels], axis=0)
         if (apart[channels] < _SMOOTH * others).all() and others.min() > 0:
-            facts = {"channels": channels, "shape": tuple(first.shape)}
+            what = f"Pictures of shape {tuple(first.shape)} have the values of their {channels} channels side by side"
+            facts = {"what": what}
             self._context.log.say("channels_mixed", self._context.step, facts, need=_CHANGES)
         else:
             self._context.log.unseen("channels_mixed")

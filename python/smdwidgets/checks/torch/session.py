@@ -27,6 +27,7 @@ from smdwidgets.checks.torch.functions import FunctionChecks
 from smdwidgets.checks.torch.hook_counts import HookCounts
 from smdwidgets.checks.torch.ignored import IgnoredChecks
 from smdwidgets.checks.torch.inputs import InputChecks
+from smdwidgets.checks.torch.layouts import LayoutChecks
 from smdwidgets.checks.torch.loaders import LoaderChecks, tensors_of
 from smdwidgets.checks.torch.losses import LossChecks
 from smdwidgets.checks.torch.masks import MaskChecks
@@ -226,6 +227,7 @@ class TorchChecks:
         self._losses = LossChecks(context)
         self._tokens = TokenChecks(context)
         self._inputs = InputChecks(context)
+        self._layouts = LayoutChecks(context, lambda call: functools.partial(self._run, "inputs", call))
         self._rows_of = RowChecks(context)
         self._masks = MaskChecks(context)
         self._positions = PositionChecks(context)
@@ -311,6 +313,7 @@ class TorchChecks:
         self._run("tokens", self._with(gradients, self._tokens.enters), model, inputs, named, not compiled)
         self._run("rows", self._recurrence.enters, model, inputs, self._rows, gradients and not compiled)
         self._run("inputs", self._with(gradients, self._inputs.enters), model, tensors)
+        self._run("inputs", self._layouts.enters, model, gradients and not compiled)
         self._run("rows", self._rows_of.enters, model, tensors, gradients and not compiled)
         self._run("masks", self._masks.enters, model, tensors, gradients and not compiled)
         self._run("positions", self._positions.enters, model, tensors, not compiled)
@@ -336,6 +339,7 @@ class TorchChecks:
         is_small = is_plain(output) and output.numel() <= _MOST_KEPT
         self._output = output if gradients and is_small and self._context.due else None
         self._run("models", self._models.leaves)
+        self._run("inputs", self._layouts.leaves)
         hooked = functools.partial(self._is_hooked, model)
         self._run("tokens", self._tokens.leaves, model, output, hooked)
         self._run("rows", self._recurrence.leaves)
