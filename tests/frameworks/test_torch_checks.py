@@ -1271,6 +1271,48 @@ def positions_that_are_split(watch):
     fit(Arranged(patches, nn.Linear(48, 2), 8), watch, loader=batches(pictures))
 
 
+def fit_parts(model, watch, data, prepare, after=lambda x: None, epochs=6):
+    """Train on parts of one tensor in turn, which a function prepares, and another one follows."""
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(epochs):
+        for begin in range(0, 256, 64):
+            x = prepare(data[begin : begin + 64])
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), Y[begin : begin + 64]).backward()
+            optimizer.step()
+            after(data[begin : begin + 64])
+
+
+def parts_with_new_noise(watch):
+    """The noise of a part is new each time, or replaces that of before."""
+    fit_parts(network(), watch, X.clone(), lambda x: x + 0.3 * torch.randn_like(x))
+    filled = torch.empty_like(X)
+    clean = iter(X.split(64) * 6)
+    fit_parts(network(), watch, filled, lambda x: x.copy_(next(clean)).add_(0.3 * torch.randn_like(x)))
+
+
+def parts_that_are_replaced(watch):
+    """Rows of a buffer are overwritten with others; some of them stay."""
+    fit_parts(network(), watch, X.clone(), lambda x: x.normal_())
+    fit_parts(network(), watch, X.clone(), lambda x: x.copy_(torch.where(torch.rand(64, 1) < 0.5, x, x.flip(0))))
+
+
+def states_that_move_on(watch):
+    """All states of a simulation, or those that were used, move at random after each pass."""
+    data, used = X.clone(), X.clone()
+    fit_parts(network(), watch, data, lambda x: x, lambda x: data.add_(0.1 * torch.randn_like(data)))
+    fit_parts(network(), watch, used, lambda x: x, lambda x: x.add_(0.1 * torch.randn_like(x)))
+
+
+def parts_that_are_optimized(watch):
+    data, goal = X.clone(), torch.randn(256, 8)
+    fit_parts(network(), watch, data, lambda x: x.lerp_(goal[:64], 0.1))
+    latent = X.clone().requires_grad_()
+    optimizer = torch.optim.Adam([latent], 0.05)
+    fit_parts(network(), watch, latent, lambda x: x, lambda x: (optimizer.step(), optimizer.zero_grad()))
+
+
 HEALTHY = (
     copied_at_every_update,
     critic_with_weights_that_are_held,
@@ -1289,6 +1331,10 @@ HEALTHY = (
     views_that_are_made_once,
     pass_that_two_losses_share,
     features_of_several_backward_passes,
+    parts_with_new_noise,
+    parts_that_are_replaced,
+    states_that_move_on,
+    parts_that_are_optimized,
     channels_that_are_moved,
     positions_that_are_split,
     samples_without_a_label,
@@ -3012,6 +3058,30 @@ def features_of_a_convolution_before_a_recurrence(watch, broken):
     fit(Net(), watch, loader=batches(torch.randn(256, 1, 7, 9)))
 
 
+def noise_that_adds_up_in_the_data(watch, broken):
+    def prepare(x):
+        noise = 0.3 * torch.randn_like(x)
+        return x.add_(noise) if broken else x + noise
+
+    fit_parts(network(), watch, X.clone(), prepare)
+
+
+def uniform_factors_that_add_up_in_series(watch, broken):
+    """The rows are series, the parts come in another order in each epoch."""
+    data, y = torch.randn(240, 3, 10), torch.randint(0, 4, (240,))
+    model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 4))
+    watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(6):
+        for part in torch.randperm(6).tolist():
+            rows = slice(40 * part, 40 * part + 40)
+            x = data[rows] if broken else data[rows].clone()
+            x *= 0.7 + 0.6 * torch.rand_like(x)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y[rows]).backward()
+            optimizer.step()
+
+
 PAIRS = {
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",
@@ -3029,6 +3099,8 @@ PAIRS = {
     features_that_are_computed_once: "old_graph",
     words_that_are_embedded_once: "old_graph",
     memory_that_is_never_detached: "old_graph",
+    noise_that_adds_up_in_the_data: "inputs_changed",
+    uniform_factors_that_add_up_in_series: "inputs_changed",
     series_with_a_view_before_a_convolution: "channels_mixed",
     pictures_of_an_array_with_a_view: "channels_mixed",
     features_of_a_convolution_before_a_recurrence: "channels_mixed",

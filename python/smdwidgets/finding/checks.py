@@ -1637,10 +1637,11 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "inputs that are changed in place",
         "Inputs that come again, at the same place in memory, are a multiple of what they were, or have moved by a constant, at 3 "
-        "steps; or 3 rows that a data set keeps change each time that they are read, twice. Code such as `x /= 255` changes the data "
+        "steps; or 3 rows that a data set keeps change each time that they are read, twice; or 3 parts of a tensor, which are batches in turn, "
+        "change before each pass by numbers that add up, and not after it. Code such as `x /= 255` or `x += noise` changes the data "
         "themselves, again in each epoch.",
         "data that stay as they are",
-        "write `x = x / 255`, or prepare the data once before the training.",
+        "write `x = x / 255` or `x = x + noise`, or prepare the data once before the training.",
         "Inputs that come again have been changed in place: {what}",
         _WEAKER | {"input_not_scaled", "dead", "saturated", "vanishing"},
     ),

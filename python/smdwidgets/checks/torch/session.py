@@ -23,6 +23,7 @@ from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.coordinates import CoordinateChecks
 from smdwidgets.checks.torch.copies import CopyChecks
 from smdwidgets.checks.torch.deviations import DeviationChecks
+from smdwidgets.checks.torch.drifts import DriftChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
 from smdwidgets.checks.torch.hook_counts import HookCounts
 from smdwidgets.checks.torch.ignored import IgnoredChecks
@@ -227,6 +228,7 @@ class TorchChecks:
         self._losses = LossChecks(context)
         self._tokens = TokenChecks(context)
         self._inputs = InputChecks(context)
+        self._drifts = DriftChecks(context)
         self._layouts = LayoutChecks(context, lambda call: functools.partial(self._run, "inputs", call))
         self._rows_of = RowChecks(context)
         self._masks = MaskChecks(context)
@@ -314,6 +316,7 @@ class TorchChecks:
         self._run("rows", self._recurrence.enters, model, inputs, self._rows, gradients and not compiled)
         self._run("inputs", self._with(gradients, self._inputs.enters), model, tensors)
         self._run("inputs", self._layouts.enters, model, gradients and not compiled)
+        self._run("inputs", self._drifts.enters, model, tensors, gradients)
         self._run("rows", self._rows_of.enters, model, tensors, gradients and not compiled)
         self._run("masks", self._masks.enters, model, tensors, gradients and not compiled)
         self._run("positions", self._positions.enters, model, tensors, not compiled)
