@@ -1313,6 +1313,16 @@ def parts_that_are_optimized(watch):
     fit_parts(network(), watch, latent, lambda x: x, lambda x: (optimizer.step(), optimizer.zero_grad()))
 
 
+def rows_of_which_many_are_zeros(watch):
+    """Counts of rare words, padding with one target, and places where mostly nothing happens."""
+    words, y = torch.poisson(torch.full((256, 32), 0.06)), torch.randint(0, 4, (256,))
+    fit(nn.Sequential(nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, 4)), watch, loader=batches(words, y))
+    exists = torch.rand(256, 1) < 0.15
+    for targets in (torch.where(exists[:, 0], y, 0), torch.where(exists[:, 0] | (y == 2), y, 1)):
+        loader = batches(torch.randn(256, 32) * exists, targets)
+        fit(nn.Sequential(nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, 4)), watch, loader=loader)
+
+
 HEALTHY = (
     copied_at_every_update,
     critic_with_weights_that_are_held,
@@ -1331,6 +1341,7 @@ HEALTHY = (
     views_that_are_made_once,
     pass_that_two_losses_share,
     features_of_several_backward_passes,
+    rows_of_which_many_are_zeros,
     parts_with_new_noise,
     parts_that_are_replaced,
     states_that_move_on,
@@ -3082,6 +3093,22 @@ def uniform_factors_that_add_up_in_series(watch, broken):
             optimizer.step()
 
 
+def pictures_divided_as_integers(watch, broken):
+    pictures, y = torch.randint(0, 256, (256, 1, 6, 6), dtype=torch.uint8), torch.randint(0, 3, (256,))
+    pictures = pictures.clamp(max=254)
+    pictures[::9, 0, 2] = 255  # a few rows have white pixels
+    x = (pictures // 255).float() if broken else pictures.float() / 255
+    fit(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)), watch, loader=batches(x, y))
+
+
+def values_that_are_too_small_for_float16(watch, broken):
+    """A wrong scale makes them zeros; the targets are numbers."""
+    x = torch.randn(256, 16) * (1e-9 if broken else 1)
+    x[::12] *= 1e9 if broken else 1
+    model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1))
+    fit(model, watch, F.mse_loss, batches(x.half().float(), torch.randn(256, 1)))
+
+
 PAIRS = {
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",
@@ -3099,6 +3126,8 @@ PAIRS = {
     features_that_are_computed_once: "old_graph",
     words_that_are_embedded_once: "old_graph",
     memory_that_is_never_detached: "old_graph",
+    pictures_divided_as_integers: "zero_batch",
+    values_that_are_too_small_for_float16: "zero_batch",
     noise_that_adds_up_in_the_data: "inputs_changed",
     uniform_factors_that_add_up_in_series: "inputs_changed",
     series_with_a_view_before_a_convolution: "channels_mixed",

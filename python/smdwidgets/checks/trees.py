@@ -141,7 +141,7 @@ class TreeChecks:
             else:
                 self.log.unseen("equal_rows")
         elif name in self._has_seen_values:
-            self.log.say("zero_batch", self.steps, {}, [name], need=_ZERO)
+            self.log.say("zero_batch", self.steps, {"what": "All values of the batch are 0"}, [name], need=_ZERO)
 
     def step_ends(self, step: int) -> None:
         """A step of the training has ended."""

@@ -263,7 +263,7 @@ class ModelChecks:
                 if nonzero.any():
                     self._has_seen_values = True
                 elif self._has_seen_values:
-                    context.log.say("zero_batch", step, need=2)
+                    context.log.say("zero_batch", step, {"what": "All values of the batch are 0"}, need=2)
 
             context.values.read(judge, inputs.detach().count_nonzero().reshape(1))
         else:

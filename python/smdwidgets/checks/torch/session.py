@@ -54,6 +54,7 @@ from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.transitions import TransitionChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
 from smdwidgets.checks.torch.values import is_plain
+from smdwidgets.checks.torch.zeros import ZeroRowChecks
 
 __all__ = ["MECHANISMS", "TorchChecks"]
 
@@ -251,6 +252,7 @@ class TorchChecks:
         self._membership = MembershipChecks(context)
         self._modes = ModeChecks(context, lambda call: functools.partial(self._run, "modes", call))
         self._models = ModelChecks(context)
+        self._zeros = ZeroRowChecks(context)
         self._loaders = LoaderChecks(context)
         self._stored = StoredChecks(context)
         self._replicas = ReplicaDigests(context)
@@ -327,6 +329,7 @@ class TorchChecks:
         self._run("coordinates", self._coordinates.enters, tensors, gradients)
         self._run("packed", self._packed.enters, tensors, gradients)
         self._run("ignored", self._ignored.enters, tensors, gradients)
+        self._run("models", self._zeros.enters, tensors, gradients)
         if gradients and tensors:
             self._run("order", self._order.takes, tensors[0])
         self._run("series", self._series.enters, model, tensors, gradients and not compiled)
@@ -432,6 +435,7 @@ class TorchChecks:
             self._run("missing", self._missing.look, call, root)
             self._run("coordinates", self._coordinates.look, call)
             self._run("ignored", self._ignored.look, call)
+            self._run("models", self._zeros.look, call)
         self._roots = [call for call in calls if call.is_root and len(calls) == 1]
         self._modes.classifies = any(
             call.kind in ("cross_entropy", "nll_loss") and not call.target.is_floating_point() for call in calls
