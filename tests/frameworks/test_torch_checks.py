@@ -1323,6 +1323,45 @@ def rows_of_which_many_are_zeros(watch):
         fit(nn.Sequential(nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, 4)), watch, loader=loader)
 
 
+class Words(nn.Module):
+    """The mean of the embeddings of words; a function may weight them."""
+
+    def __init__(self, padding=None, weigh=torch.ones_like):
+        super().__init__()
+        self.embedding, self.head, self.weigh = nn.Embedding(12, 8, padding), nn.Linear(8, 4), weigh
+
+    def forward(self, tokens):
+        weights = self.weigh(tokens).float()[..., None]
+        return self.head((self.embedding(tokens) * weights).sum(1) / weights.sum(1))
+
+
+def padded_words(padding=0, last=10):
+    """Return rows of words with padding at their end, and their lengths."""
+    lengths, places = torch.randint(3, last, (256, 1)), torch.arange(10)
+    return torch.where(places < lengths, torch.randint(1, 11, (256, 10)), padding), lengths
+
+
+def words_whose_padding_is_right(watch):
+    """Also at their beginning, with one token at the end, packed, or without any padding."""
+    tokens, lengths = padded_words()
+    ended = tokens.scatter(1, lengths, 11)
+    packed = torch.where(torch.rand(256, 10) < 0.2, 11, torch.randint(1, 11, (256, 10)))
+    one_end = torch.cat((torch.randint(0, 11, (256, 9)), torch.full((256, 1), 11)), 1)
+    for padding, rows in ((0, tokens), (0, tokens.flip(1)), (0, ended), (3, packed), (3, one_end), (None, tokens)):
+        fit(Words(padding), watch, loader=batches(rows))
+
+
+def words_without_an_embedding(watch):
+    """An unknown word counts nothing, and padding is left out by a mask."""
+    fit(Words(1, lambda tokens: tokens != 0), watch, loader=batches(padded_words()[0]))
+
+
+def words_in_order(watch):
+    """The largest ones come last."""
+    rows = torch.randint(0, 12, (256, 10)).sort(1).values
+    fit(Words(5), watch, loader=batches(rows))
+
+
 HEALTHY = (
     copied_at_every_update,
     critic_with_weights_that_are_held,
@@ -1341,6 +1380,9 @@ HEALTHY = (
     views_that_are_made_once,
     pass_that_two_losses_share,
     features_of_several_backward_passes,
+    words_whose_padding_is_right,
+    words_without_an_embedding,
+    words_in_order,
     rows_of_which_many_are_zeros,
     parts_with_new_noise,
     parts_that_are_replaced,
@@ -3109,6 +3151,17 @@ def values_that_are_too_small_for_float16(watch, broken):
     fit(model, watch, F.mse_loss, batches(x.half().float(), torch.randn(256, 1)))
 
 
+def embedding_that_leaves_a_word_out(watch, broken):
+    fit(Words(2 if broken else 0), watch, loader=batches(padded_words()[0]))
+
+
+def padding_before_the_words(watch, broken):
+    """An optimizer that decays, and padding with the largest number, at the beginning."""
+    model, rows = Words(0 if broken else 11), padded_words(11)[0].flip(1)
+    rows = torch.where(rows == 4, 0, rows)
+    fit(model, watch, loader=batches(rows), optimizer=torch.optim.AdamW(model.parameters(), 0.01))
+
+
 PAIRS = {
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",
@@ -3126,6 +3179,8 @@ PAIRS = {
     features_that_are_computed_once: "old_graph",
     words_that_are_embedded_once: "old_graph",
     memory_that_is_never_detached: "old_graph",
+    embedding_that_leaves_a_word_out: "padding_index_other",
+    padding_before_the_words: "padding_index_other",
     pictures_divided_as_integers: "zero_batch",
     values_that_are_too_small_for_float16: "zero_batch",
     noise_that_adds_up_in_the_data: "inputs_changed",

@@ -1195,6 +1195,17 @@ CHECKS: tuple[Kind, ...] = (
         "The loss counts padding: {what}",
         _WEAKER,
     ),
+    _check(
+        "padding_index_other",
+        "problem",
+        "an embedding whose `padding_idx` is not the padding",
+        "Rows of tokens end, or begin, in runs of one token that occurs nowhere else: it is padding. The `padding_idx` of the embedding is "
+        "another token, which stands among others. The embedding of that token is never trained, and that of the padding is.",
+        "a `padding_idx` that is the token with which rows are filled up",
+        "set `padding_idx` to the token that pads the rows.",
+        "The rows that `{tensor}` gets {end} with runs of token {token}, whose embedding is trained, while `padding_idx` is {index}",
+        _WEAKER,
+    ),
     # ---------------------------------------------------------------------------------------------------------- modes
     _check(
         "train_in_eval_mode",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["LayoutChecks"]
 
-#: Passes that are looked at, layers of each, and inputs of layers that must be mixed.
+#: Passes of a model that are looked at, layers of each, and inputs of layers that must be mixed.
 _PASSES, _LAYERS, _MIXED = 6, 8, 2
 _CHANNELS_LAST = (nn.RNNBase, nn.Linear, nn.MultiheadAttention)
 
@@ -31,14 +32,16 @@ class LayoutChecks:
         self._context = context
         self._looks_at = guarded(self._layer)
         self._handles: list[Any] = []
-        #: Passes, and layers whose inputs are mixed.
-        self._passes = self._mixed = 0
+        #: Passes of each model, and inputs of layers that were mixed.
+        self._passes: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._mixed = 0
 
     def enters(self, model: nn.Module, looks: bool) -> None:
         """A model is called."""
-        if not looks or self._passes >= _PASSES or not self._context.log.runs("channels_mixed"):
+        passes = self._passes.get(model, 0)
+        if not looks or passes >= _PASSES or not self._context.log.runs("channels_mixed"):
             return
-        self._passes += 1
+        self._passes[model] = passes + 1
         layers = [one for one in model.modules() if isinstance(one, (*CONVOLUTIONS, *_CHANNELS_LAST))]
         self._handles += [one.register_forward_pre_hook(self._enters_layer) for one in layers[:_LAYERS]]
 

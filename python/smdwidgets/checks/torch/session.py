@@ -40,6 +40,7 @@ from smdwidgets.checks.torch.noise import NoiseChecks
 from smdwidgets.checks.torch.optimizers import OptimizerChecks
 from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.packed import PackedChecks
+from smdwidgets.checks.torch.padding import PaddingChecks
 from smdwidgets.checks.torch.positions import PositionChecks
 from smdwidgets.checks.torch.preferences import PreferenceChecks
 from smdwidgets.checks.torch.reconstructions import ReconstructionChecks
@@ -119,6 +120,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "coordinates": ("coordinates_mirrored",),
     "packed": ("frames_cut",),
     "ignored": ("class_ignored",),
+    "padding": ("padding_index_other",),
     "series": (),
     "balance": ("weights_inverted",),
     "copies": ("statistics_not_averaged", "average_too_slow", "average_reversed", "target_never_updated"),
@@ -245,6 +247,7 @@ class TorchChecks:
         self._coordinates = CoordinateChecks(context)
         self._packed = PackedChecks(context)
         self._ignored = IgnoredChecks(context)
+        self._padding = PaddingChecks(context, lambda call: functools.partial(self._run, "padding", call))
         self._updates = UpdateChecks(context)
         self._order = OrderChecks(context)
         self._optimizers = OptimizerChecks(context)
@@ -329,6 +332,7 @@ class TorchChecks:
         self._run("coordinates", self._coordinates.enters, tensors, gradients)
         self._run("packed", self._packed.enters, tensors, gradients)
         self._run("ignored", self._ignored.enters, tensors, gradients)
+        self._run("padding", self._padding.enters, model, gradients and not compiled)
         self._run("models", self._zeros.enters, tensors, gradients)
         if gradients and tensors:
             self._run("order", self._order.takes, tensors[0])
@@ -346,6 +350,7 @@ class TorchChecks:
         self._output = output if gradients and is_small and self._context.due else None
         self._run("models", self._models.leaves)
         self._run("inputs", self._layouts.leaves)
+        self._run("padding", self._padding.leaves)
         hooked = functools.partial(self._is_hooked, model)
         self._run("tokens", self._tokens.leaves, model, output, hooked)
         self._run("rows", self._recurrence.leaves)
