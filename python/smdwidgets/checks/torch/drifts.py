@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,7 +82,7 @@ class DriftChecks:
     def enters(self, model: nn.Module, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
         first = tensors[0] if tensors else None
-        data = getattr(first, "_base", None)
+        data: Any = getattr(first, "_base", None)
         if self._count > _MOST_DATA or not looks or first is None or data is None or not model.training:
             return
         is_part = is_plain(first) and is_plain(data) and first.is_cpu and first.numel() < data.numel()
