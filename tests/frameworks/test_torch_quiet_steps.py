@@ -154,7 +154,126 @@ def configures_a_collection(training, step):
     training.step()
 
 
+def clips_each_time(training, step):
+    training.step(lambda: torch.nn.utils.clip_grad_norm_(training.model.parameters(), 0.1))
+
+
+def clips_some_parameters(training, step):
+    """First a part by its norm, then all by value; the part changes."""
+
+    def clip():
+        torch.nn.utils.clip_grad_norm_(training.model[2 if step % 10 < 8 else 0].parameters(), 0.1)
+        torch.nn.utils.clip_grad_value_(training.model.parameters(), 0.05)
+
+    training.step(clip)
+
+
+def clips_twice(training, step):
+    def clip():
+        torch.nn.utils.clip_grad_norm_(training.model[0].parameters(), 0.1)
+        torch.nn.utils.clip_grad_norm_(training.model[2].parameters(), 0.1)
+        if step % 10 == 7:
+            torch.nn.utils.clip_grad_norm_([torch.nn.Parameter(torch.ones(2))], 0.1)
+
+    training.step(clip)
+
+
+def changes_the_norm_that_clipping_returns(training, step):
+    training.step(lambda: torch.nn.utils.clip_grad_norm_(training.model.parameters(), 0.1).mul_(2))
+
+
+def stops_clipping(training, step):
+    """Clipping changes nothing here: norms of another size would be an incident."""
+    training.step(lambda: torch.nn.utils.clip_grad_norm_(training.model.parameters(), 1e3) if step % 30 < 20 else None)
+
+
+def has_micro_batches(training, step):
+    """Losses that are divided by their number; fewer of them at the end of an epoch."""
+    training.optimizer.zero_grad()
+    for _ in range(2 if step % 10 == 7 else 3):
+        (training.loss() / 3).backward()
+    training.optimizer.step()
+
+
+def evaluates_between_micro_batches(training, step):
+    training.optimizer.zero_grad()
+    for batch in range(3):
+        training.loss().backward()
+        if step % 10 == 7 and batch == 1:
+            training.model.eval()
+            with torch.no_grad():
+                training.model(torch.ones(2, 4))
+            training.model.train()
+    training.optimizer.step()
+
+
+def clips_micro_batches(training, step):
+    training.optimizer.zero_grad()
+    for _ in range(2):
+        training.loss().backward()
+    if step % 10 != 7:
+        torch.nn.utils.clip_grad_norm_(training.model.parameters(), 1e3)
+    training.optimizer.step()
+
+
+def saves_scalars_each_time(training, step):
+    """In a step and after it, of several types; not always all of them."""
+
+    def save():
+        training.hook.save_scalar("within", 0.5 * step)
+
+    training.step(save)
+    training.hook.save_scalar("count", step)
+    if step % 10 != 7:
+        training.hook.save_scalar("tensor", torch.tensor(step / 3))
+    training.hook.save_scalar("array", np.float32(step / 7))
+
+
+def saves_its_loss_each_time(training, step):
+    """The hook then takes none from the backward pass."""
+    training.optimizer.zero_grad()
+    loss = training.loss()
+    loss.backward()
+    training.hook.save_scalar("train/loss", loss.item())
+    training.optimizer.step()
+
+
+def changes_the_type_of_a_scalar(training, step):
+    training.step()
+    training.hook.save_scalar("value", step if step % 10 == 7 else float(step))
+
+
+def saves_a_scalar_of_a_time(training, step):
+    training.step()
+    training.hook.save_scalar("value", 0.5, timestamp=1.0 if step % 10 == 7 else None)
+
+
+def saves_a_scalar_before_each_pass(training, step):
+    training.hook.save_scalar("index", float(step))
+    training.step()
+
+
+def saves_a_scalar_between_passes(training, step):
+    training.optimizer.zero_grad()
+    for batch in range(2):
+        training.loss().backward()
+        training.hook.save_scalar(f"batch_{batch}", 1.0 * step)
+    torch.nn.utils.clip_grad_norm_(training.model.parameters(), 0.1)
+    training.optimizer.step()
+    training.hook.save_scalar("after", 1.0 * step)
+
+
+def stops_saving(training, step):
+    training.step()
+    if step < 40:
+        training.hook.save_scalar("value", 0.5)
+
+
 WAYS = [
+    clips_each_time, clips_some_parameters, clips_twice, changes_the_norm_that_clipping_returns, stops_clipping,
+    has_micro_batches, evaluates_between_micro_batches, clips_micro_batches, saves_scalars_each_time,
+    saves_its_loss_each_time, changes_the_type_of_a_scalar, saves_a_scalar_of_a_time,
+    saves_a_scalar_between_passes, stops_saving,
     plain, evaluates, clips, saves_a_scalar, saves_a_loss, accumulates, updates_twice, changes_the_rate,
     sets_a_tensor_as_rate, divides_the_loss, adds_a_parameter, freezes, raises_in_a_pass, sets_the_mode,
     takes_a_closure, trains_another_model, configures_a_collection,

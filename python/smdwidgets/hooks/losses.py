@@ -80,6 +80,11 @@ class Losses:
         """Whether a mean was returned before."""
         return bool(self._several)
 
+    @property
+    def has_mean(self) -> bool:
+        """Whether a mean of these values was returned."""
+        return bool(self._returned)
+
     def clear(self) -> None:
         """Forget the values: another step begins."""
         self._values.clear()

@@ -15,7 +15,7 @@ from smdwidgets._text import shown
 from smdwidgets.hooks.core import process
 from smdwidgets.hooks.core.process import Gate
 
-__all__ = ["Guard", "guarded"]
+__all__ = ["Guard", "gated", "guarded"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
@@ -114,14 +114,23 @@ def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_
     The hook's signal handlers do not interrupt it.
     In a forked process the hook is not alive, and the method must do nothing.
     """
+    return _gated(method, is_announced=True)
 
+
+def gated(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_H, _P], _T]:
+    """Guard a method that calls :attr:`Guard.before_call` itself if it has to."""
+    return _gated(method, is_announced=False)
+
+
+def _gated(method: Callable[Concatenate[_H, _P], _T], is_announced: bool) -> Callable[Concatenate[_H, _P], _T]:
     @functools.wraps(method)
     def call(hook: _H, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         guard = hook.guard
         if guard.pid != process.pid:  # another thread may have locked the gate when the process was forked
             return method(hook, *args, **kwargs)
         with guard.gate:
-            guard.before_call()
+            if is_announced:
+                guard.before_call()
             return method(hook, *args, **kwargs)
 
     return call

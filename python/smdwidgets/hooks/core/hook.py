@@ -31,7 +31,7 @@ from smdwidgets.hooks.capture.arrays import TensorCopy, as_array
 from smdwidgets.hooks.capture.save_spec import WHOLE_TENSOR, SaveSpec
 from smdwidgets.hooks.core import process
 from smdwidgets.hooks.core.for_smdebug import refuse_overrides, why_missing
-from smdwidgets.hooks.core.guard import Guard, guarded
+from smdwidgets.hooks.core.guard import Guard, gated, guarded
 from smdwidgets.hooks.core.json_config import HookFile
 from smdwidgets.hooks.core.options import HookOptions, PlanOption
 from smdwidgets.hooks.core.parts import Parts
@@ -404,7 +404,7 @@ class Hook:
 
     # ------------------------------------------------------------------------------------------ tensors of the script
 
-    @guarded
+    @gated
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
         """Save a number as ``scalar/<name>``, regardless of the save interval.
 
@@ -419,7 +419,7 @@ class Hook:
         """
         check_name(name)
         full = SCALAR_PREFIX + name
-        if not self._saves_script_tensors(are_numbers=True):
+        if not self._saves_script_tensors(are_numbers=True) or self._repeats(full, value, timestamp):
             return
         copy = self.parts.tensors.copy(full, value)
         if copy.array.size != 1 or copy.dtype == "str":
@@ -539,6 +539,13 @@ class Hook:
             self._save_script_tensor(
                 tensor_name, copy, WHOLE_TENSOR, time.time() if timestamp is None else float(timestamp), ()
             )
+
+    def _repeats(self, name: str, value: object, timestamp: float | None) -> bool:
+        """Whether a number is one that the script saves at each step, and has been saved.
+
+        A framework that knows of no such steps saves it as any other.
+        """
+        return False
 
     def _saves_script_tensors(self, are_numbers: bool = False) -> bool:
         """Whether tensors that the script passes are saved; if not, warn once."""

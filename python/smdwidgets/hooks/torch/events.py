@@ -209,13 +209,14 @@ def _clip_with_norm(original: Callable[..., Any]) -> Callable[..., Any]:
 
     All gradient clipping by norm calls this function.
     """
-    signature = inspect.signature(original)
+    names = [*inspect.signature(original).parameters]
+    places = {name: names.index(name) if name in names else len(names) for name in ("parameters", "total_norm")}
 
     def clip(*args: Any, **kwargs: Any) -> Any:
+        # To bind the arguments by the signature would take longer than all else that is done here.
         try:
-            given = signature.bind(*args, **kwargs).arguments
-            parameters, norm = given["parameters"], given["total_norm"]
-        except (TypeError, KeyError):
+            parameters, norm = (args[place] if place < len(args) else kwargs[name] for name, place in places.items())
+        except KeyError:
             return original(*args, **kwargs)
         _tell("clips", parameters)
         result = original(*args, **kwargs)

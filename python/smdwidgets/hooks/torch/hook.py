@@ -44,6 +44,7 @@ from smdwidgets.hooks.torch.modules import BUFFERS, ModuleSelection, is_called_i
 from smdwidgets.hooks.torch.names import tensors_in
 from smdwidgets.hooks.torch.optimizers import unwrapped
 from smdwidgets.hooks.torch.overrides import Overrides
+from smdwidgets.hooks.torch.quiet_steps import Event
 from smdwidgets.hooks.torch.recording import ModelRecording
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.replaying import Replaying
@@ -416,6 +417,12 @@ class Hook(BaseHook):
         for tensor in tensors_in(outputs):
             self.loop.loss(name, tensor, averages=alone)
 
+    def _repeats(self, name: str, value: object, timestamp: float | None) -> bool:
+        quiet = self.loop.quiet
+        if timestamp is not None:
+            quiet.interrupt()
+        return quiet.saves(name, value)
+
     def _add_loss(self, name: str) -> None:
         self.loop.losses_are_named()
         super()._add_loss(name)
@@ -428,7 +435,10 @@ class Hook(BaseHook):
         timestamp: float,
         collections: tuple[BaseCollection, ...],
     ) -> None:
-        if not self._belongs_to_next_pass(name):
+        if self._belongs_to_next_pass(name):
+            self.loop.quiet.interrupt()
+        else:
+            self.loop.quiet.note(Event.SAVED, name)
             self.loop.steps.value_arrives(name)
         super()._save_script_tensor(name, copy, spec, timestamp, collections)
 

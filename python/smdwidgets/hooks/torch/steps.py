@@ -43,7 +43,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -174,15 +174,18 @@ class Steps:
         return self._backwards_in_step > 1 and len(self._optimizers) <= 1
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the step is complete, of one pass, one backward pass and one update."""
+    def is_repeatable(self) -> bool:
+        """Whether others may go like the step.
+
+        It is complete, and an update by the only optimizer.
+        """
         return (
             self.level is Level.OPTIMIZER
             and self.training is True
             and self.complete
-            and self._backwards_in_step == 1
+            and self._backwards_in_step > 0
             and len(self._optimizers) == 1
-            and not (self._suspended or self._values or self._backward or self._updating)
+            and not (self._suspended or self._backward or self._updating)
         )
 
     @property
@@ -362,9 +365,13 @@ class Steps:
             self.complete = self._quiet = True
             self._recording.settle()
 
-    def repeated(self, count: int) -> None:
-        """So many complete steps have followed that went like the last one."""
-        self.backwards += count
+    def repeated(self, count: int, values: Iterable[str]) -> None:
+        """So many complete steps have followed that went like the last one.
+
+        ``values``: names of the values that the script has saved at the last one so far.
+        """
+        self._values = set(values)
+        self.backwards += count * self._backwards_in_step
         self.updates += count
         self._ticks += count
         for one in self._optimizers.values():

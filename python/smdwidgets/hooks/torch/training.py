@@ -25,7 +25,7 @@ from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.core.for_smdebug import script_imports_smdebug
 from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.parts import Parts
-from smdwidgets.hooks.core.tensors import SCALAR_PREFIX
+from smdwidgets.hooks.core.tensors import SCALAR, SCALAR_PREFIX
 from smdwidgets.hooks.losses import Losses
 from smdwidgets.hooks.torch.capture import GRADIENTS, NamedGradient, TorchCapture
 from smdwidgets.hooks.torch.evaluation import Evaluation
@@ -39,11 +39,10 @@ from smdwidgets.hooks.torch.optimizers import (
     state_of,
     takes_closure,
 )
-from smdwidgets.hooks.torch.quiet_steps import Event, QuietSteps, Repeated
+from smdwidgets.hooks.torch.quiet_steps import Clipped, Event, Happened, InStep, QuietSteps, Repeated, rates_of
 from smdwidgets.hooks.torch.registered import RegisteredModels, Updated
 from smdwidgets.hooks.torch.shards import LocalShard
 from smdwidgets.hooks.torch.steps import Steps
-from smdwidgets.hooks.writing.number_steps import Column, NumberStep
 from smdwidgets.modes import ModeKeys
 
 __all__ = ["AS_SMDEBUG", "EVALUATIONS", "Listeners", "TorchOptions", "TrainingLoop", "is_passive"]
@@ -105,8 +104,8 @@ class _Step:
     #: How many tensors each name prefix has had.
     counts: dict[str, int] = field(default_factory=dict)
     losses: Losses = field(default_factory=Losses)
-    #: What computed the last loss whose ``backward()`` was called, its divisor and its type.
-    root: tuple[str, float, torch.dtype] | None = None
+    #: What computed each loss whose ``backward()`` was called, its divisor and its type.
+    roots: list[tuple[str, float, torch.dtype]] = field(default_factory=list)
     #: Losses whose ``backward()`` was called, what computed them, and the constants that they were divided by.
     observed: list[tuple[TensorCopy, str, float]] = field(default_factory=list)
     #: What computed the losses that were observed.
@@ -184,7 +183,7 @@ class TrainingLoop:
         self._part_of_norm: tuple[bool, object] = (False, None)
         self._pre_hooks = 0
         #: Takes steps that go like the one before and capture no tensor of the model.
-        self.quiet = QuietSteps(parts, tensors, models, self._restore)
+        self.quiet = QuietSteps(parts, tensors, models, self._restore, self._mean_of)
         #: Whether a quiet step in progress is being restored, which has begun before.
         self._is_restoring = False
         #: Number of passes in training mode that belong to no step.
@@ -225,6 +224,7 @@ class TrainingLoop:
         self._now.losses.clear()
         self._now = _Step(losses=self._now.losses)
         self._begun_by_update, self._passes = self._by_update, 0
+        self.quiet.step_begins(training and not self._is_restoring)
         if self._is_restoring:
             self._queue.begin((self._run_steps.step, self._run_steps.mode, self._run_steps.mode_step))
             return
@@ -307,7 +307,13 @@ class TrainingLoop:
     def enter(self, module: nn.Module) -> None:
         """A registered model is called, for a pass."""
         self._calls.append(module)
-        if len(self._calls) > 1 or self.quiet.enters(module):
+        if len(self._calls) > 1:
+            return
+        if not self.quiet.is_active and (noted := self.quiet.noted) is not None:
+            repeated = self._repeated_by_next(noted)
+            if repeated is not None:
+                self.quiet.begin(repeated)
+        if self.quiet.enters(module):
             return
         if self._last_outermost is None or self._last_outermost() is not module:
             self._outermost[module] = True
@@ -322,6 +328,10 @@ class TrainingLoop:
         if in_one_series:
             self.steps.count_passes()
         self.recorded = self.steps.forward(training, gradients, self.mode_is_set or in_one_series)
+        if self.recorded and gradients and module.training:
+            self.quiet.note(Event.ENTERED, self._last_outermost)
+        else:
+            self.quiet.interrupt()
         self._passes += 1
         self.ignored_passes += training and not self.recorded
 
@@ -332,6 +342,7 @@ class TrainingLoop:
         self._calls.pop()
         if not self._calls:
             if not self.quiet.leaves():
+                self.quiet.note(Event.LEFT)
                 self.steps.forward_ended()
             self._named = self._numbers_of(outputs)
 
@@ -388,7 +399,7 @@ class TrainingLoop:
 
         ``averages``: whether values of this name are of one kind.
         """
-        self.quiet.leave()
+        self.quiet.interrupt()
         self._names_losses = True
         self.steps.value_arrives(name)
         if self._run_steps.is_open:
@@ -460,7 +471,7 @@ class TrainingLoop:
 
     def scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
         """A GradScaler has multiplied a loss."""
-        self.quiet.leave()
+        self.quiet.interrupt()
         if self._observes or not self._names_losses:
             self._unscaled[result] = loss.detach(), *origin_of(loss)
 
@@ -472,6 +483,7 @@ class TrainingLoop:
         named, self._named = self._named, []
         if self.quiet.backward_begins(tensors, named):
             return
+        self.quiet.note(Event.BACKWARD_BEGAN)
         steps.backward_begins()
         if steps.training is False and not self.mode_is_set and torch.is_grad_enabled():
             self._backward_in_eval = True
@@ -487,7 +499,7 @@ class TrainingLoop:
             for part in parts_of(root, named):
                 self._save_part(part.name, part.value)
             if steps.is_open:
-                self._now.root = origin, divisor, loss.dtype
+                self._now.roots.append((origin, divisor, loss.dtype))
                 self._observe(loss, origin, divisor)
             elif len(self._pending) < _MOST_PENDING:
                 self._pending.append((None, loss.detach(), origin, divisor))
@@ -506,6 +518,7 @@ class TrainingLoop:
     def backward_ends(self) -> None:
         """``backward()`` has returned."""
         if not self.quiet.backward_ends():
+            self.quiet.note(Event.BACKWARD_ENDED)
             self.steps.backward_ends()
 
     @property
@@ -535,7 +548,9 @@ class TrainingLoop:
 
     def clips(self, parameters: Any) -> None:
         """Gradients are about to be clipped."""
-        self.quiet.leave()
+        if self.quiet.clips():
+            return
+        self.quiet.note(Event.CLIPS)
         self._part_of_norm = (False, None)
         if not (self._plan.saving and self.steps.is_open):
             return
@@ -553,13 +568,17 @@ class TrainingLoop:
                 self._tensors.capture(f"gradient/{name}", gradient)
 
     def clipped(self, parameters: Any, norm: Any) -> None:
-        """Gradients have been clipped by their norm."""
-        if self._plan.saving and self.steps.is_open and isinstance(norm, torch.Tensor):
+        """Gradients have been clipped; by their norm, if it is a tensor."""
+        if self.quiet.clipped(parameters, norm):
+            return
+        clipped = Clipped.of(parameters) if isinstance(norm, torch.Tensor) else None
+        self.quiet.note(Event.CLIPPED, clipped)
+        if self._plan.saving and self.steps.is_open and clipped is not None:
             # Of sharded gradients, `norm` is a DTensor, which only a collective makes whole.
             is_sharded, part = self._part_of_norm
             known = part if is_sharded else norm.detach()
             if known is not None:
-                self._now.norms.append((frozenset(id(one) for one in _tensors(parameters)), known))
+                self._now.norms.append((clipped.every, known))
 
     # --------------------------------------------------------------------------------------------------------- updates
 
@@ -593,6 +612,10 @@ class TrainingLoop:
             return
         self._pre_hooks += 1
         self._begin_update(optimizer)
+        if takes_closure(args, kwargs):
+            self.quiet.interrupt()
+        else:
+            self.quiet.note(Event.UPDATE_BEGAN, weakref.ref(optimizer))
         if self._plan.saving and self.steps.training and not takes_closure(args, kwargs):
             self._save_gradients(optimizer)
 
@@ -617,52 +640,80 @@ class TrainingLoop:
             if takes_closure(args, kwargs):
                 self._save_gradients(optimizer)
             self._save_state(optimizer)
+        if (rates := rates_of(optimizer)) is None:
+            self.quiet.interrupt()
+        else:
+            self.quiet.note(Event.UPDATED, len(rates))
         self._end_update(optimizer)
-        if self.quiet.last_event is Event.UPDATED and (repeated := self._repeated_by_next(optimizer)) is not None:
-            self.quiet.begin(repeated)
 
-    def _repeated_by_next(self, optimizer: Optimizer) -> Repeated | None:
+    def _repeated_by_next(self, noted: Sequence[Happened]) -> Repeated | None:
         """Return what the next steps have in common with the complete one.
 
-        None: it was not a plain one.
+        None: they are not expected to go like it.
+
+        Args:
+            noted: the events of the complete step.
         """
-        now, root, capture = self._now, self._now.root, self._plan.capture
-        model = self._last_outermost
+        now, capture = self._now, self._plan.capture
+        kinds = [one.event for one in noted]
         if (
-            root is None
-            or model is None
-            or capture is None
+            capture is None
             or not (capture.plan.statistics and self._plan.is_adaptive and self._plan.saving)
-            or not (self.steps.is_plain and self._passes == 1 and self._observes)
+            or not self.steps.is_repeatable
             or self._saves_optimizer_state()
             or (self._followed_at is not None and self._can_follow)
             or self._pending
-            or now.norms
-            or now.losses.had_several
+            or not (self._observes or self._names_losses)
+            or len(now.roots) != (kinds.count(Event.BACKWARD_BEGAN) if self._observes else 0)
+            or len(set(now.roots)) > 1
+            or (Event.CLIPS in kinds and (not self._clipped_gradients or self._part_of_norm[0]))
         ):
             return None
+        optimizer: Optimizer | None = noted[kinds.index(Event.UPDATE_BEGAN)].subject()
+        if optimizer is None:
+            return None
         label = f"{PREFIX}{self._optimizers.label(optimizer)}/"
-        columns = [
-            Column(f"{label}gradient_norm", "float32", ()),
-            *(Column(f"{label}learning_rate_{index}", "float64", (1,)) for index in range(len(optimizer.param_groups))),
-            Column("loss_output_0", str(root[2]).removeprefix("torch."), ()),
-        ]
-        return Repeated(model, weakref.ref(optimizer), columns, root[:2], root[2])
+        updated, _ = self._models.updated_by(optimizer)
+        names: list[str] = []
+        for event, subject in noted:
+            if event is Event.SAVED:
+                names.append(subject)
+            elif event is Event.UPDATE_BEGAN:
+                names.append(f"{label}gradient_norm")
+                clipped = [ids for ids, _ in now.norms if not ids.isdisjoint(updated.ids)]
+                names += [f"{label}gradient_norm_before_clipping"] * len(clipped)
+            elif event is Event.UPDATED:
+                names += [f"{label}learning_rate_{index}" for index in range(subject)]
+                names += [f"loss_output_{index}" for index in range(len(now.roots))]
+                names += ["loss_output_mean"] * now.losses.has_mean
+        root = now.roots[0] if now.roots else ("", 1.0, None)
+        return Repeated(noted, names, root[:2], root[2], now.losses.has_mean)
 
-    def _restore(self, count: int, last: NumberStep | None, is_open: bool) -> None:
+    def _mean_of(self, losses: Sequence[TensorCopy]) -> TensorCopy | None:
+        """Return the mean of the losses of a quiet step, which are the current ones then."""
+        current = self._now.losses
+        current.clear()
+        for loss in losses:
+            current.add("loss", numbers_of(loss), self.quiet.repeated.origin[1])
+        if not self.quiet.repeated.has_mean:
+            return None
+        mean = next((mean for _, mean in current.means(self.losses_are_terms)), None)
+        return None if mean is None else TensorCopy(mean, mean.dtype.name, ())
+
+    def _restore(self, count: int, losses: Sequence[TensorCopy], is_open: bool, begun: InStep | None) -> None:
         """Bring the state of the training up to the last event of quiet steps.
 
         Args:
             count: number of quiet steps that are complete.
-            last: the last one of them.
+            losses: those of the last one of them.
             is_open: whether the last complete step has not ended.
+            begun: what has come of the next step, if anything.
         """
-        quiet, steps, event = self.quiet, self.steps, self.quiet.last_event
-        steps.repeated(count)
-        if last is not None:
-            self._now.losses.clear()
-            self._now.losses.add("loss", numbers_of(quiet.copy(-1, last.numbers[-1])), quiet.repeated.origin[1])
-        if event is Event.UPDATED:
+        quiet, steps = self.quiet, self.steps
+        steps.repeated(count, quiet.saved())
+        if losses:
+            self._mean_of(losses)
+        if begun is None:
             if not is_open:
                 steps.ended()
                 self._run_steps.end()
@@ -674,18 +725,46 @@ class TrainingLoop:
             steps.forward(training=True, mode_is_set=self.mode_is_set)
         finally:
             self._is_restoring = False
-        self._passes = 1
-        if event >= Event.LEFT:
+        names = quiet.repeated.names
+        numbers = [(names[place], quiet.copy(place, one)) for place, one in enumerate(begun.numbers)]
+        for event, subject in quiet.repeated.events[: begun.count]:
+            self._repeat(event, subject, begun, numbers)
+
+    def _repeat(self, event: Event, subject: Any, begun: InStep, numbers: list[tuple[str, TensorCopy]]) -> None:
+        """Bring the state up to an event of a step that was a quiet one until now.
+
+        Args:
+            event: the event.
+            subject: what it is about.
+            begun: what has come of the step. What belongs to the event is taken from it.
+            numbers: the numbers of later events, and of this one, which are added to the step.
+        """
+        steps, repeated = self.steps, self.quiet.repeated
+        if event is Event.ENTERED:
+            if self._passes:  # the step has begun
+                steps.forward(training=True, mode_is_set=self.mode_is_set)
+            self._passes += 1
+        elif event is Event.LEFT:
             steps.forward_ended()
-        if event >= Event.BACKWARD_BEGAN:
+        elif event is Event.BACKWARD_BEGAN:
             steps.backward_begins()
-            self._now.observed.append((quiet.copy(-1, quiet.loss), *quiet.repeated.origin))
-        if event >= Event.BACKWARD_ENDED:
+            if repeated.loss_type is not None:
+                self._now.roots.append((*repeated.origin, repeated.loss_type))
+                self._now.observed.append((self.quiet.loss(begun.losses.pop(0)), *repeated.origin))
+        elif event is Event.BACKWARD_ENDED:
             steps.backward_ends()
-        if event >= Event.UPDATE_BEGAN and (optimizer := quiet.repeated.optimizer()) is not None:
+        elif event is Event.CLIPS:
+            self._part_of_norm = (False, None)
+        elif event is Event.CLIPPED and subject is not None:
+            self._now.norms.append((subject.every, begun.norms.pop(0)[1]))
+        elif event is Event.SAVED:
+            steps.value_arrives(subject)
+            self._run_steps.save(*numbers.pop(0), SCALAR, None, ())
+        elif event is Event.UPDATE_BEGAN and (optimizer := subject()) is not None:
             self._pre_hooks += 1
             self._begin_update(optimizer)
-            self._tensors.number(quiet.repeated.columns[0].name, quiet.copy(0, quiet.norm))
+            while numbers and not numbers[0][0].startswith(SCALAR_PREFIX):
+                self._tensors.number(*numbers.pop(0))
 
     def _end_update(self, optimizer: Optimizer) -> None:
         self.steps.update_ends(id(optimizer))
@@ -698,12 +777,12 @@ class TrainingLoop:
 
     def scaler_begins(self, optimizer: Any) -> None:
         """A GradScaler is about to step an optimizer."""
-        self.quiet.leave()
+        self.quiet.interrupt()
         self._pre_hooks = 0
 
     def scaler_ends(self, optimizer: Any) -> None:
         """A GradScaler has stepped the optimizer, unless gradients were infinite."""
-        self.quiet.leave()
+        self.quiet.interrupt()
         if self._pre_hooks or not isinstance(optimizer, Optimizer) or not self._counts(optimizer):
             return
         self._begin_update(optimizer)

@@ -50,11 +50,14 @@ class Column(NamedTuple):
 
 @dataclass(slots=True)
 class NumberStep:
-    """The numbers of a step, in the order of a :class:`NumberLayout`."""
+    """The numbers of a step, in the order of a :class:`NumberLayout`.
+
+    The last ones may still be to come.
+    """
 
     key: StepKey
     time: float
-    numbers: Sequence[Number]
+    numbers: list[Number]
 
     @property
     def nbytes(self) -> int:
@@ -76,7 +79,7 @@ class NumberLayout:
     def captured(self, step: NumberStep) -> list[Captured]:
         """Return the numbers of a step as captured tensors."""
         captured: list[Captured] = []
-        for (column, spec), number in zip(self._columns, step.numbers, strict=True):
+        for (column, spec), number in zip(self._columns, step.numbers, strict=False):
             copy = number if isinstance(number, TensorCopy) else column.copy(number)
             captured.append(Captured(column.name, copy, copy.shape, spec, step.time))
         return captured

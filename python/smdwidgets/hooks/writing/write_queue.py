@@ -16,7 +16,7 @@ from smdwidgets.hooks.capture.arrays import Staging, TensorCopy
 from smdwidgets.hooks.capture.captured import Captured, StepKey, StepObserver
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.writing.background import Background
-from smdwidgets.hooks.writing.number_steps import Column, NumberLayout, NumberStep
+from smdwidgets.hooks.writing.number_steps import Column, Number, NumberLayout, NumberStep
 from smdwidgets.hooks.writing.step_files import StepFiles
 from smdwidgets.modes import ModeKeys
 
@@ -215,14 +215,14 @@ class WriteQueue:
 
     # ---------------------------------------------------------------------------------------------- steps of numbers
 
-    def begin_series(self, columns: Sequence[Column], leave: Callable[[], object]) -> bool:
+    def begin_series(self, names: Sequence[str], leave: Callable[[], object]) -> list[Column] | None:
         """Begin a series of steps that have the same few numbers.
 
-        The current step is the first. The steps of a series are kept as numbers, and queued together. Returns whether
-        it has begun: not if the current step is incomplete, or has other tensors.
+        The current step is the first. The steps of a series are kept as numbers, and queued together. Returns what the
+        numbers are, or None if the series has not begun, because the current step is incomplete or has other tensors.
 
         Args:
-            columns: the numbers, in order.
+            names: names of the numbers, in order.
             leave: called before a tensor is added to the last step of the series; calls :meth:`end_series`.
         """
         with self._lock:
@@ -230,18 +230,19 @@ class WriteQueue:
             if (
                 self._begun
                 or not self._settled
-                or [one.name for one in batch] != [one.name for one in columns]
-                or any(one.copy is None for one in batch)
+                or [one.name for one in batch] != names
+                or len(copies := [one.copy for one in batch if one.copy is not None]) < len(batch)
             ):
-                return False
-            self._numbers = [NumberStep(self._key, batch[-1].time, [one.copy for one in batch if one.copy is not None])]
+                return None
+            columns = [Column(name, copy.dtype, copy.shape) for name, copy in zip(names, copies, strict=True)]
+            self._numbers = [NumberStep(self._key, batch[-1].time, [*copies])]
             self._batch, self._bytes = [], 0
             self.last_has_ended = False
             self._leave_series = leave
             self.series = NumberLayout(columns, [one.spec for one in batch])
-        return True
+        return columns
 
-    def add_numbers(self, step: NumberStep, loss: float) -> bool:
+    def add_numbers(self, step: NumberStep, losses: Sequence[float]) -> bool:
         """Add a step, complete, to the series; the one before has ended.
 
         Returns False if the series has ended, because the writer's thread has published its last step.
@@ -251,7 +252,19 @@ class WriteQueue:
                 return False
             self._numbers.append(step)
             self.last_has_ended = False
-        self.attend(loss)
+        for loss in losses:
+            self.attend(loss)
+        return True
+
+    def add_number(self, step: NumberStep, number: Number) -> bool:
+        """Add a number to the last step of the series.
+
+        Returns False if the series has ended.
+        """
+        with self._lock:
+            if self.series is None:
+                return False
+            step.numbers.append(number)
         return True
 
     def queue_numbers(self) -> None:
