@@ -238,6 +238,12 @@ def saves_its_loss_each_time(training, step):
     training.optimizer.step()
 
 
+def saves_a_scalar_with_the_name_of_a_weight(training, step):
+    """The statistics of a weight have its change."""
+    training.step()
+    training.hook.save_scalar("weight_norm", training.model[0].weight.norm().item())
+
+
 def changes_the_type_of_a_scalar(training, step):
     training.step()
     training.hook.save_scalar("value", step if step % 10 == 7 else float(step))
@@ -272,7 +278,7 @@ def stops_saving(training, step):
 WAYS = [
     clips_each_time, clips_some_parameters, clips_twice, changes_the_norm_that_clipping_returns, stops_clipping,
     has_micro_batches, evaluates_between_micro_batches, clips_micro_batches, saves_scalars_each_time,
-    saves_its_loss_each_time, changes_the_type_of_a_scalar, saves_a_scalar_of_a_time,
+    saves_its_loss_each_time, saves_a_scalar_with_the_name_of_a_weight, changes_the_type_of_a_scalar, saves_a_scalar_of_a_time,
     saves_a_scalar_between_passes, stops_saving,
     plain, evaluates, clips, saves_a_scalar, saves_a_loss, accumulates, updates_twice, changes_the_rate,
     sets_a_tensor_as_rate, divides_the_loss, adds_a_parameter, freezes, raises_in_a_pass, sets_the_mode,

@@ -21,7 +21,7 @@ from smdwidgets._looks import Looks
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.hooks.capture.arrays import Staging
-from smdwidgets.hooks.capture.captured import Captured, StepKey, StepObserver
+from smdwidgets.hooks.capture.captured import Captured, StepKey, StepObserver, StepStatistics
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.writing.planned_steps import PlannedSteps
 from smdwidgets.hooks.writing.samples import SampledSteps
@@ -101,15 +101,43 @@ class StepFiles:
 
     def write(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Write tensors of a step, or their statistics, reductions and shapes."""
+        ready = [one for one in captured if self._complete(one)]
+        self._write_ready(key, captured, ready, None)
+
+    def write_steps(self, steps: Sequence[tuple[StepKey, Sequence[Captured]]]) -> None:
+        """Write steps of a few numbers, and complete them.
+
+        Their statistics are computed together. Everything else happens step after step.
+        """
+        ready = [(key, [one for one in captured if self._complete(one)]) for key, captured in steps]
+        described = None if self._gone else self._statistics_of(ready)
+        for place, ((key, captured), (_, of_step)) in enumerate(zip(steps, ready, strict=True)):
+            self._write_ready(key, captured, of_step, described and described[place : place + 1])
+            self.finish(key)
+
+    def _write_ready(
+        self,
+        key: StepKey,
+        captured: Sequence[Captured],
+        ready: Sequence[Captured],
+        described: Sequence[StepStatistics | None] | None,
+    ) -> None:
+        """Write tensors of a step whose values are there.
+
+        Args:
+            key: the step.
+            captured: its tensors, which are released.
+            ready: those of them whose values are there.
+            described: their statistics; None: they are to be computed.
+        """
         if key != self._key:
             self._key = key
             if self._looks.is_due():
                 self._look()
-        ready = [one for one in captured if self._complete(one)]
         self._tell(lambda observer: observer.tensors(key, ready))
         held: Sequence[Captured] = ()
         try:
-            self._describe(key, ready)
+            self._describe(key, ready, described)
             if self._gone or key in self._failed:
                 return
             self._with_samples(key, lambda samples: samples.add(key, ready))
@@ -323,19 +351,30 @@ class StepFiles:
             self._said_without_samples = True
             logger.warning("cannot write samples: %s; further failures are not logged", error)
 
-    def _describe(self, key: StepKey, captured: Sequence[Captured]) -> None:
-        """Compute statistics, and write what TensorBoard shows."""
-        if self._statistics is not None and not self._gone:
-            began = time.perf_counter()
-            try:
-                rows = self._statistics.add(key, captured)
-            except OSError as error:
-                rows = None
-                self._warn(f"cannot write statistics of step {key[0]}: {error}")
-            if self._planned is not None:
-                self._planned.described(captured, time.perf_counter() - began)
-            if rows is not None:
-                self._tell(lambda observer: observer.statistics(key, rows))
+    def _statistics_of(
+        self, steps: Sequence[tuple[StepKey, Sequence[Captured]]]
+    ) -> Sequence[StepStatistics | None] | None:
+        """Append the statistics of some steps, and return them. None: there are none."""
+        if self._statistics is None or not steps:
+            return None
+        first, began = steps[0][0][0], time.perf_counter()
+        described = self._statistics.add(
+            steps, lambda error: self._warn(f"cannot write statistics from step {first} on: {error}")
+        )
+        if self._planned is not None:
+            self._planned.described([one for _, captured in steps for one in captured], time.perf_counter() - began)
+        return described
+
+    def _describe(
+        self, key: StepKey, captured: Sequence[Captured], described: Sequence[StepStatistics | None] | None
+    ) -> None:
+        """Compute statistics that are not known yet, and write what TensorBoard shows."""
+        if not self._gone:
+            if described is None:
+                described = self._statistics_of([(key, captured)])
+            for rows in described or ():
+                if rows is not None:
+                    self._tell(lambda observer, rows=rows: observer.statistics(key, rows))  # type: ignore[misc]
         if self._tensorboard is not None:
             for one in captured:
                 if (

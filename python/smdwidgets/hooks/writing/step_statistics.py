@@ -5,7 +5,7 @@ Runs on the writer's thread. All tensors of a batch go to the core in one call, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -55,28 +55,64 @@ class StatisticsRecorder:
         #: The last copy of each parameter, with its step number.
         self._previous: dict[str, tuple[int, TensorCopy]] = {}
 
-    def add(self, key: StepKey, captured: Sequence[Captured]) -> StepStatistics | None:
-        """Append the statistics of tensors of a step, and return them."""
-        step, mode, mode_step = key
+    def add(
+        self, steps: Sequence[tuple[StepKey, Sequence[Captured]]], failed: Callable[[OSError], object]
+    ) -> list[StepStatistics | None]:
+        """Append the statistics of tensors of some steps, and return those of each step.
+
+        They are computed and appended together: for a few numbers, each call takes longer than what it does.
+
+        Args:
+            steps: the steps, in order.
+            failed: called if they cannot be appended.
+        """
         chosen = [
-            (one, one.copy)
+            (key, one, one.copy)
+            for key, captured in steps
             for one in captured
             if one.spec.statistics and one.copy is not None and one.copy.dtype != "str"
         ]
         if not chosen:
-            return None
-        columns = self._columns(step, chosen)
-        rows = [row for row, (one, _) in enumerate(chosen) if self._appends is None or self._appends(one.name)]
-        if rows:
-            writer = self._open()
-            ids = [self._id(writer, *chosen[row]) for row in rows]
-            kept = columns if len(rows) == len(chosen) else {name: column[rows] for name, column in columns.items()}
-            try:
+            return [None] * len(steps)
+        columns = self._columns([(key[0], one, copy) for key, one, copy in chosen])
+        try:
+            self._append(chosen, columns)
+        except OSError as error:
+            failed(error)
+        names: dict[StepKey, list[str]] = {}
+        for key, one, _ in chosen:
+            names.setdefault(key, []).append(one.name)
+        if len(names) == 1:
+            return [StepStatistics(names[key], columns) if key in names else None for key, _ in steps]
+        described: list[StepStatistics | None] = []
+        begin = 0
+        for key, _ in steps:
+            end = begin + len(names.get(key, ()))
+            of_step = {name: column[begin:end] for name, column in columns.items()}
+            described.append(StepStatistics(names[key], of_step) if key in names else None)
+            begin = end
+        return described
+
+    def _append(
+        self, chosen: Sequence[tuple[StepKey, Captured, TensorCopy]], columns: Mapping[str, NDArray[Any]]
+    ) -> None:
+        rows = [row for row, (_, one, _) in enumerate(chosen) if self._appends is None or self._appends(one.name)]
+        if not rows:
+            return
+        writer = self._open()
+        ids = [self._id(writer, *chosen[row][1:]) for row in rows]
+        kept = dict(columns) if len(rows) == len(chosen) else {name: column[rows] for name, column in columns.items()}
+        keys = [chosen[row][0] for row in rows]
+        step, mode, mode_step = keys[0]
+        try:
+            if keys[-1] == keys[0]:
                 writer.append(step, ids, kept, mode.value, mode_step)
-            finally:
-                self._account()
-            self._pyramid.grew(len(rows), len(self._ids))
-        return StepStatistics([one.name for one, _ in chosen], columns)
+            else:
+                modes = [mode.value for _, mode, _ in keys]
+                writer.append_steps([step for step, _, _ in keys], modes, [each for _, _, each in keys], ids, kept)
+        finally:
+            self._account()
+        self._pyramid.grew(len(rows), len(self._ids))
 
     def flush(self) -> None:
         """Make visible what was appended."""
@@ -110,22 +146,26 @@ class StatisticsRecorder:
 
     # ------------------------------------------------------------------------------------------------------- inside
 
-    def _columns(self, step: int, chosen: Sequence[tuple[Captured, TensorCopy]]) -> dict[str, NDArray[Any]]:
-        """Return the statistics of copies: those of a device, and others by the core."""
-        of_core = [row for row, (_, copy) in enumerate(chosen) if copy.statistics is None]
-        columns = _core.statistics_of(
-            [chosen[row][1].array for row in of_core],
-            [self._before(step, *chosen[row]) for row in of_core],
-            [chosen[row][1].dtype for row in of_core],
-        )
+    def _columns(self, chosen: Sequence[tuple[int, Captured, TensorCopy]]) -> dict[str, NDArray[Any]]:
+        """Return statistics of copies, each of a step, by the device or the core."""
+        of_core = [row for row, (_, _, copy) in enumerate(chosen) if copy.statistics is None]
+        before, replaced = [], []
         for row in of_core:
-            self._remember(step, *chosen[row])
+            before.append(self._before(*chosen[row]))
+            replaced += self._remember(*chosen[row])
+        try:
+            columns = _core.statistics_of(
+                [chosen[row][2].array for row in of_core], before, [chosen[row][2].dtype for row in of_core]
+            )
+        finally:
+            for copy in replaced:
+                self._release(copy)
         if len(of_core) == len(chosen):
             return columns
-        for one, copy in chosen:
+        for _, one, copy in chosen:
             if copy.statistics is not None:
                 self._forget(one.name)
-        of_device = {row: copy.statistics() for row, (_, copy) in enumerate(chosen) if copy.statistics is not None}
+        of_device = {row: copy.statistics() for row, (_, _, copy) in enumerate(chosen) if copy.statistics is not None}
         every = {name: np.empty(len(chosen), column.dtype) for name, column in columns.items()}
         for name, column in every.items():
             column[of_core] = columns[name]
@@ -156,13 +196,15 @@ class StatisticsRecorder:
             return None
         return before.array if (before.dtype, before.shape) == (copy.dtype, copy.shape) else None
 
-    def _remember(self, step: int, one: Captured, copy: TensorCopy) -> None:
-        if copy.slab is not None and self._is_parameter(one.name):
+    def _remember(self, step: int, one: Captured, copy: TensorCopy) -> list[TensorCopy]:
+        """Keep a copy of a parameter; return the one before, still to be compared."""
+        if not self._is_parameter(one.name):
+            return []
+        if copy.slab is not None:
             self._staging.retain(copy.slab)
-            _, before = self._previous.get(one.name, (0, None))
-            self._previous[one.name] = step, copy
-            if before is not None:
-                self._release(before)
+        _, before = self._previous.get(one.name, (0, None))
+        self._previous[one.name] = step, copy
+        return [] if before is None else [before]
 
     def _forget(self, name: str) -> None:
         """Give up the copy of a parameter that has been compared here until now."""

@@ -308,8 +308,7 @@ class WriteQueue:
         return ended
 
     def _write_numbers(self, series: NumberLayout, steps: Sequence[NumberStep]) -> None:
-        for step in steps:
-            self._finish(step.key, series.captured(step))
+        self.files.write_steps([(step.key, series.captured(step)) for step in steps])
 
     def _collect_numbers(self) -> None:
         """Write the steps of the series that the training has not queued for some time.
