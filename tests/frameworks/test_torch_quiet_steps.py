@@ -349,12 +349,40 @@ def stops_before_the_update(training):
     training.loss().backward()
 
 
-@pytest.mark.parametrize("last", [stops_in_a_pass, stops_before_the_backward_pass, stops_before_the_update])
-def test_unfinished_step_is_that_of_the_longer_way(tmp_path, monkeypatch, last):
-    quiet, count = recorded(tmp_path / "quiet", plain, 30, last)
+def stops_between_micro_batches(training):
+    for _ in range(2):
+        (training.loss() / 3).backward()
+
+
+def stops_after_clipping(training):
+    for batch in range(2):
+        training.loss().backward()
+        training.hook.save_scalar(f"batch_{batch}", 0.5)
+    torch.nn.utils.clip_grad_norm_(training.model.parameters(), 0.1)
+
+
+def stops_in_the_update(training):
+    handle = training.optimizer.register_step_pre_hook(lambda *args: training.hook.save_scalar("last", 1.0))
+    clips_each_time(training, 30)
+    handle.remove()
+
+
+UNFINISHED = [
+    (plain, stops_in_a_pass),
+    (plain, stops_before_the_backward_pass),
+    (plain, stops_before_the_update),
+    (has_micro_batches, stops_between_micro_batches),
+    (saves_a_scalar_between_passes, stops_after_clipping),
+    (clips_each_time, stops_in_the_update),
+]
+
+
+@pytest.mark.parametrize(("way", "last"), UNFINISHED)
+def test_unfinished_step_is_that_of_the_longer_way(tmp_path, monkeypatch, way, last):
+    quiet, count = recorded(tmp_path / "quiet", way, 30, last)
     assert count
     monkeypatch.setattr(QuietSteps, "begin", lambda self, repeated: None)
-    assert recorded(tmp_path / "whole", plain, 30, last)[0] == quiet
+    assert recorded(tmp_path / "whole", way, 30, last)[0] == quiet
 
 
 def test_incident_of_a_quiet_step_is_found_before_the_end(tmp_path):
@@ -427,7 +455,9 @@ def test_killed_process_leaves_quiet_steps(tmp_path):
 
 def test_steps_of_several_ways_follow_each_other(tmp_path, monkeypatch):
     """Each way interrupts the quiet steps of the one before."""
-    ways = [plain, clips, saves_a_scalar, evaluates, saves_a_loss, accumulates]
+    ways = [
+        plain, clips, saves_a_scalar, evaluates, clips_each_time, saves_a_loss, accumulates, saves_scalars_each_time,
+    ]  # fmt: skip
 
     def way(training, step):
         ways[step // 5 % len(ways)](training, step)
