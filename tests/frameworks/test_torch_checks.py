@@ -1272,7 +1272,7 @@ def positions_that_are_split(watch):
 
 
 def fit_parts(model, watch, data, prepare, after=lambda x: None, epochs=6):
-    """Train on parts of one tensor in turn, which a function prepares, and another one follows."""
+    """Train on parts of one tensor, which one function prepares and one changes."""
     watch(model)
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(epochs):
@@ -1299,7 +1299,7 @@ def parts_that_are_replaced(watch):
 
 
 def states_that_move_on(watch):
-    """All states of a simulation, or those that were used, move at random after each pass."""
+    """States of a simulation move at random after each pass."""
     data, used = X.clone(), X.clone()
     fit_parts(network(), watch, data, lambda x: x, lambda x: data.add_(0.1 * torch.randn_like(data)))
     fit_parts(network(), watch, used, lambda x: x, lambda x: x.add_(0.1 * torch.randn_like(x)))
@@ -1314,7 +1314,7 @@ def parts_that_are_optimized(watch):
 
 
 def rows_of_which_many_are_zeros(watch):
-    """Counts of rare words, padding with one target, and places where mostly nothing happens."""
+    """Counts of rare words, padding, and places where mostly nothing happens."""
     words, y = torch.poisson(torch.full((256, 32), 0.06)), torch.randint(0, 4, (256,))
     fit(nn.Sequential(nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, 4)), watch, loader=batches(words, y))
     exists = torch.rand(256, 1) < 0.15
@@ -1342,7 +1342,7 @@ def padded_words(padding=0, last=10):
 
 
 def words_whose_padding_is_right(watch):
-    """Also at their beginning, with one token at the end, packed, or without any padding."""
+    """Also at the beginning, with one token at the end, packed, or without padding."""
     tokens, lengths = padded_words()
     ended = tokens.scatter(1, lengths, 11)
     packed = torch.where(torch.rand(256, 10) < 0.2, 11, torch.randint(1, 11, (256, 10)))

@@ -20,7 +20,7 @@ _ZEROS, _SAME_TARGET, _STEPS = 0.8, 0.6, 5
 
 
 class ZeroRowChecks:
-    """Looks for batches of which nearly all rows are zeros, though their targets differ.
+    """Looks for batches of rows that are nearly all zeros, though targets differ.
 
     Padding among the rows, and places where nothing happens, have one target for nearly all of them.
 
