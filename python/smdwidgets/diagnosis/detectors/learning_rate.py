@@ -144,10 +144,12 @@ def _above_first(data: RunData, series: Series) -> Iterator[Finding]:
     above = loss.values > TWICE * loss.values[0]
     since = int(np.argmax(above))
     falls = float(series.values[-1]) < HALVED * float(series.values.max())
-    if above.mean() < LARGE_PART or since > len(loss) / 4 or not falls or above[-1]:
+    below = np.flatnonzero(~above[since:])
+    stretch = int(below[0]) if len(below) else 0  # in succession: single batches may be above
+    if stretch < LARGE_PART * len(loss) or since > len(loss) / 4 or not falls:
         return
     facts = {
-        "what": f"{loss.quoted} is more than {TWICE:g} times its first value at {above.mean():.0%} of the logs, and falls with the rate only",
+        "what": f"{loss.quoted} is more than {TWICE:g} times its first value at {stretch} of {len(loss)} logs in succession, and falls with the rate only",
         "detail": f"{from_to(loss)}, up to {loss.values.max():.3g}; {from_to(series)}",
     }
     yield beside("rate_too_high", "problem", (loss, series), facts, int(loss.steps[since]))

@@ -8,6 +8,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData
+from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
 
 __all__ = ["preferences"]
@@ -35,9 +36,13 @@ def _less_likely(data: RunData) -> Iterator[Finding]:
         if len(series) < LEAST_LOGS or series.role.is_held_out or not ("chosen" in words and words & {"logps", "logp"}):
             continue
         best_at = int(series.values[: len(series) // 2].argmax())
-        best, end = float(series.values[best_at]), float(np.median(series.values[-LOGS:]))
+        best = float(series.values[best_at])
+        end = float(np.median(series.values[-LOGS:]))
         margins = [one for one in data.of(Kind.METRIC) if one.words[-1] in ("margins", "margin")]
         if not margins or best >= 0 or end > min(LESS_LIKELY * best, best - LEAST_NATS):
+            continue
+        # Batches of few pairs differ far.
+        if float(np.median(series.values[:LOGS])) - end < 2 * local_noise(series.values):
             continue
         onset = min(best_at + 1, len(series) - 1)
         facts = {
