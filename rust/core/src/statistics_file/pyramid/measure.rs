@@ -174,8 +174,18 @@ pub fn value(measure: usize, code: u16) -> f32 {
     if code == 0 { f32::NAN } else { (low + f64::from(code - 1) / (LARGEST - 1.0) * (high - low)) as f32 }
 }
 
-/// A value at the nearer end of its measure's range, if it is outside.
+/// A value at the nearer end of its measure's range, if it is outside; NaN stays.
 pub fn clipped(measure: usize, value: f32) -> f32 {
-    let (_, low, high) = MEASURES[measure];
-    if value.is_nan() { value } else { value.clamp(low as f32, high as f32) }
+    const ENDS: [(f32, f32); COUNT] = {
+        let mut ends = [(0.0, 0.0); COUNT];
+        let mut at = 0;
+        while at < COUNT {
+            ends[at] = (MEASURES[at].1 as f32, MEASURES[at].2 as f32);
+            at += 1;
+        }
+        ends
+    };
+    let (low, high) = ENDS[measure];
+    let value = if value < low { low } else { value };
+    if value > high { high } else { value }
 }

@@ -41,14 +41,13 @@ impl Open {
     /// Merges a record.
     pub fn add(&mut self, values: &[f32; COUNT], flag: u8) {
         for (at, given) in values.iter().enumerate() {
+            // Without branches: NaN is neither less nor more than what there is.
             let value = clipped(at, *given);
-            if value.is_nan() {
-                continue;
-            }
-            self.low[at] = self.low[at].min(value);
-            self.high[at] = self.high[at].max(value);
-            self.sum[at] += f64::from(value);
-            self.known[at] += 1;
+            let is_known = !value.is_nan();
+            self.low[at] = if value < self.low[at] { value } else { self.low[at] };
+            self.high[at] = if value > self.high[at] { value } else { self.high[at] };
+            self.sum[at] += if is_known { f64::from(value) } else { 0.0 };
+            self.known[at] += u32::from(is_known);
         }
         self.n += 1;
         self.flag |= flag;

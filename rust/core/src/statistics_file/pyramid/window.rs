@@ -3,6 +3,8 @@
 /// Earlier sizes that a size is compared with, and the fewest of them.
 pub const WINDOW: usize = 32;
 const FIRST: usize = 8;
+/// Sizes that are compared at a time.
+const LANES: usize = 8;
 /// The least standard deviation of a logarithm.
 const SPREAD: f32 = 0.04;
 /// The largest surprise.
@@ -62,17 +64,12 @@ impl Window {
         if size == f32::NEG_INFINITY && 8 * usize::from(self.zeros) > usize::from(self.zeros) + count {
             return (0.0, middle);
         }
-        let spread =
-            (1.4826 * (0.5 * (self.distance(middle, (count - 1) / 2) + self.distance(middle, count / 2)))).max(SPREAD);
+        let mut padded = [f32::INFINITY; WINDOW + LANES];
+        padded[..WINDOW].copy_from_slice(&self.sorted);
+        let [below, above] = [(count - 1) / 2, count / 2].map(|nearer| distance(&padded, count, middle, nearer));
+        let spread = (1.4826 * (0.5 * (below + above))).max(SPREAD);
         let deviation = (size - middle) / spread;
         (if deviation.is_nan() { deviation } else { deviation.clamp(-LARGEST, LARGEST) }, middle)
-    }
-
-    /// The distance from the middle that so many finite sizes are nearer than. These and the one at that distance are
-    /// neighbours; of all such neighbours, they are nearest.
-    fn distance(&self, middle: f32, nearer: usize) -> f32 {
-        let pairs = self.sorted.iter().zip(&self.sorted[nearer..]);
-        pairs.map(|(low, high)| larger(middle - low, high - middle)).fold(f32::INFINITY, smaller)
     }
 
     fn push(&mut self, size: f32) {
@@ -100,6 +97,19 @@ impl Window {
             self.zeros += 1;
         }
     }
+}
+
+/// The distance from the middle that so many finite sizes are nearer than. These and the one at that distance are
+/// neighbours; of all such neighbours, they are nearest. Several are compared at a time; behind the sizes is infinity.
+fn distance(sorted: &[f32; WINDOW + LANES], count: usize, middle: f32, nearer: usize) -> f32 {
+    let mut least = [f32::INFINITY; LANES];
+    for begin in (0..count - nearer).step_by(LANES) {
+        let (low, high) = (&sorted[begin..begin + LANES], &sorted[begin + nearer..begin + nearer + LANES]);
+        for ((least, low), high) in least.iter_mut().zip(low).zip(high) {
+            *least = smaller(larger(middle - low, high - middle), *least);
+        }
+    }
+    least.into_iter().fold(f32::INFINITY, smaller)
 }
 
 /// Of numbers, which these are; `f32::max` also handles NaN, which takes longer.
