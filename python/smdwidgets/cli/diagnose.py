@@ -79,7 +79,7 @@ def _diagnose_all(args: argparse.Namespace, kinds: dict[str, str]) -> Iterator[D
     good = summaries_of(args.against)
     for trial in trials:
         with trial, Progress(plain(trial.name, 40)) as progress:
-            result = Diagnoser(trial, kinds, args.until, against=good).update(progress.update)
+            result = Diagnoser(trial, kinds, args.until, against=good).update(progress.update, last=True)
             curves = [] if _is_for_programs(args) or not is_terminal(sys.stdout) else _curves(trial)
         if len(trials) == 1:
             _check_names(kinds, [result])

@@ -124,7 +124,7 @@ def diagnose(
         )
     if not follow:
         with using(client):
-            return Diagnoser(opened, kinds, until, against=summaries_of(against)).update(progress)
+            return Diagnoser(opened, kinds, until, against=summaries_of(against)).update(progress, last=True)
     if against is not None:
         raise SMDebugValueError("follow=True cannot compare with reference runs; drop against or follow")
     if not isinstance(opened, Trial):

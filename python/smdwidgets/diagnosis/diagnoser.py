@@ -77,15 +77,19 @@ class Diagnoser:
         self._tensors = tensor_reader(self._run, self._until) if self._reads_tensors else None
         self._survey = Survey(self._run) if self._marks and isinstance(self._run, Trial) else None
 
-    def update(self, progress: Progress | None = None) -> Diagnosis:
+    def update(self, progress: Progress | None = None, last: bool = False) -> Diagnosis:
         """Read what is new and return the diagnosis of the run so far.
 
         After an error, such as an interruption, the next call reads the whole run again.
+
+        Args:
+            progress: called with what is read.
+            last: no call follows, so that the columns are freed before what stands out is read.
         """
         try:
             # Differences of extreme values overflow. Comparisons with infinity then decide, as they should.
             with np.errstate(all="ignore"):
-                return self._update(progress)
+                return self._update(progress, last)
         except BaseException:
             self._start()
             raise
@@ -111,8 +115,10 @@ class Diagnoser:
             None if self._tensors is None else self._tensors.sampled,
         )
 
-    def _update(self, progress: Progress | None) -> Diagnosis:
+    def _update(self, progress: Progress | None, last: bool) -> Diagnosis:
         diagnosis = self._diagnosed(progress)
+        if last:
+            self._start()
         if self._survey is not None:
             self._survey.update()
             diagnosis = diagnosis.with_marks(self._survey.findings(until=self._until))

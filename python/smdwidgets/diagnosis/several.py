@@ -139,7 +139,7 @@ def _diagnosed(
 
 def _judged(trial: Trial, kinds: Mapping[str, str] | None, tensors: bool) -> Diagnosis:
     try:
-        return Diagnoser(trial, kinds, tensors=tensors).update()
+        return Diagnoser(trial, kinds, tensors=tensors).update(last=True)
     except Exception as error:
         return _unreadable(str(trial.path), error)
 

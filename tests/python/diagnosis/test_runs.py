@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -21,12 +22,39 @@ from python.diagnosis import curves
 from python.diagnosis.scalar_runs import RUNS
 from python.logs import logs
 from smdwidgets import Diagnosis, _core, cli, create_trial, diagnose
-from smdwidgets.diagnosis import Diagnoser, diagnose_runs
+from smdwidgets.diagnosis import Diagnoser, diagnose_runs, diagnoser
 from smdwidgets.diagnosis.follow import Confirmation
 from smdwidgets.diagnosis.reading import Key, Rows, ScalarReader
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
+from smdwidgets.survey import Survey
+
+
+def test_columns_are_freed_before_what_stands_out_is_read(tmp_path, monkeypatch):
+    write_run(tmp_path / "run")
+    readers, alive = [], []
+    make = diagnoser.tensor_reader
+
+    def noted(*args):
+        reader = make(*args)
+        readers.append(weakref.ref(reader))
+        return reader
+
+    update = Survey.update
+
+    def looked(survey, *args):
+        alive.append(readers[0]() is not None)
+        update(survey, *args)
+
+    monkeypatch.setattr(diagnoser, "tensor_reader", noted)
+    monkeypatch.setattr(Survey, "update", looked)
+    once = diagnose(tmp_path / "run")
+    assert alive == [False]
+    readers.clear()
+    live = Diagnoser(create_trial(tmp_path / "run"))
+    assert str(live.update()) == str(once)
+    assert alive == [False, True], "another call reads only what is new"
 
 
 def write_log(path, columns, steps):
