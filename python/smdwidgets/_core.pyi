@@ -1165,6 +1165,10 @@ class Pyramid:
         """Return whether it has all of these statistics."""
 
     @property
+    def covered(self) -> list[tuple[int, int, int, int]]:
+        """Number, batches, end and checksum of each segment whose tensors it has."""
+
+    @property
     def levels(self) -> tuple[int, int]:
         """The lowest and the highest level. Higher ones are merged when they are read."""
 
@@ -1209,6 +1213,12 @@ class Pyramid:
         The columns lo, mid, hi, n and flag have one row after the other.
         """
 
+    def read_ahead(self, series: Sequence[int], measure: str, level: int, first: int, count: int) -> None:
+        """Read from a store at once what `bins` will ask for in several parts.
+
+        Nothing is read if that is very much.
+        """
+
 @final
 class StatisticsReader:
     """Read the statistics of a run, also while it grows. Thread-safe; never writes.
@@ -1228,8 +1238,13 @@ class StatisticsReader:
     def workers(self) -> list[str]:
         """Return the workers with statistics, by their names in files."""
 
-    def names(self) -> list[tuple[str, str, tuple[int, ...], str, int | None]]:
-        """Return (name, dtype, shape, collection, order) of each tensor."""
+    def names(
+        self, files: Files | Fetched, pyramids: Sequence[tuple[str, list[tuple[int, int, int, int]], int]] = ...
+    ) -> list[tuple[str, str, tuple[int, ...], str, int | None]]:
+        """Return (name, dtype, shape, collection, order) of each tensor.
+
+        Those of segments that the pyramids of workers cover up to a step are left out, and not read.
+        """
 
     def size(self) -> tuple[int, int, int]:
         """Return the numbers of batches, rows and bytes."""

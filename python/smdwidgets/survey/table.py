@@ -448,6 +448,15 @@ class SurveyTable:
                     found = one
             return found
 
+    def read_ahead(
+        self, names: Sequence[str], worker: str, mode: int, stat: str, level: int, first: int, count: int
+    ) -> None:
+        """Read from a store at once what `bins` will be asked for in several parts."""
+        with self._lock:
+            for _, rows in self._layers(names, worker) if self._stored else ():
+                for cells in self._stored:
+                    cells.read_ahead(rows, mode, "size" if stat == "growth" else stat, level, first, count)
+
     def _layers(self, names: Sequence[str], worker: str) -> list[Layer]:
         """Return the rows of tensors, in layers with at most one row of each."""
         # Of very many tensors, most have one row, and are looked up together.

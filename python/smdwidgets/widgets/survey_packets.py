@@ -93,6 +93,9 @@ def detail(run: int, survey: Survey, colour: Colour, window: Window, fired: Fire
     """Yield packets of limited size with everything that is known of the bins."""
     rows = max(1, LARGEST // 2 // (_BIN * window.count))
     names = list(window.tensors)
+    if len(names) > rows:
+        asked = colour.worker, colour.mode_number, colour.stat
+        survey.table.read_ahead(names, *asked, window.level, window.first, window.count)
     for begin in range(0, len(names), rows):
         part = {name: window.tensors[name] for name in names[begin : begin + rows]}
         yield _detail(run, survey, colour, Window(part, window.level, window.first, window.count), fired, append)

@@ -67,6 +67,12 @@ impl Pyramid {
         py.detach(|| reader.with(|reader| self.0.is_current(reader, worker)))
     }
 
+    /// Number, batches, end and checksum of each segment whose tensors it has, for `StatisticsReader.names`.
+    #[getter]
+    fn covered(&self) -> Vec<(u64, u64, u64, u32)> {
+        self.0.covered().iter().map(|each| (each.segment, each.batches, each.end, each.crc)).collect()
+    }
+
     #[getter]
     fn levels(&self) -> (u8, u8) {
         self.0.levels()
@@ -146,9 +152,7 @@ impl Pyramid {
         rows: usize,
         count: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let name = measure.to_str()?;
-        let measure = MEASURES.iter().position(|(each, ..)| *each == name);
-        let measure = measure.ok_or_else(|| PyValueError::new_err(format!("unknown measure {name:?}")))?;
+        let measure = number_of(measure)?;
         let pairs: Vec<(u32, u32)> = series.into_iter().zip(owners).collect();
         let wanted = Wanted { series: &pairs, measure, level, first, shape: (rows, count) };
         let bins = py.detach(|| self.0.bins(&wanted)).map_err(|error| to_python(py, &error))?;
@@ -160,4 +164,26 @@ impl Pyramid {
         found.set_item("flag", bytes(py, bins.flag.into_iter())?)?;
         Ok(found)
     }
+
+    /// Reads from a store at once what `bins` will ask for in several parts.
+    fn read_ahead(
+        &self,
+        py: Python<'_>,
+        series: Vec<u32>,
+        measure: &Bound<'_, PyString>,
+        level: u8,
+        first: u64,
+        count: usize,
+    ) -> PyResult<()> {
+        let measure = number_of(measure)?;
+        let pairs: Vec<(u32, u32)> = series.into_iter().map(|series| (series, 0)).collect();
+        let wanted = Wanted { series: &pairs, measure, level, first, shape: (1, count) };
+        py.detach(|| self.0.read_ahead(&wanted)).map_err(|error| to_python(py, &error))
+    }
+}
+
+fn number_of(measure: &Bound<'_, PyString>) -> PyResult<usize> {
+    let name = measure.to_str()?;
+    let measure = MEASURES.iter().position(|(each, ..)| *each == name);
+    measure.ok_or_else(|| PyValueError::new_err(format!("unknown measure {name:?}")))
 }

@@ -1,6 +1,6 @@
 //! Bindings of statistics files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use smdwidgets_core::error::{Error, Result};
-use smdwidgets_core::statistics_file::{self as core, Limits, Name, Row, Selection};
+use smdwidgets_core::statistics_file::{self as core, Covered, Limits, Name, Row, Selection};
 use smdwidgets_core::step::Step;
 use smdwidgets_core::tensor::DType;
 
@@ -245,9 +245,29 @@ impl StatisticsReader {
         py.detach(|| self.0.read().workers())
     }
 
-    /// (name, dtype, shape, collection, order) of each tensor.
-    fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let names: Vec<Name> = py.detach(|| self.0.read().names().into_iter().cloned().collect());
+    /// (name, dtype, shape, collection, order) of each tensor, but those of segments that the pyramids of workers have.
+    #[pyo3(signature = (files, pyramids = Vec::new()))]
+    fn names<'py>(
+        &self,
+        py: Python<'py>,
+        files: &Bound<'py, PyAny>,
+        pyramids: Vec<(String, Vec<(u64, u64, u64, u32)>, Step)>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let source = RecordSource::of(files)?;
+        let names = py.detach(|| {
+            let of_worker = |(worker, all, until): (String, Vec<_>, Step)| {
+                let segments =
+                    all.into_iter().map(|(segment, batches, end, crc)| Covered { segment, batches, end, crc });
+                (worker, (segments.collect::<Vec<_>>(), until))
+            };
+            let pyramids: Vec<_> = pyramids.into_iter().map(of_worker).collect();
+            let mut covered: HashMap<&str, (&[Covered], Step)> = HashMap::new();
+            for (worker, (segments, until)) in &pyramids {
+                covered.insert(worker.as_str(), (segments.as_slice(), *until));
+            }
+            self.0.read().names(source.as_dyn(), &covered)
+        });
+        let names = names.map_err(|error| to_python(py, &error))?;
         let list = PyList::empty(py);
         for Name { name, dtype, shape, collection, order, .. } in names {
             list.append((name, dtype, PyTuple::new(py, shape)?, collection, order))?;

@@ -121,7 +121,7 @@ class GrowingPyramid:
         if rows < FEWEST_ROWS:
             self._left = min(self._left, FEWEST_ROWS - rows)
             return
-        losses = sorted(losses_of(name for name, *_ in self._reader.names()))
+        losses = sorted(losses_of(name for name, *_ in self._reader.names(files)))
         path = self._root.joinpath(*pyramid_key(self._worker).split("/"))
         # What a run that is resumed has more of follows after the next rows.
         self.size = _core.Pyramid.write(

@@ -44,10 +44,13 @@ class StatisticsFile:
         self._reader = _core.StatisticsReader()
         #: Pyramids, with the number of rows when they were opened.
         self._pyramids: dict[str, tuple[_core.Pyramid, int]] = {}
+        #: The keys of the statistics, as they were listed last.
+        self._keys: frozenset[str] = frozenset()
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
-        return self._reader.refresh(self._source, list(self._storage.list(f"{DIRECTORY}/")))
+        self._keys = frozenset(self._storage.list(f"{DIRECTORY}/"))
+        return self._reader.refresh(self._source, sorted(self._keys))
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         try:
@@ -57,7 +60,15 @@ class StatisticsFile:
 
     def names(self) -> list[str]:
         """Return the names of the tensors, in the order of the file."""
-        return [name for name, *_ in self._reader.names()]
+        # Each segment of very many tensors has all of their names, and a pyramid has them once. It takes more memory,
+        # which pays only where names take long to read.
+        is_slow = reads_at_once(self._storage) is not None
+        listed = [worker for worker in self.workers() if pyramid_key(worker) in self._keys] if is_slow else []
+        pyramids = {worker: pyramid for worker in listed if (pyramid := self.pyramid(worker)) is not None}
+        names = dict.fromkeys(name for pyramid in pyramids.values() for name in pyramid.names())
+        covered = [(worker, pyramid.covered, pyramid.ends[1]) for worker, pyramid in pyramids.items()]
+        names |= dict.fromkeys(name for name, *_ in self._reader.names(self._source, covered))
+        return [*names]
 
     def workers(self) -> list[str]:
         """Return the workers, by their names in files."""
@@ -102,6 +113,7 @@ class StatisticsFile:
                 pyramid = _core.Pyramid(self._source, worker)
             except SMDebugError:
                 logger.warning("%s of %s is not used", pyramid_key(worker), self._storage.url, exc_info=True)
+                self._keys -= {pyramid_key(worker)}  # until they are listed again
                 return None
             self._pyramids[worker] = pyramid, rows
         return pyramid if self.covers(pyramid, worker) else None

@@ -19,7 +19,7 @@ mod writer;
 pub use arrow::{decode_batch, encode_batch, is_schema, schema};
 pub use commit::{COMMIT_SIZE, Commit};
 pub use name::Name;
-pub use reader::{Dropped, Found, Reader, Scanned, Selection};
+pub use reader::{Covered, Dropped, Found, Reader, Scanned, Selection};
 pub use round::as_stored;
 pub use writer::{Limits, StatisticsWriter};
 pub use zstd::bulk::{Compressor, Decompressor};

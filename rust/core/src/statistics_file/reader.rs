@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use rayon::prelude::*;
 use zstd::bulk::Decompressor;
 
 use super::arrow::{Finiteness, is_schema};
 use super::{COMMIT_SIZE, Commit, DIRECTORY, END_OF_STREAM, MAX_BLOCK, MAX_ROWS, Name, Row, decode_batch};
 use crate::crc::crc32c;
 use crate::error::{Error, Location, Result};
+use crate::pool;
 use crate::source::{Blob, Source};
 use crate::step::{Mode, Step};
 
@@ -21,12 +24,8 @@ const COMMITS_AT_ONCE: u64 = 1 << 16;
 #[derive(Default)]
 pub(super) struct Segment {
     pub(super) commits: Vec<Commit>,
-    /// The tensors by number. Segments with equal files share them.
-    pub(super) names: Arc<HashMap<u32, Name>>,
-    /// Bytes of the names file that were read.
-    named: u64,
-    /// Their checksum, if they were read at once.
-    names_crc: Option<u32>,
+    /// The names that were read. A pyramid has them, too, so that those of many segments are not needed for a picture.
+    known: Mutex<KnownNames>,
     /// Why the segment cannot be read.
     problem: Option<String>,
 }
@@ -44,8 +43,19 @@ impl Segment {
     }
 }
 
-/// Tensors by number, the size of the names file, and its checksum.
-type KnownNames = (Arc<HashMap<u32, Name>>, u64, Option<u32>);
+/// Tensors by number.
+pub(super) type Names = Arc<HashMap<u32, Name>>;
+
+/// What was read of a names file.
+#[derive(Clone, Default)]
+struct KnownNames {
+    /// The tensors. Segments with equal files share them.
+    names: Names,
+    /// Bytes of the file that were read.
+    size: u64,
+    /// Their checksum, if they were read at once.
+    crc: Option<u32>,
+}
 
 /// The key of a segment without extension, by worker and number.
 pub(super) fn stem(worker: &str, number: u64) -> String {
@@ -60,7 +70,7 @@ fn parse_key(key: &str) -> Option<(&str, u64)> {
 }
 
 /// What is known of a segment, by which a reader sees later whether it has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Covered {
     /// The number of the segment.
     pub segment: u64,
@@ -131,7 +141,7 @@ impl Reader {
         Reader::default()
     }
 
-    /// Reads new commit records and names, given the keys of the run's statistics. Returns whether there were any.
+    /// Reads new commit records, given the keys of the run's statistics. Returns whether there were any.
     pub fn refresh<'k>(&mut self, source: &dyn Source, keys: impl IntoIterator<Item = &'k str>) -> Result<bool> {
         let listed: BTreeSet<(&str, u64)> = keys.into_iter().filter_map(parse_key).collect();
         let count = |reader: &Reader| reader.workers.values().map(BTreeMap::len).sum::<usize>();
@@ -141,9 +151,22 @@ impl Reader {
         }
         let mut is_new = count(self) != before;
         for (worker, number) in listed {
-            let segments = self.workers.entry(worker.to_owned()).or_default();
-            let before = segments.range(..number).next_back().map(|(_, before)| before.known_names());
-            is_new |= segments.entry(number).or_default().refresh(source, &stem(worker, number), before)?;
+            self.workers.entry(worker.to_owned()).or_default().entry(number).or_default();
+        }
+        let all = self.workers.iter_mut().flat_map(|(worker, segments)| {
+            segments.iter_mut().map(move |(number, segment)| (stem(worker, *number), segment))
+        });
+        let mut all: Vec<(String, &mut Segment)> = all.collect();
+        let refresh = |(stem, segment): &mut (String, &mut Segment)| segment.refresh(source, stem);
+        let news: Vec<Result<bool>> = match source.reads_at_once() {
+            // A store answers many requests in the time of one.
+            Some(at_once) if all.len() > 1 => {
+                pool::run(Some(at_once.min(all.len())), || all.par_iter_mut().map(refresh).collect())?
+            }
+            _ => all.iter_mut().map(refresh).collect(),
+        };
+        for one in news {
+            is_new |= one?;
         }
         self.workers.retain(|_, segments| !segments.is_empty());
         Ok(is_new)
@@ -160,20 +183,31 @@ impl Reader {
         self.workers.get(worker)
     }
 
-    /// The tensors, in the order in which the workers added them.
-    pub fn names(&self) -> Vec<&Name> {
+    /// The tensors, in the order in which the workers added them, but those of segments that a pyramid has up to a step
+    /// and that have no later one. `covered` are these of a worker, with that step.
+    pub fn names(&self, source: &dyn Source, covered: &HashMap<&str, (&[Covered], Step)>) -> Result<Vec<Name>> {
         let mut known = HashSet::new();
         let mut found = Vec::new();
-        let mut before: Option<&Arc<HashMap<u32, Name>>> = None;
-        for segment in self.workers.values().flat_map(BTreeMap::values) {
-            if before.replace(&segment.names).is_some_and(|before| Arc::ptr_eq(before, &segment.names)) {
-                continue;
+        let mut before: Option<(&Segment, Names)> = None;
+        for (worker, segments) in &self.workers {
+            let (covered, until) = covered.get(worker.as_str()).copied().unwrap_or_default();
+            let covered: HashSet<&Covered> = covered.iter().collect();
+            for (number, segment) in segments {
+                let is_covered = segment.covered(*number).is_some_and(|here| covered.contains(&here));
+                if is_covered && segment.commits.iter().all(|commit| *commit.steps().end() <= until) {
+                    continue;
+                }
+                let names =
+                    segment.names(source, &stem(worker, *number), before.as_ref().map(|(before, _)| *before))?;
+                if !before.as_ref().is_some_and(|(_, before)| Arc::ptr_eq(before, &names)) {
+                    let mut all: Vec<&Name> = names.values().collect();
+                    all.sort_by_key(|name| name.id);
+                    found.extend(all.into_iter().filter(|name| known.insert(name.name.clone())).cloned());
+                }
+                before = Some((segment, names));
             }
-            let mut all: Vec<&Name> = segment.names.values().collect();
-            all.sort_by_key(|name| name.id);
-            found.extend(all.into_iter().filter(|name| known.insert(name.name.as_str())));
         }
-        found
+        Ok(found)
     }
 
     /// Number of batches, of rows, and of bytes in complete batches.
@@ -225,6 +259,7 @@ impl Reader {
             }
             let worker_number = found.workers.len() as u32;
             found.workers.push(worker.clone());
+            let mut before = None;
             for (number, segment) in segments {
                 let key = stem(worker, *number) + ".arrows";
                 let mut commits = segment.commits.iter().filter(has_selected).peekable();
@@ -234,7 +269,8 @@ impl Reader {
                 // The selected tensors of the segment, by number.
                 let mut wanted: HashMap<u32, u32> = HashMap::new();
                 let selected = |name: &&Name| selection.names.is_none() || names.contains_key(&name.name);
-                let mut all: Vec<&Name> = segment.names.values().filter(selected).collect();
+                let known = segment.names(source, &stem(worker, *number), before.replace(segment))?;
+                let mut all: Vec<&Name> = known.values().filter(selected).collect();
                 all.sort_by_key(|name| name.id);
                 for name in all {
                     let next = names.len() as u32;
@@ -274,16 +310,19 @@ impl Reader {
         let total = commits.map(|commit| u64::from(commit.rows)).sum();
         let (mut steps, mut broken) = (BTreeSet::new(), BTreeSet::new());
         let (mut columns, mut done) = (Finiteness::default(), 0);
-        let mut known: Option<(&String, &Arc<HashMap<u32, Name>>)> = None;
+        let mut known: Option<(&String, &Segment, Names)> = None;
         let mut lost: HashSet<u32> = HashSet::new();
         for (worker, (number, segment)) in segments() {
+            if !segment.commits.iter().any(|commit| is_later(&commit)) {
+                continue;
+            }
             // Numbers of tensors are those of the segment.
-            if !known
-                .replace((worker, &segment.names))
-                .is_some_and(|(before, names)| before == worker && Arc::ptr_eq(names, &segment.names))
-            {
+            let before = known.as_ref().map(|(_, before, _)| *before);
+            let names = segment.names(source, &stem(worker, *number), before)?;
+            if !known.as_ref().is_some_and(|(before, _, known)| *before == worker && Arc::ptr_eq(known, &names)) {
                 lost.clear();
             }
+            known = Some((worker, segment, names));
             let key = stem(worker, *number) + ".arrows";
             each_block(source, &key, segment.commits.iter().filter(is_later), &mut |commit, block, decompressor| {
                 let read = block.and_then(|bytes| check_rows(columns.decode(bytes, decompressor)?, commit));
@@ -308,14 +347,16 @@ impl Reader {
     pub fn verify(&self, source: &dyn Source) -> Result<Vec<Error>> {
         let mut errors = Vec::new();
         for (worker, segments) in &self.workers {
+            let mut before = None;
             for (number, segment) in segments {
                 let key = stem(worker, *number) + ".arrows";
+                let names = segment.names(source, &stem(worker, *number), before.replace(segment))?;
                 each_batch(source, &key, segment.commits.iter(), &mut |commit, rows| match rows {
                     Err(error) => errors.push(error),
                     Ok(rows) => {
                         let location = Location::new(key.as_str(), commit.offset);
                         let outside = |row: &&Row| !commit.steps().contains(&row.step);
-                        if let Some(row) = rows.iter().find(|row| !segment.names.contains_key(&row.tensor)) {
+                        if let Some(row) = rows.iter().find(|row| !names.contains_key(&row.tensor)) {
                             let what = format!("tensor {} has no name", row.tensor);
                             errors.push(Error::Corrupt { location, what });
                         } else if let Some(row) = rows.iter().find(outside) {
@@ -331,13 +372,8 @@ impl Reader {
 }
 
 impl Segment {
-    /// The tensors, size and checksum of the names that were read.
-    fn known_names(&self) -> KnownNames {
-        (self.names.clone(), self.named, self.names_crc)
-    }
-
-    /// Reads what is new; `before` are the names of the segment before.
-    fn refresh(&mut self, source: &dyn Source, stem: &str, before: Option<KnownNames>) -> Result<bool> {
+    /// Reads what is new.
+    fn refresh(&mut self, source: &dyn Source, stem: &str) -> Result<bool> {
         if self.problem.is_some() {
             return Ok(false);
         }
@@ -366,9 +402,6 @@ impl Segment {
                 return Ok(true);
             }
         }
-        if self.commits.len() > known {
-            self.read_names(source, stem, before)?;
-        }
         Ok(self.commits.len() > known)
     }
 
@@ -383,30 +416,34 @@ impl Segment {
         (continues && is_bounded).then(|| self.commits.push(commit))
     }
 
-    fn read_names(&mut self, source: &dyn Source, stem: &str, before: Option<KnownNames>) -> Result<()> {
+    /// The tensors by number; names that are not known yet are read. Most segments have those of the one before.
+    pub(super) fn names(&self, source: &dyn Source, stem: &str, before: Option<&Segment>) -> Result<Names> {
+        let before = before.map(|before| before.known.lock().clone());
+        let mut known = self.known.lock();
         let end = self.commits.last().map_or(0, |last| u64::from(last.names_length));
-        let Some(file) = open(source, &format!("{stem}.names.jsonl"))?.filter(|_| end > self.named) else {
-            return Ok(());
-        };
-        let mut buffer = Vec::new();
-        let count = file.read_at(self.named, end - self.named, &mut buffer)?;
-        let complete = buffer[..count].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        self.names_crc = (self.named == 0).then(|| crc32c(&buffer[..complete]));
-        if let Some((names, size, crc)) = before
-            && (size, crc) == (complete as u64, self.names_crc)
-            && crc.is_some()
-        {
-            (self.names, self.named) = (names, size);
-            return Ok(());
+        if end <= known.size {
+            return Ok(known.names.clone());
         }
-        let names = Arc::make_mut(&mut self.names);
+        let Some(file) = open(source, &format!("{stem}.names.jsonl"))? else { return Ok(known.names.clone()) };
+        let mut buffer = Vec::new();
+        let count = file.read_at(known.size, end - known.size, &mut buffer)?;
+        let complete = buffer[..count].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        known.crc = (known.size == 0).then(|| crc32c(&buffer[..complete]));
+        if let Some(before) = before
+            && (before.size, before.crc) == (complete as u64, known.crc)
+            && before.crc.is_some()
+        {
+            *known = before;
+            return Ok(known.names.clone());
+        }
+        let names = Arc::make_mut(&mut known.names);
         for line in buffer[..complete].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             if let Some(name) = Name::of_line(line) {
                 names.entry(name.id).or_insert(name);
             }
         }
-        self.named += complete as u64;
-        Ok(())
+        known.size += complete as u64;
+        Ok(known.names.clone())
     }
 }
 

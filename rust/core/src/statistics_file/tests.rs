@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -121,7 +122,8 @@ fn reader_follows_a_growing_file() {
     assert!(rows.is_sorted_by_key(|(name, row)| (name.clone(), row.step)));
     assert!(reader.verify(&Local::new(run.path())).unwrap().is_empty());
     assert!(reader.dropped(&Local::new(run.path())).unwrap().is_empty());
-    assert_eq!(reader.names().iter().map(|name| name.id).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    let names = reader.names(&Local::new(run.path()), &HashMap::new()).unwrap();
+    assert_eq!(names.iter().map(|name| name.id).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender};
 
 use super::file::{Directory, FileWriter, Out};
 use super::measure::{Sample, Sampler};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::source::{Local, Source};
 use crate::statistics_file::Commit;
 use crate::statistics_file::arrow::Columns;
-use crate::statistics_file::reader::{Reader, Segment, check_rows, each_block, stem};
+use crate::statistics_file::reader::{Names, Reader, Segment, check_rows, each_block, stem};
 
 /// Called with the rows done and their total; an error ends the work.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> Result<()>;
@@ -77,7 +77,7 @@ pub fn build(
             if plan.end <= plan.first {
                 return Ok(0);
             }
-            file.create()?;
+            file.create(!extent.growing)?;
             Builder::new(&plan, file, whole, extent.growing)
         }
     };
@@ -86,14 +86,17 @@ pub fn build(
     // Rows are read by another thread while those before are merged.
     std::thread::scope(|scope| {
         let (sender, parts) = std::sync::mpsc::sync_channel(0);
+        let (merged, free) = std::sync::mpsc::channel();
         let plan = &plan;
-        let reads = scope.spawn(move || Parts::new(plan, names, extent).read(source, worker, segments, &sender));
+        let reads = scope.spawn(move || Parts::new(plan, names, extent, free).read(source, worker, segments, &sender));
         for part in parts {
             done += part.rows;
             builder.directory.rows += part.rows;
             part.names.into_iter().for_each(|name| builder.tensor(name));
             builder.merge(&part.samples)?;
             builder.settle(part.frontier)?;
+            // Nobody takes that of the last part.
+            let _ = merged.send(part.samples);
             progress(done, plan.rows)?;
         }
         reads.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -123,12 +126,14 @@ struct Parts<'p> {
     by_name: HashMap<String, u32>,
     sampler: Sampler,
     part: Part,
+    /// Memory of parts that were merged: the system would clear it again and again.
+    free: Receiver<Vec<Sample>>,
 }
 
 impl<'p> Parts<'p> {
-    fn new(plan: &'p Plan, names: Vec<String>, extent: Extent) -> Parts<'p> {
+    fn new(plan: &'p Plan, names: Vec<String>, extent: Extent, free: Receiver<Vec<Sample>>) -> Parts<'p> {
         let by_name = names.into_iter().zip(0..).collect();
-        Parts { plan, at_once: extent.at_once(), by_name, sampler: Sampler::new(), part: Part::default() }
+        Parts { plan, at_once: extent.at_once(), by_name, sampler: Sampler::new(), part: Part::default(), free }
     }
 
     /// Sends each part, until nobody receives them.
@@ -139,14 +144,20 @@ impl<'p> Parts<'p> {
         segments: &BTreeMap<u64, Segment>,
         sender: &SyncSender<Part>,
     ) -> Result<()> {
-        let (mut columns, mut numbers, mut before) = (Columns::default(), Numbers::default(), None);
+        let (mut columns, mut numbers) = (Columns::default(), Numbers::default());
+        let mut before: Option<(&Segment, Names)> = None;
         for (number, segment) in segments {
-            if !before.replace(&segment.names).is_some_and(|before| Arc::ptr_eq(before, &segment.names)) {
-                numbers = self.numbers(segment);
-            }
             let cut = self.plan.cut[number];
             let frontiers = &self.plan.frontier[number];
             let chosen = segment.commits.iter().zip(frontiers).filter(|(commit, _)| self.plan.has_rows_of(commit));
+            if chosen.clone().next().is_none() {
+                continue;
+            }
+            let names = segment.names(source, &stem(worker, *number), before.as_ref().map(|(before, _)| *before))?;
+            if !before.as_ref().is_some_and(|(_, before)| Arc::ptr_eq(before, &names)) {
+                numbers = self.numbers(&names);
+            }
+            before = Some((segment, names));
             let mut after = chosen.clone().map(|(_, frontier)| *frontier);
             let key = stem(worker, *number) + ".arrows";
             each_block(source, &key, chosen.map(|(commit, _)| commit), &mut |commit, block, decompressor| {
@@ -164,12 +175,15 @@ impl<'p> Parts<'p> {
 
     fn send(&mut self, sender: &SyncSender<Part>) -> Result<()> {
         let ended = |_| Error::Invalid("the rows are not wanted any more".into());
-        sender.send(std::mem::take(&mut self.part)).map_err(ended)
+        sender.send(std::mem::take(&mut self.part)).map_err(ended)?;
+        self.part.samples = self.free.try_recv().unwrap_or_default();
+        self.part.samples.clear();
+        Ok(())
     }
 
     /// The tensor of each number of a segment.
-    fn numbers(&mut self, segment: &Segment) -> Numbers {
-        let mut names: Vec<_> = segment.names.values().collect();
+    fn numbers(&mut self, names: &Names) -> Numbers {
+        let mut names: Vec<_> = names.values().collect();
         names.sort_by_key(|name| name.id);
         let each = names.into_iter().map(|about| {
             let next = self.by_name.len() as u32;
@@ -317,6 +331,8 @@ struct Tensor {
 }
 
 const NO_SERIES: u32 = u32::MAX;
+/// Samples that are fetched from memory before they are merged.
+const AHEAD: usize = 64;
 
 /// The tensors of a segment, sorted by their numbers there. Rows mostly come in this order.
 #[derive(Default)]
@@ -422,7 +438,13 @@ impl<'p> Builder<'p> {
             *next += 1;
         }
         let order = std::mem::take(&mut self.order);
-        order.iter().try_for_each(|at| self.add(&samples[*at as usize]))?;
+        let mut some = Vec::with_capacity(AHEAD);
+        for places in order.chunks(AHEAD) {
+            // The samples of a tensor are far apart. They arrive together, as nothing between them waits for one.
+            some.clear();
+            some.extend(places.iter().map(|at| samples[*at as usize]));
+            some.iter().try_for_each(|sample| self.add(sample))?;
+        }
         self.order = order;
         Ok(())
     }
@@ -492,7 +514,7 @@ impl<'p> Builder<'p> {
         let level = self.plan.base + up as u8;
         let number = u32::try_from(block.number).unwrap_or(u32::MAX);
         block.tiles(|kind, group, raw| {
-            let place = self.file.block(raw)?;
+            let place = self.file.tile(raw)?;
             self.directory.tiles.push(((level, kind, number, group), place));
             Ok::<(), Error>(())
         })
@@ -525,6 +547,7 @@ impl<'p> Builder<'p> {
         for (_, block) in std::mem::take(&mut self.blocks) {
             self.write_tiles(0, &block)?;
         }
+        self.file.arrange(&mut self.directory)?;
         let (tensors, series) = self.written;
         let sections = [self.names(tensors), self.modes(series), self.records()];
         for (at, raw) in sections.iter().enumerate().filter(|(_, raw)| !raw.is_empty()) {

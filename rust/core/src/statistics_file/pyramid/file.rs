@@ -4,11 +4,12 @@
 //! directory, then the header that names it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use zstd::bulk::{Compressor, Decompressor};
 
+use super::tile::COUNTS;
 use super::{BLOCK, VERSION};
 use crate::crc::crc32c;
 use crate::error::{Error, Location, Result};
@@ -21,6 +22,8 @@ const MAGIC: [u8; 8] = *b"SMDWPYR\n";
 const HEADER: usize = 48;
 /// Tiles are noise below their high bytes: higher levels save little, and take longer than all the rest.
 const LEVEL: i32 = 1;
+/// Blocks of a level whose tiles are arranged together: as many bins as a picture has pixels, about.
+const STRETCH: u32 = 64;
 /// Limit on a block, and on its size over that of its compressed form.
 const MAX_BLOCK: u32 = 1 << 30;
 const MAX_RATIO: u64 = 4096;
@@ -127,6 +130,20 @@ impl Directory {
     pub fn complete(&self, level: u8) -> u64 {
         let bins = (self.last as u64 + 1) >> level;
         (bins / BLOCK as u64 * BLOCK as u64) << level
+    }
+
+    /// Sorts tiles so that those that a view reads are beside one another.
+    ///
+    /// A view has one measure, or its counts, of some series and of many bins, so these are the innermost. What a view
+    /// of all steps reads is a separate stretch: the highest level, and of those below it the blocks that complete it.
+    fn arrange(&self, tiles: &mut [(TileKey, Place)]) {
+        let above: Vec<u64> = (0..=self.top).map(|level| self.complete(level + 1) >> level).collect();
+        tiles.sort_unstable_by_key(|((level, kind, block, group), _)| {
+            let is_end = *level == self.top || u64::from(*block) * BLOCK as u64 >= above[usize::from(*level)];
+            let stretch = if is_end { (self.top, 0) } else { (*level, block / STRETCH) };
+            // The sizes, which the map shows first, are beside the counts.
+            (stretch, (*kind + 1) % (COUNTS + 1), *group, *level, *block)
+        });
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -245,6 +262,8 @@ pub struct FileWriter {
     /// Size of the file that is continued.
     begin: u64,
     at: u64,
+    /// Tiles of a new file, in the order in which they come, until all are known.
+    tiles: Option<Tiles>,
     compressor: Compressor<'static>,
     done: bool,
 }
@@ -256,12 +275,14 @@ impl FileWriter {
         let own = || claim.file.try_clone().map_err(|source| wrong(&claim.path, source));
         let compressor = Compressor::new(LEVEL).map_err(|error| Error::Invalid(format!("cannot use zstd: {error}")))?;
         let file = BufWriter::new(own()?);
-        Ok(FileWriter { file, path: path.into(), claim, is_new: true, begin: 0, at: 0, compressor, done: false })
+        let (path, is_new, tiles, done) = (path.into(), true, None, false);
+        Ok(FileWriter { file, path, claim, is_new, begin: 0, at: 0, tiles, compressor, done })
     }
 
-    /// Begins a new file.
-    pub fn create(&mut self) -> Result<()> {
+    /// Begins a new file. If its tiles are arranged, they are written to another file until all are known.
+    pub fn create(&mut self, arranged: bool) -> Result<()> {
         self.claim.file.set_len(0).map_err(|source| wrong(&self.claim.path, source))?;
+        self.tiles = if arranged { Some(Tiles::new(&self.path)?) } else { None };
         self.write(&[0; HEADER])
     }
 
@@ -284,6 +305,33 @@ impl FileWriter {
         let place = place(&packed, raw.len(), self.at);
         self.write(&packed)?;
         Ok(place)
+    }
+
+    /// Writes a tile. Its place is final when all tiles were arranged.
+    pub fn tile(&mut self, raw: &[u8]) -> Result<Place> {
+        let packed = self.packed(raw)?;
+        let place = place(&packed, raw.len(), self.tiles.as_ref().map_or(self.at, |tiles| tiles.at));
+        match &mut self.tiles {
+            Some(tiles) => tiles.write(&packed)?,
+            None => self.write(&packed)?,
+        }
+        Ok(place)
+    }
+
+    /// Writes the tiles that wait for it in the order in which they are read, and sets their places.
+    pub fn arrange(&mut self, directory: &mut Directory) -> Result<()> {
+        let Some(mut waiting) = self.tiles.take() else { return Ok(()) };
+        let mut tiles = std::mem::take(&mut directory.tiles);
+        directory.arrange(&mut tiles);
+        let mut packed = Vec::new();
+        for (_, place) in &mut tiles {
+            packed.resize(place.length as usize, 0);
+            waiting.read(place.offset, &mut packed)?;
+            place.offset = self.at;
+            self.write(&packed)?;
+        }
+        directory.tiles = tiles;
+        Ok(())
     }
 
     fn packed(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
@@ -346,6 +394,42 @@ impl FileWriter {
     }
 }
 
+/// A file of tiles that wait for their order.
+struct Tiles {
+    file: BufWriter<File>,
+    path: PathBuf,
+    at: u64,
+}
+
+impl Tiles {
+    /// An empty file beside the target, for which the writer has the claim.
+    fn new(target: &Path) -> Result<Tiles> {
+        let mut name = target.as_os_str().to_owned();
+        name.push(".tiles.tmp");
+        let path = PathBuf::from(name);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = BufWriter::new(file.map_err(|source| wrong(&path, source))?);
+        Ok(Tiles { file, path, at: 0 })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.at += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|source| wrong(&self.path, source))
+    }
+
+    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        // Seeking writes what is buffered.
+        let done = self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.get_ref().read_exact(buffer));
+        done.map_err(|source| wrong(&self.path, source))
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 /// Where compressed bytes are, at an offset.
 fn place(packed: &[u8], raw: usize, offset: u64) -> Place {
     Place { offset, length: packed.len() as u32, raw: raw as u32, crc: crc32c(packed) }
@@ -368,7 +452,7 @@ fn wrong(path: &Path, source: std::io::Error) -> Error {
     Error::Io { file: path.display().to_string(), source }
 }
 
-/// The directory of a file.
+/// The directory of a file. Who reads it also sees whether the file is as long as the directory says.
 pub fn directory(file: &dyn Blob, key: &str) -> Result<Directory> {
     let corrupt = |offset: u64, what: &str| Error::Corrupt { location: Location::new(key, offset), what: what.into() };
     let mut buffer = Vec::new();
@@ -387,21 +471,9 @@ pub fn directory(file: &dyn Blob, key: &str) -> Result<Directory> {
         return Err(Error::Unsupported { location: Location::new(key, 0), what });
     }
     let place = place.ok_or_else(|| corrupt(0, "the header is too short"))?;
-    let raw = block(file, key, &place)?;
-    let directory = Directory::decode(&raw).ok_or_else(|| corrupt(place.offset, "the directory is invalid"))?;
-    // A slot that is used again has tiles behind it, without which the file must not be used.
-    let last = directory.size.saturating_sub(1);
-    if file.read_at(last, 1, &mut buffer)? == 0 {
-        return Err(Error::Truncated { location: Location::new(key, last), needed: 1, found: 0 });
-    }
-    Ok(directory)
-}
-
-/// The content of a block.
-pub fn block(file: &dyn Blob, key: &str, place: &Place) -> Result<Vec<u8>> {
-    let mut buffer = Vec::new();
     let count = file.read_at(place.offset, place.length.into(), &mut buffer)?;
-    unpacked(&buffer[..count], key, place)
+    let raw = unpacked(&buffer[..count], key, &place)?;
+    Directory::decode(&raw).ok_or_else(|| corrupt(place.offset, "the directory is invalid"))
 }
 
 /// The content of a block in these bytes. Its size is checked before memory is allocated.

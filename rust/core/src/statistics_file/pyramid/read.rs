@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::file::{Directory, In, Place, TileKey, block, directory, unpacked};
+use super::file::{Directory, In, Place, TileKey, directory, unpacked};
 use super::measure::{COUNT, Record};
 use super::seen::{self, Seen, take_record};
 use super::tile::{Block, COUNTS, counts_at, row_size, values_at};
@@ -13,11 +13,15 @@ use super::window::WINDOW;
 use super::{BLOCK, GROUP, key};
 use crate::error::{Error, Location, Result};
 use crate::source::{Blob, Reach, Source};
-use crate::statistics_file::reader::Reader;
-use crate::sweep::{self, Item, Options, Plan};
+use crate::statistics_file::reader::{Covered, Reader};
+use crate::sweep::{self, Bytes, Item, Options, Plan};
 
 /// Bins of an answer at most.
 const MOST_BINS: usize = 1 << 26;
+/// Bytes between tiles that a view reads along, at most.
+const MOST_BETWEEN: u64 = 8 << 20;
+/// Bytes of tiles of a store that are kept for the next views, at most.
+const MOST_KEPT: usize = 32 << 20;
 
 /// A tensor in one mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +35,11 @@ pub struct Series {
 /// An open pyramid.
 pub struct Pyramid {
     key: String,
-    file: OneFile,
+    pub(super) file: OneFile,
     pub(super) directory: Directory,
     tiles: HashMap<TileKey, Place>,
+    /// Tiles that were read last; of a store, which takes long to ask again.
+    recent: Option<Mutex<Recent>>,
     /// The tensors, in the order of the file.
     pub names: Vec<String>,
     /// The series.
@@ -81,39 +87,34 @@ impl Pyramid {
     /// Opens the pyramid in a file.
     pub fn open_file(source: Arc<dyn Source>, key: &str) -> Result<Pyramid> {
         let opened: Arc<dyn Blob> = source.open(key)?.into();
-        let file = opened.as_ref();
-        let directory = directory(file, key)?;
+        let directory = directory(opened.as_ref(), key)?;
+        let file = OneFile { reach: source.reach(), source, opened };
         let corrupt = |place: Option<&Place>, what: &str| Error::Corrupt {
             location: Location::new(key, place.map_or(0, |place| place.offset)),
             what: what.into(),
         };
-        let section = |at: usize| {
-            let mut joined = Vec::new();
-            for place in &directory.sections[at] {
-                joined.extend(block(file, key, place)?);
-            }
-            Ok::<_, Error>(joined)
-        };
-        let names = all(&section(0)?, |input| {
+        let mut parts = parts(&directory, &file, key)?.into_iter();
+        let mut section = |at: usize| parts.by_ref().take(directory.sections[at].len()).collect::<Vec<_>>().concat();
+        let names = all(&section(0), |input| {
             let length = input.u32()? as usize;
             Some(std::str::from_utf8(input.take(length)?).ok()?.to_owned())
         })
         .ok_or_else(|| corrupt(directory.sections[0].first(), "the names are invalid"))?;
-        let series = all(&section(1)?, |input| {
+        let series = all(&section(1), |input| {
             let series = Series { tensor: input.u32()?, mode: input.u8()? };
             ((series.tensor as usize) < names.len()).then_some(series)
         })
         .ok_or_else(|| corrupt(directory.sections[1].first(), "the series are invalid"))?;
-        let mut records = all(&section(2)?, |input| take_record(input, names.len()))
+        let mut records = all(&section(2), |input| take_record(input, names.len()))
             .ok_or_else(|| corrupt(directory.sections[2].first(), "the records are invalid"))?;
-        let (seen, sizes) = seen::decode(&block(file, key, &directory.state)?, names.len(), series.len())
+        let (seen, sizes) = seen::decode(&parts.next().unwrap_or_default(), names.len(), series.len())
             .ok_or_else(|| corrupt(Some(&directory.state), "the state is invalid"))?;
         records.extend(seen.iter().flat_map(Seen::standing));
         records.sort_by_key(|record| (record.tensor, record.step));
         records.dedup_by_key(|record| (record.tensor, record.step));
         let tiles = directory.tiles.iter().copied().collect();
-        let file = OneFile { source, opened };
-        Ok(Pyramid { key: key.into(), file, directory, tiles, names, series, seen, sizes, records })
+        let recent = file.reads_at_once().map(|_| Mutex::default());
+        Ok(Pyramid { key: key.into(), file, directory, tiles, recent, names, series, seen, sizes, records })
     }
 
     /// The lowest and the highest level.
@@ -134,6 +135,11 @@ impl Pyramid {
     /// Number of rows of statistics, and of records for which there was no room.
     pub fn rows(&self) -> (u64, u64) {
         (self.directory.rows, self.directory.dropped)
+    }
+
+    /// The segments whose tensors it has.
+    pub fn covered(&self) -> &[Covered] {
+        &self.directory.covered
     }
 
     /// Whether the statistics that were read are those of the pyramid, and maybe later steps.
@@ -177,18 +183,10 @@ impl Pyramid {
 
     /// Merges series into bins.
     pub fn bins(&self, wanted: &Wanted<'_>) -> Result<Bins> {
-        let (rows, count) = wanted.shape;
-        let invalid = |what: &str| Error::Invalid(what.into());
-        let size = rows.checked_mul(count).filter(|size| *size <= MOST_BINS);
-        let size = size.ok_or_else(|| invalid("too many bins"))?;
-        let outside = |(series, row): &(u32, u32)| *series as usize >= self.series.len() || *row as usize >= rows;
-        let (base, top) = self.levels();
-        if wanted.level < base || wanted.level >= 63 || wanted.measure >= COUNT || wanted.series.iter().any(outside) {
-            return Err(invalid("no such bins"));
-        }
+        let size = self.size_of(wanted)?;
         let mut merged = Merged::new(wanted, size);
         if size > 0 {
-            let keys = self.tiles_of(wanted, wanted.level.min(top), &merged.groups);
+            let keys = self.tiles_of(wanted, &merged.groups);
             let merging = Mutex::new(merged);
             self.read(&keys, &|key, raw| merging.lock().take(key, raw))?;
             merged = merging.into_inner();
@@ -196,8 +194,38 @@ impl Pyramid {
         Ok(merged.finish())
     }
 
+    /// Reads from a store what [`Pyramid::bins`] will ask for in several parts, unless that is too much to keep.
+    pub fn read_ahead(&self, wanted: &Wanted<'_>) -> Result<()> {
+        let is_empty = self.size_of(wanted)? == 0;
+        let Some(recent) = self.recent.as_ref().filter(|_| !is_empty) else { return Ok(()) };
+        let mut keys = self.tiles_of(wanted, &groups(wanted.series));
+        keys.retain(|key| recent.lock().get(key).is_none());
+        if keys.iter().map(|key| u64::from(self.tiles[key].length)).sum::<u64>() > MOST_KEPT as u64 / 2 {
+            return Ok(());
+        }
+        self.fetch(&keys, &|key, bytes| {
+            // Who asks for a tile that is missing then sees why.
+            bytes.into_iter().for_each(|bytes| recent.lock().put(key, bytes));
+        })
+    }
+
+    /// The number of bins of a view that can be answered.
+    fn size_of(&self, wanted: &Wanted<'_>) -> Result<usize> {
+        let (rows, count) = wanted.shape;
+        let invalid = |what: &str| Error::Invalid(what.into());
+        let size = rows.checked_mul(count).filter(|size| *size <= MOST_BINS);
+        let size = size.ok_or_else(|| invalid("too many bins"))?;
+        let outside = |(series, row): &(u32, u32)| *series as usize >= self.series.len() || *row as usize >= rows;
+        let is_below = wanted.level < self.directory.base;
+        if is_below || wanted.level >= 63 || wanted.measure >= COUNT || wanted.series.iter().any(outside) {
+            return Err(invalid("no such bins"));
+        }
+        Ok(size)
+    }
+
     /// The tiles of a view: those of a level, and behind its last block those of the levels below.
-    fn tiles_of(&self, wanted: &Wanted<'_>, level: u8, groups: &Groups) -> Vec<TileKey> {
+    fn tiles_of(&self, wanted: &Wanted<'_>, groups: &Groups) -> Vec<TileKey> {
+        let level = wanted.level.min(self.directory.top);
         let step = |bin: u64| if bin > u64::MAX >> wanted.level { u64::MAX } else { bin << wanted.level };
         let mut begin = step(wanted.first).max(self.directory.first as u64);
         let end = step(wanted.first.saturating_add(wanted.shape.1 as u64)).min(self.directory.last as u64 + 1);
@@ -224,25 +252,37 @@ impl Pyramid {
 
     /// Reads tiles in the order of the file, and calls `each` with key and content.
     ///
-    /// Those near each other are read at once: of a store, one request reads a view of a run of a few thousand series.
+    /// Those near each other are read at once: of a store, one request reads a measure of neighbouring series.
     fn read(&self, keys: &[TileKey], each: &(dyn Fn(TileKey, Vec<u8>) + Sync)) -> Result<()> {
-        let item = |key: &TileKey| {
-            let place = self.tiles[key];
-            Item { file: 0, offset: place.offset, length: place.length.into() }
-        };
-        let plan = Plan { files: vec![self.key.clone()], items: keys.iter().map(item).collect() };
         let failed: Mutex<Option<Arc<Error>>> = Mutex::new(None);
-        sweep::execute(&plan, &self.file, &Options::default(), &|at, bytes| {
-            let (key, place) = (keys[at], &self.tiles[&keys[at]]);
-            let raw = bytes.and_then(|bytes| self.tile(key, bytes, place).map_err(Arc::new));
-            match raw {
+        let take = |key: TileKey, bytes: Bytes<'_>| {
+            let place = &self.tiles[&key];
+            match bytes.and_then(|bytes| self.tile(key, bytes, place).map_err(Arc::new)) {
                 Ok(raw) => each(key, raw),
                 Err(error) => drop(failed.lock().get_or_insert(error)),
             }
+        };
+        let mut missing = Vec::new();
+        for key in keys {
+            match self.recent.as_ref().and_then(|recent| recent.lock().get(key)) {
+                Some(bytes) => take(*key, Ok(&bytes)),
+                None => missing.push(*key),
+            }
+        }
+        self.fetch(&missing, &|key, bytes| {
+            if let (Some(recent), Ok(bytes)) = (&self.recent, &bytes) {
+                recent.lock().put(key, bytes);
+            }
+            take(key, bytes);
         })?;
-        failed.into_inner().map_or(Ok(()), |error| {
-            Err(Arc::try_unwrap(error).unwrap_or_else(|shared| Error::Invalid(shared.to_string())))
-        })
+        failed.into_inner().map_or(Ok(()), |error| Err(owned(error)))
+    }
+
+    /// Reads the bytes of tiles by one plan.
+    fn fetch(&self, keys: &[TileKey], each: &(dyn Fn(TileKey, Bytes<'_>) + Sync)) -> Result<()> {
+        let items = keys.iter().map(|key| item(&self.tiles[key])).collect();
+        let plan = Plan { files: vec![self.key.clone()], items };
+        sweep::execute(&plan, &self.file.reading(&plan), &Options::default(), &|at, bytes| each(keys[at], bytes))
     }
 
     fn tile(&self, (_, kind, ..): TileKey, bytes: &[u8], place: &Place) -> Result<Vec<u8>> {
@@ -258,6 +298,14 @@ impl Pyramid {
 /// The pairs of a series in its group and a row, by group.
 type Groups = BTreeMap<u32, Vec<(u32, u32)>>;
 
+fn groups(series: &[(u32, u32)]) -> Groups {
+    let mut groups = Groups::new();
+    for (series, row) in series {
+        groups.entry(series / GROUP as u32).or_default().push((series % GROUP as u32, *row));
+    }
+    groups
+}
+
 /// Bins that tiles are merged into, in any order.
 struct Merged<'w> {
     wanted: &'w Wanted<'w>,
@@ -272,16 +320,19 @@ struct Merged<'w> {
 
 impl<'w> Merged<'w> {
     fn new(wanted: &'w Wanted<'w>, size: usize) -> Merged<'w> {
-        let mut groups = Groups::new();
-        for (series, row) in wanted.series {
-            groups.entry(series / GROUP as u32).or_default().push((series % GROUP as u32, *row));
-        }
         let bins = Bins {
             values: [vec![f32::INFINITY; size], vec![0.0; size], vec![f32::NEG_INFINITY; size]],
             n: vec![0; size],
             flag: vec![0; size],
         };
-        Merged { wanted, groups, bins, sums: vec![0.0; size], known: vec![0; size], halves: HashMap::new() }
+        Merged {
+            wanted,
+            groups: groups(wanted.series),
+            bins,
+            sums: vec![0.0; size],
+            known: vec![0; size],
+            halves: HashMap::new(),
+        }
     }
 
     fn take(&mut self, (level, kind, number, group): TileKey, raw: Vec<u8>) {
@@ -349,12 +400,86 @@ fn cells<'c>(
     })
 }
 
+/// The names, series, records and state of a file, block by block, all of them read at once.
+fn parts(directory: &Directory, file: &OneFile, key: &str) -> Result<Vec<Vec<u8>>> {
+    let places: Vec<&Place> = directory.sections.iter().flatten().chain([&directory.state]).collect();
+    // Tiles may lie behind all else, in a slot that is used again; without them the file must not be used.
+    let end = Item { file: 0, offset: directory.size.saturating_sub(1), length: 1 };
+    let items = places.iter().map(|place| item(place)).chain([end]).collect();
+    let plan = Plan { files: vec![key.into()], items };
+    let found: Vec<Mutex<Result<Vec<u8>>>> = plan.items.iter().map(|_| Mutex::new(Ok(Vec::new()))).collect();
+    sweep::execute(&plan, file, &Options::default(), &|at, bytes| {
+        let unpack = |bytes: &[u8]| places.get(at).map_or(Ok(Vec::new()), |place| unpacked(bytes, key, place));
+        *found[at].lock() = bytes.map_err(owned).and_then(unpack);
+    })?;
+    found.into_iter().map(Mutex::into_inner).collect()
+}
+
+fn item(place: &Place) -> Item {
+    Item { file: 0, offset: place.offset, length: place.length.into() }
+}
+
+fn owned(error: Arc<Error>) -> Error {
+    Arc::try_unwrap(error).unwrap_or_else(|shared| Error::Invalid(shared.to_string()))
+}
+
+/// Compressed tiles that were read last. What was not asked for while the newer half filled is forgotten.
+#[derive(Default)]
+struct Recent {
+    newer: HashMap<TileKey, Arc<[u8]>>,
+    older: HashMap<TileKey, Arc<[u8]>>,
+    /// Bytes of the newer half.
+    size: usize,
+}
+
+impl Recent {
+    fn get(&mut self, key: &TileKey) -> Option<Arc<[u8]>> {
+        if let Some(bytes) = self.older.remove(key) {
+            self.keep(*key, bytes);
+        }
+        self.newer.get(key).cloned()
+    }
+
+    fn put(&mut self, key: TileKey, bytes: &[u8]) {
+        self.keep(key, bytes.into());
+    }
+
+    fn keep(&mut self, key: TileKey, bytes: Arc<[u8]>) {
+        if self.size + bytes.len() > MOST_KEPT / 2 {
+            (self.older, self.size) = (std::mem::take(&mut self.newer), 0);
+        }
+        self.size += bytes.len();
+        self.newer.insert(key, bytes);
+    }
+}
+
 /// A source of which one file is open.
 ///
 /// What was opened is read even after it was replaced.
-struct OneFile {
+pub(super) struct OneFile {
     source: Arc<dyn Source>,
     opened: Arc<dyn Blob>,
+    reach: Reach,
+}
+
+impl OneFile {
+    /// This file for a plan, of which the smallest gaps are read along, so that there are few requests, as long as they
+    /// have not too many bytes.
+    pub(super) fn reading(&self, plan: &Plan) -> OneFile {
+        let range = |item: &Item| (item.offset, item.offset.saturating_add(item.length));
+        let mut ranges: Vec<(u64, u64)> = plan.items.iter().map(range).collect();
+        ranges.sort_unstable();
+        let mut gaps: Vec<u64> = ranges.windows(2).map(|two| two[1].0.saturating_sub(two[0].1)).collect();
+        gaps.sort_unstable();
+        let mut between = 0u64;
+        let exceeds = gaps.into_iter().find(|gap| {
+            between = between.saturating_add(*gap);
+            between > MOST_BETWEEN
+        });
+        let gap = exceeds.map_or(self.reach.gap, |gap| self.reach.gap.min(gap - 1));
+        let (source, opened) = (self.source.clone(), self.opened.clone());
+        OneFile { source, opened, reach: Reach { gap, ..self.reach } }
+    }
 }
 
 impl Source for OneFile {
@@ -367,7 +492,7 @@ impl Source for OneFile {
     }
 
     fn reach(&self) -> Reach {
-        self.source.reach()
+        self.reach
     }
 
     fn reads_at_once(&self) -> Option<usize> {

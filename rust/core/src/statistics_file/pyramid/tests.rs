@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use crate::source::{Blob, Local, Memory, Reach, Source};
 use crate::statistics::Statistics;
 use crate::statistics_file::{DIRECTORY, Limits, Name, Reader, Row, Selection, StatisticsWriter};
 use crate::step::Mode;
+use crate::sweep::{Item, Plan};
 
 const WORKER: &str = "worker_0";
 
@@ -384,6 +385,7 @@ fn one_process_at_a_time_writes_a_pyramid() {
 struct Store {
     files: Local,
     reads: Arc<AtomicUsize>,
+    reach: Reach,
 }
 
 struct Object(Box<dyn Blob>, Arc<AtomicUsize>);
@@ -398,7 +400,7 @@ impl Source for Store {
     }
 
     fn reach(&self) -> Reach {
-        Reach::REMOTE
+        self.reach
     }
 
     fn reads_at_once(&self) -> Option<usize> {
@@ -413,22 +415,105 @@ impl Blob for Object {
     }
 }
 
+/// A pyramid in a store, and the count of its requests.
+fn stored(root: &Path, reach: Reach) -> (Pyramid, Arc<AtomicUsize>) {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let store = Store { files: Local::new(root), reads: reads.clone(), reach };
+    (Pyramid::open(Arc::new(store), WORKER).unwrap(), reads)
+}
+
 #[test]
 fn one_request_of_a_store_reads_a_view() {
     let root = tempfile::tempdir().unwrap();
     written(root.path(), 0..900, 300, |row| row);
     let local = built(root.path()).unwrap();
-    let reads = Arc::new(AtomicUsize::new(0));
-    let store = Store { files: Local::new(root.path()), reads: reads.clone() };
-    let remote = Pyramid::open(Arc::new(store), WORKER).unwrap();
-    for level in [0, 2, 5, 7] {
-        reads.store(0, Ordering::Relaxed);
-        let (_, bins) = whole(&remote, 0, level);
-        assert_eq!(reads.load(Ordering::Relaxed), 1, "level {level}");
-        assert_eq!(format!("{bins:?}"), format!("{:?}", whole(&local, 0, level).1));
-    }
-    reads.store(0, Ordering::Relaxed);
+    let reach = Reach::REMOTE;
     let first = Wanted { series: &[(7, 0)], measure: 1, level: 0, first: 0, shape: (1, 200) };
-    remote.bins(&first).unwrap();
-    assert_eq!(reads.load(Ordering::Relaxed), 1);
+    for level in [0, 2, 5, 7] {
+        let (remote, reads) = stored(root.path(), reach);
+        // Header, directory, and all else.
+        assert_eq!(reads.swap(0, Ordering::Relaxed), 3);
+        let (_, bins) = whole(&remote, 0, level);
+        assert_eq!(reads.swap(0, Ordering::Relaxed), 1, "level {level}");
+        assert_eq!(format!("{bins:?}"), format!("{:?}", whole(&local, 0, level).1));
+        whole(&remote, 0, level);
+        assert_eq!(reads.swap(0, Ordering::Relaxed), 0, "what was read is known");
+        remote.bins(&first).unwrap();
+        assert_eq!(reads.swap(0, Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn what_a_view_reads_is_in_one_place() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..2000, 300, |row| row);
+    let local = built(root.path()).unwrap();
+    let (_, top) = local.levels();
+    // Only what has nothing between is read at once.
+    let reach = Reach { gap: 0, ..Reach::REMOTE };
+    let requests = |measure: usize, level: u8, series: &[(u32, u32)], (first, count): (u64, usize)| {
+        let (remote, reads) = stored(root.path(), reach);
+        reads.store(0, Ordering::Relaxed);
+        let wanted = Wanted { series, measure, level, first, shape: (300, count) };
+        let found = remote.bins(&wanted).unwrap();
+        assert_eq!(format!("{found:?}"), format!("{:?}", local.bins(&wanted).unwrap()));
+        reads.load(Ordering::Relaxed)
+    };
+    let all: Vec<(u32, u32)> = (0u32..).zip(&local.series).map(|(at, one)| (at, one.tensor)).collect();
+    assert!(all.len() > 2 * 256);
+    // All steps of all tensors: sizes are beside the counts, other measures are not.
+    assert_eq!(requests(0, top, &all, (0, 32)), 1);
+    assert_eq!(requests(3, top, &all, (0, 32)), 2);
+    // A few tensors, and all, in a range of steps.
+    assert_eq!(requests(3, 0, &all[..100], (160, 640)), 2);
+    assert_eq!(requests(3, 0, &all, (0, 1024)), 2);
+}
+
+#[test]
+fn names_of_segments_that_a_pyramid_has_are_not_read() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..50, 3, |row| row);
+    written(root.path(), 50..90, 3, |row| row);
+    let pyramid = built(root.path()).unwrap();
+    written(root.path(), 90..100, 5, |row| row);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let store = Store { files: Local::new(root.path()), reads: reads.clone(), reach: Reach::REMOTE };
+    let reader = reader(root.path());
+    let covered = HashMap::from([(WORKER, (pyramid.covered(), pyramid.ends().1))]);
+    let names: Vec<String> = reader.names(&store, &covered).unwrap().into_iter().map(|name| name.name).collect();
+    assert_eq!((names, reads.swap(0, Ordering::Relaxed)), (pyramid_and(&["w3", "w4"], &pyramid), 1));
+    // What was read once is known, and of segments with other steps the names are those of the files.
+    let none = HashMap::from([(WORKER, (pyramid.covered(), 80))]);
+    assert_eq!(reader.names(&store, &none).unwrap().len(), 5);
+    assert_eq!(reads.swap(0, Ordering::Relaxed), 1);
+    let selection = Selection { steps: Some((0..3).collect()), ..Selection::default() };
+    assert_eq!(reader.read(&Local::new(root.path()), &selection).unwrap().rows.len(), 9);
+}
+
+/// The names of a pyramid and others.
+fn pyramid_and(others: &[&str], pyramid: &Pyramid) -> Vec<String> {
+    pyramid.names.iter().map(String::as_str).chain(others.iter().copied()).map(String::from).collect()
+}
+
+#[test]
+fn gaps_are_read_along_up_to_a_limit() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), 0..50, 1, |row| row);
+    built(root.path()).unwrap();
+    let (remote, _) = stored(root.path(), Reach::REMOTE);
+    let gap_of = |gaps: &[u64]| {
+        let mut offset = 0;
+        let mut items = vec![Item { file: 0, offset, length: 10 }];
+        for gap in gaps {
+            offset += 10 + gap;
+            items.push(Item { file: 0, offset, length: 10 });
+        }
+        remote.file.reading(&Plan { files: Vec::new(), items }).reach().gap
+    };
+    assert_eq!(gap_of(&[]), 1 << 20);
+    assert_eq!(gap_of(&[1 << 20, 5 << 20, 1 << 10]), 1 << 20);
+    assert_eq!(gap_of(&[1 << 20; 8]), 1 << 20);
+    assert_eq!(gap_of(&[1 << 20; 9]), (1 << 20) - 1);
+    assert_eq!(gap_of(&[&[1 << 19; 8][..], &[1 << 20; 9]].concat()), (1 << 20) - 1);
+    assert_eq!(gap_of(&[u64::MAX / 4; 3]), 1 << 20);
 }
