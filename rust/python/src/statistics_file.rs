@@ -21,6 +21,9 @@ use crate::numpy;
 use crate::statistics;
 use crate::sweep::{RecordSource, ints, texts};
 
+/// A worker, number, batches, end and checksum of the segments that its pyramid covers, and its last step.
+type OfPyramid = (String, Vec<(u64, u64, u64, u32)>, Step);
+
 /// Writes the statistics of one worker's tensors.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct StatisticsWriter(Mutex<Option<core::StatisticsWriter>>);
@@ -251,11 +254,11 @@ impl StatisticsReader {
         &self,
         py: Python<'py>,
         files: &Bound<'py, PyAny>,
-        pyramids: Vec<(String, Vec<(u64, u64, u64, u32)>, Step)>,
+        pyramids: Vec<OfPyramid>,
     ) -> PyResult<Bound<'py, PyList>> {
         let source = RecordSource::of(files)?;
         let names = py.detach(|| {
-            let of_worker = |(worker, all, until): (String, Vec<_>, Step)| {
+            let of_worker = |(worker, all, until): OfPyramid| {
                 let segments =
                     all.into_iter().map(|(segment, batches, end, crc)| Covered { segment, batches, end, crc });
                 (worker, (segments.collect::<Vec<_>>(), until))

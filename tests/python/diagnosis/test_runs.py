@@ -395,10 +395,10 @@ def test_no_run_stops_the_others(log, tmp_path, monkeypatch):
     fails = write_run(tmp_path / "fails")
     update = Diagnoser.update
 
-    def failing(self, progress=None):
+    def failing(self, progress=None, last=False):
         if "fails" in str(self._run.path):
             raise MemoryError("no room")
-        return update(self, progress)
+        return update(self, progress, last)
 
     monkeypatch.setattr(Diagnoser, "update", failing)
     opened = create_trial(log)
