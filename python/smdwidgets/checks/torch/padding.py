@@ -1,4 +1,4 @@
-"""Check of the token that is padding for an embedding: that it is the one which fills rows up."""
+"""Check of embeddings: that `padding_idx` is the token of the padding."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ class PaddingChecks:
 
 
 def filling(tokens: NDArray[np.float64], index: int) -> int | None:
-    """Return the token that fills rows up at their end, if another token is padding and is among others.
+    """Return the token that fills rows up at their end, if another one is padding.
+
+    The result is None if rows are not filled up, or if that token is the padding.
 
     >>> rows = np.array([[3, 1, 2, 0, 0], [1, 2, 1, 3, 0], [2, 1, 3, 2, 3], [3, 1, 0, 0, 0]] * 2)
     >>> filling(rows, 1), filling(rows, 0)
