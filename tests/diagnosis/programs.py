@@ -13,8 +13,9 @@ the part `i`, `overlooked.txt` those with mistakes that are easily overlooked, i
 with the mistakes that people make most often, in the part `l`, `asked.txt` those with mistakes that people ask about,
 in the part `m`, `seen_often.txt` those with frequent and with subtle mistakes, in the part `n`, `of_many_fields.txt`
 those with mistakes of many fields, in the part `o`, `reported_again.txt` more that people have reported, in the
-part `p`, `described.txt` those that public reports describe, in the part `q`, and `of_reports.txt` more of these, in
-the part `s`.
+part `p`, `described.txt` those that public reports describe, in the part `q`, `of_reports.txt` more of these, in
+the part `s`, `of_practice.txt` those with mistakes of practice, in the part `v`, and `minimal.txt` loops of few
+lines, in the part `w`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ WHOLE = tuple(
         "reported_again",
         "described",
         "of_reports",
+        "of_practice",
+        "minimal",
     )
 )
 
