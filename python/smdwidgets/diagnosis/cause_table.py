@@ -60,7 +60,11 @@ CAUSES: dict[str, Cause] = {
         alone=("loss_unbounded",),
     ),
     "gradients_add_up": Cause(
-        supports=_UNSTABLE, against=("loss_stays_level",), rivals=("rate_too_high",), sure_with=_UNSTABLE
+        supports=(*_UNSTABLE, "norms_grow_smoothly"),
+        against=("loss_stays_level",),
+        rivals=("rate_too_high",),
+        sure_with=_UNSTABLE,
+        alone=("norms_grow_smoothly",),
     ),
     "bad_batch": Cause(
         supports=(*_UNSTABLE, "spike"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors.guessing import never_below_guessing
 from smdwidgets.diagnosis.detectors.learning_rate import NOTHING
+from smdwidgets.diagnosis.detectors.norms_add_up import growing_norm
 from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound, unbounded_losses
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_gradients import are_reset
@@ -91,6 +92,10 @@ def _loss_only_returns(data: RunData) -> bool | None:
     """Whether the training loss rises far above its first value, and comes back."""
     loss = data.longest_loss
     return None if loss is None else _only_returns(loss)
+
+
+def _norms_grow(data: RunData) -> bool:
+    return growing_norm(data) is not None
 
 
 def _stays_level(data: RunData) -> bool | None:
@@ -238,6 +243,7 @@ def _only_scalars(data: RunData) -> bool:
 _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "loss_explodes": (_explodes, "the loss rose to more than twice its first values, or was lost"),
     "loss_only_returns": (_loss_only_returns, "the loss rose far above its first value, and has only come back"),
+    "norms_grow_smoothly": (_norms_grow, "the norm of the gradient grows, and hardly differs between batches"),
     "loss_stays_level": (_stays_level, "the loss never left its first level"),
     "lost_without_rise": (_lost_without_rise, "the loss was not above its first value before it was lost"),
     "loss_learns": (_learns, "the training loss fell"),

@@ -345,6 +345,11 @@ def adding_up(data: RunData) -> Iterator[Finding]:
         int(gradient.steps[0]),
         None,
         (gradient.name,),
-        {"tensor": gradient.name, "cosine": value},
+        {
+            "what": "Successive gradients are almost the same",
+            "detail": f"cosine {value:.2f} in `{gradient.name}`",
+            "tensor": gradient.name,
+            "cosine": value,
+        },
         (Evidence(f"cosine of successive gradients {value:.2f}", gradient.name, curve=curve(gradient, steps, cosine)),),
     )

@@ -22,6 +22,7 @@ from smdwidgets.diagnosis.detectors.loss_floor import loss_floor
 from smdwidgets.diagnosis.detectors.loss_parts import loss_parts
 from smdwidgets.diagnosis.detectors.loss_scale import loss_scale
 from smdwidgets.diagnosis.detectors.no_targets import no_targets
+from smdwidgets.diagnosis.detectors.norms_add_up import norms_add_up
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.order import order
@@ -47,6 +48,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     clipping,
     gradient_zero,
     gradient_huge,
+    norms_add_up,
     unbounded,
     learning_rate,
     not_finite,

@@ -409,7 +409,10 @@ def _by_heart(data: RunData, validation: Series, trend: Trend) -> Iterator[Findi
     # A loss that still falls may come near the training loss later.
     at = np.flatnonzero(learned.blocks < BY_HEART * level)
     share = 1 - at[0] / len(learned.blocks)
-    if share < LEAST_BY_HEART or half[0] - half.min() > 0.02 * level or _metric_improves(data, validation, 0):
+    if share < LEAST_BY_HEART or half[0] - half.min() > 0.02 * level:
+        return
+    since = step_of_block(training, int(at[0]))
+    if _metric_improves(data, validation, 0) and not _stays_poor(data, since):
         return
     facts = {
         "what": "The training data are learned by heart",
@@ -418,7 +421,19 @@ def _by_heart(data: RunData, validation: Series, trend: Trend) -> Iterator[Findi
         "keep": int(validation.steps[_lowest(validation, trend)]),
         "end": level,
     }
-    yield _medium(validation, training, step_of_block(training, int(at[0])), facts)
+    yield _medium(validation, training, since, facts)
+
+
+def _stays_poor(data: RunData, since: int) -> bool:
+    """Whether the accuracies of other data are poor, and hardly better since a step."""
+    shares = [
+        as_share(one)[one.steps >= since]
+        for one in data.held_out(Kind.METRIC)
+        if is_accuracy(one) and one.steps[-1] >= since
+    ]
+    return bool(shares) and all(
+        one.max() <= POOR_SHARE and one[-1] - one[0] <= NO_GAIN * (1 - one[0]) for one in shares
+    )
 
 
 def _medium(validation: Series, training: Series, onset: int, facts: dict[str, object]) -> Finding:

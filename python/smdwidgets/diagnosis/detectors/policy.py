@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
-from smdwidgets.diagnosis.trends import local_noise
+from smdwidgets.diagnosis.trends import local_noise, mann_kendall
 from smdwidgets.finding import Finding
 from smdwidgets.naming.policy import Quantity, quantity
 
@@ -21,6 +21,8 @@ __all__ = ["policy"]
 LEAST_LOGS, LOGS, EQUAL_LOGS = 12, 5, 10
 #: Logs of a running mean, and logs that are the first ones.
 _MEAN, _FIRST = 5, 10
+#: Statistic of the trend of a reward that rises, however noisy it is.
+CLEARLY = 2.0
 #: The same where a quantity may change within the first ones, and is not noisy.
 _SOON = 3
 EQUAL_GROUPS, NO_SPREAD = 0.8, 1e-6
@@ -214,17 +216,23 @@ def _reward(data: RunData) -> _Reward | None:
     noise = max(local_noise(values), 1e-9)
     first, last, best = float(means[0]), float(means[-1]), float(means.max())
     spread = max(2 * noise, 0.02 * abs(best))
-    return _Reward(last - first > spread, best - last > spread / 2)
+    rises = last - first > spread or (last > first and float(mann_kendall(values[None])[0]) > CLEARLY)
+    return _Reward(rises, best - last > spread / 2)
 
 
 def _advantage(by_quantity: Mapping[Quantity, list[Series]], data: RunData) -> Iterator[Finding]:
     for kind in (Quantity.EQUAL_GROUPS, Quantity.REWARD_SPREAD):
         for series in by_quantity.get(kind, ()):
-            values = series.values
-            is_equal = values >= EQUAL_GROUPS if kind is Quantity.EQUAL_GROUPS else np.abs(values) < NO_SPREAD
-            at = _until_end(is_equal, EQUAL_LOGS)
+
+            def are_equal(values: Floats, kind: Quantity = kind) -> NDArray[np.bool_]:
+                return values >= EQUAL_GROUPS if kind is Quantity.EQUAL_GROUPS else np.abs(values) < NO_SPREAD
+
+            # Few groups may differ now and then.
+            at = _until_end(are_equal(_smooth(series.values)), EQUAL_LOGS)
             if at is None:
                 continue
+            before = np.flatnonzero(~are_equal(series.values[:at]))
+            at = int(before[-1]) + 1 if len(before) else 0
             norms = data.of(Kind.GRADIENT_NORM)
             begin = int(series.steps[at])
             later = norms[0].values[norms[0].steps >= begin] if norms else np.empty(0)

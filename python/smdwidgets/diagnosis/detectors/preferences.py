@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData
-from smdwidgets.diagnosis.trends import local_noise
 from smdwidgets.finding import Finding
 
 __all__ = ["preferences"]
@@ -18,6 +18,8 @@ LEAST_LOGS, LOGS = 12, 5
 #: Fall of the logarithm of the probability of preferred answers, relative to its first value, and the nats that it is
 #: at least.
 LESS_LIKELY, LEAST_NATS = 3.0, 20.0
+#: The same fall in units of the noise, which is no chance.
+CLEARLY = 3.0
 #: Fewest logs of a share of pairs that are ordered right, its mean that is hardly more than chance, also in the last
 #: third, and the fall of the loss beside it.
 LEAST_ACCURACIES, BY_CHANCE, FALLS = 100, 0.6, 0.05
@@ -42,7 +44,8 @@ def _less_likely(data: RunData) -> Iterator[Finding]:
         if not margins or best >= 0 or end > min(LESS_LIKELY * best, best - LEAST_NATS):
             continue
         # Batches of few pairs differ far.
-        if float(np.median(series.values[:LOGS])) - end < 2 * local_noise(series.values):
+        noise = float(np.std(np.diff(series.values))) / math.sqrt(2)
+        if float(np.median(series.values[:LOGS])) - end < CLEARLY * noise:
             continue
         onset = min(best_at + 1, len(series) - 1)
         facts = {
