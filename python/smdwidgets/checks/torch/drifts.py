@@ -35,7 +35,7 @@ class _Place:
     Attributes:
         sample: size, stride and offset of the sample within the data.
         version: the count of changes of the data at the last pass.
-            last: those at the last one.
+        last: the values at the last pass.
         changes: what each later pass has added, apart from its mean.
     """
 

@@ -76,7 +76,6 @@ def are_channels_first(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     """Whether a view puts the channels of the last dimension before the places.
 
     The number of rows may differ: a batch may be a part of a tensor.
-
     The channels may be cut into shorter ones, which gives such shapes if their number is a multiple of that of places.
 
     >>> [are_channels_first(before, (8, 3, 5, 5)) for before in ((64, 5, 5, 3), (8, 25, 3), (8, 3, 25), (8, 75))]
