@@ -82,7 +82,7 @@ CAUSES: dict[str, Cause] = {
     "rate_rise": Cause(supports=_UNSTABLE, rivals=("bad_batch",), alone=("rate_undoes",)),
     "rate_too_high": Cause(
         needs=("gradients_reset",),
-        excluded_by=("rate_is_gone",),
+        excluded_by=("rate_is_gone", "few_steps"),
         supports=("large_updates", *_UNSTABLE),
         against=("loss_stays_level", "loss_learns", "lost_without_rise"),
         rivals=("labels_unrelated", "gradients_add_up", "loss_sign", "input_not_scaled", "not_finite", "one_class"),

@@ -33,6 +33,8 @@ LEARNED_AT_ONCE = 0.4
 RISEN, FEWEST = 4.0, 20
 #: Values before a loss is lost that tell whether it rose.
 SHORTLY = 5
+#: Steps of a training that are few.
+FEW_STEPS = 50
 #: Share of the run that is most of it.
 MOSTLY = 0.5
 #: Relative updates that are large, and the share of the saves at which they must be.
@@ -72,6 +74,17 @@ def _explodes(data: RunData) -> bool | None:
         return True
     first = float(np.median(loss.values[:3]))
     return bool(np.max(loss.values) > first + (EXPLODED - 1) * abs(first))
+
+
+def _has_few_steps(data: RunData) -> bool | None:
+    """Whether a training is too short to show that its rate is too high.
+
+    The first updates of adaptive optimizers are large, and a loss that is learned later has not fallen either.
+    """
+    loss = data.longest_loss
+    if loss is None or not len(loss):
+        return None
+    return bool(loss.steps[-1] - loss.steps[0] < FEW_STEPS and not _explodes(data))
 
 
 def _only_returns(loss: Series) -> bool:
@@ -242,6 +255,7 @@ def _only_scalars(data: RunData) -> bool:
 
 _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "loss_explodes": (_explodes, "the loss rose to more than twice its first values, or was lost"),
+    "few_steps": (_has_few_steps, "the training has few steps"),
     "loss_only_returns": (_loss_only_returns, "the loss rose far above its first value, and has only come back"),
     "norms_grow_smoothly": (_norms_grow, "the norm of the gradient grows, and hardly differs between batches"),
     "loss_stays_level": (_stays_level, "the loss never left its first level"),
