@@ -353,11 +353,10 @@ def constant_factors(root: torch.Tensor, elements: int) -> list[torch.Tensor]:
 def divisor_of(root: torch.Tensor) -> float | None:
     """Return the number that a single loss was divided by; None for a mean of several."""
     node = root.grad_fn
-    number = _saved(node, "_saved_other") if node is not None and _is(node, ("Div",)) else None
-    if not isinstance(number, torch.Tensor) or number.numel() != 1 or not number.is_cpu:
+    if node is None or not _is(node, ("Div",)):
         return None
     before = _previous(node)
-    return None if before is None or _is(before, ("Add", "Sum", "Mean")) else float(number)
+    return None if before is None or _is(before, ("Add", "Sum", "Mean")) else number_of(node, "other")
 
 
 def compares_outputs(root: torch.Tensor) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.layer_inputs import LayerInputs
 from smdwidgets.checks.torch.layers import CONVOLUTIONS
 from smdwidgets.checks.torch.values import is_plain
 
@@ -30,23 +30,15 @@ class LayoutChecks:
 
     def __init__(self, context: Context, guarded: Callable[[Callable[..., object]], Callable[..., object]]) -> None:
         self._context = context
-        self._looks_at = guarded(self._layer)
-        self._handles: list[Any] = []
-        #: Passes of each model, and inputs of layers that were mixed.
-        self._passes: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._inputs = LayerInputs(guarded(self._layer), _PASSES, _LAYERS)
+        #: Inputs of layers that were mixed.
         self._mixed = 0
 
     def enters(self, model: nn.Module, looks: bool) -> None:
         """A model is called."""
-        passes = self._passes.get(model, 0)
-        if not looks or passes >= _PASSES or not self._context.log.runs("channels_mixed"):
-            return
-        self._passes[model] = passes + 1
-        layers = [one for one in model.modules() if isinstance(one, (*CONVOLUTIONS, *_CHANNELS_LAST))]
-        self._handles += [one.register_forward_pre_hook(self._enters_layer) for one in layers[:_LAYERS]]
-
-    def _enters_layer(self, module: nn.Module, inputs: Any) -> None:
-        self._looks_at(module, inputs)
+        if looks and self._context.log.runs("channels_mixed"):
+            layers = (one for one in model.modules() if isinstance(one, (*CONVOLUTIONS, *_CHANNELS_LAST)))
+            self._inputs.enters(model, layers)
 
     def _layer(self, module: nn.Module, inputs: Any) -> None:
         first: Any = inputs[0] if isinstance(inputs, tuple) and inputs else None
@@ -67,9 +59,7 @@ class LayoutChecks:
 
     def leaves(self) -> None:
         """A model has returned."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self._inputs.leaves()
 
 
 def are_channels_first(before: tuple[int, ...], after: tuple[int, ...]) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch.optim import Optimizer
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.order import share_groups
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["OptimizerChecks"]
@@ -80,10 +81,9 @@ class OptimizerChecks:
         """Look whether another optimizer has just used the gradients of the same tensors."""
         held = {id(one): one for group in optimizer.param_groups for one in group["params"] if one.grad is not None}
         for other in others:
-            groups = other.param_groups
-            if groups and optimizer.param_groups and groups[0] is optimizer.param_groups[0]:
+            if share_groups(optimizer, other):
                 continue  # one wraps the other
-            twice: list[Any] = [one for group in groups for one in group["params"] if id(one) in held]
+            twice: list[Any] = [one for group in other.param_groups for one in group["params"] if id(one) in held]
             if twice:
                 names = [self._context.name_of(one) for one in twice]
                 kinds = type(other).__name__, type(optimizer).__name__

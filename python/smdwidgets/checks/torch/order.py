@@ -17,7 +17,7 @@ from smdwidgets.checks.torch.schedules import Schedules
 from smdwidgets.checks.torch.values import is_plain, sampled
 from smdwidgets.finding import Level
 
-__all__ = ["OrderChecks"]
+__all__ = ["OrderChecks", "share_groups"]
 
 #: Backward passes whose gradients are reset without an update; and passes without an update, if nothing is reset.
 _DISCARDED, _WITHOUT_UPDATE, _LONGER = 32, 256, 4
@@ -502,7 +502,7 @@ class OrderChecks:
         if is_new and self._backward_seen and has_gradients:
             self._too_early[name] += 1
         is_replaced = old is not None and old.optimizer() is optimizer and self._is_replaced(old)
-        never = self._stepped and not any(_is_wrapped(optimizer, one) for one in self._stepped)
+        never = self._stepped and not any(share_groups(optimizer, one) for one in self._stepped)
         if context.updates >= 8 and (never or is_replaced):
             context.log.say("other_schedule", context.step, {"schedule": name}, [name])
         length, last = getattr(schedule, "T_max", None), getattr(schedule, "last_epoch", 0)
@@ -514,7 +514,7 @@ class OrderChecks:
         self._schedules.close()
 
 
-def _is_wrapped(optimizer: Optimizer, stepped: Optimizer) -> bool:
+def share_groups(optimizer: Optimizer, stepped: Optimizer) -> bool:
     """Whether two optimizers are the same, or share their groups."""
     groups, others = optimizer.param_groups, stepped.param_groups
     return optimizer is stepped or bool(groups and others and groups[0] is others[0])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.layer_inputs import LayerInputs
 from smdwidgets.checks.torch.layers import weight_of
 from smdwidgets.checks.torch.tokens import final_runs
 from smdwidgets.checks.torch.values import is_plain
@@ -42,29 +43,19 @@ class PaddingChecks:
 
     def __init__(self, context: Context, guarded: Callable[[Callable[..., object]], Callable[..., object]]) -> None:
         self._context = context
-        self._looks_at = guarded(self._layer)
-        self._handles: list[Any] = []
-        self._passes: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._inputs = LayerInputs(guarded(self._layer), _PASSES, _LAYERS)
         #: The embeddings of padding as they were when it was seen first, by layer, with the token.
         self._rows: weakref.WeakKeyDictionary[nn.Module, tuple[int, NDArray[np.float64]]] = weakref.WeakKeyDictionary()
 
     def enters(self, model: nn.Module, looks: bool) -> None:
         """A model is called."""
-        passes = self._passes.get(model, 0)
-        if not looks or passes >= _PASSES or not self._context.log.runs("padding_index_other"):
-            return
-        self._passes[model] = passes + 1
-        layers = [one for one in model.modules() if type(one) is nn.Embedding and one.padding_idx is not None]
-        self._handles += [one.register_forward_pre_hook(self._enters_layer) for one in layers[:_LAYERS]]
-
-    def _enters_layer(self, module: nn.Module, inputs: Any) -> None:
-        self._looks_at(module, inputs)
+        if looks and self._context.log.runs("padding_index_other"):
+            layers = (one for one in model.modules() if type(one) is nn.Embedding and one.padding_idx is not None)
+            self._inputs.enters(model, layers)
 
     def leaves(self) -> None:
         """A model has returned."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self._inputs.leaves()
 
     def _layer(self, module: nn.Embedding, inputs: Any) -> None:
         """An embedding gets tokens."""
