@@ -301,7 +301,7 @@ class RunData:
     @cached_property
     def epochs(self) -> Series | None:
         """The number of the epoch at each step, or None."""
-        return next((one for one in self.of(Kind.HOUSEKEEPING) if one.words[-1:] == ("epoch",)), None)
+        return next((one for one in self.of(Kind.HOUSEKEEPING) if one.words[-1:] == ("epoch",) and len(one)), None)
 
     @property
     def is_of_transformers(self) -> bool:

@@ -116,7 +116,7 @@ def _soon(data: RunData, training: Series) -> Floats:
     Few rows that come again and again are learned by heart.
     """
     many = max(2, round(SOON * len(training)))
-    if data.epochs is not None and len(data.epochs):
+    if data.epochs is not None:
         epochs = np.interp(training.steps, data.epochs.steps, data.epochs.values)
         many = min(many, max(2, int((epochs <= FEW_EPOCHS).sum())))
     return training.values[:many]
@@ -216,13 +216,7 @@ def _above_new_rows(data: RunData, loss: Series, training: Series) -> Iterator[F
 
     The training has not seen its rows before either, so that both losses are alike.
     """
-    if (
-        data.epochs is None
-        or not len(data.epochs)
-        or len(loss) < SHOWN
-        or len(training) < SHOWN
-        or training.values[0] <= 0
-    ):
+    if data.epochs is None or len(loss) < SHOWN or len(training) < SHOWN or training.values[0] <= 0:
         return
     level = np.interp(loss.steps, training.steps, training.values)
     epochs = np.interp(loss.steps, data.epochs.steps, data.epochs.values)
