@@ -6,6 +6,7 @@ The examples of docs/checks.md, healthy trainings, equal results, failures.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import sys
 import weakref
@@ -1168,6 +1169,74 @@ def fit_choosing(watch, shares_of, *last):
     fit(model, watch, loader=batches(size=64), epochs=6, optimizer=torch.optim.Adam(model.parameters(), 1e-2))
 
 
+def slope_of(critic, x, **options):
+    """A penalty on the gradient of the output."""
+    x = x.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(critic(x).sum(), x, **options)
+    return ((slope.norm(dim=1) - 1) ** 2).mean()
+
+
+def fit_critic(watch, critic, loss):
+    watch(critic)
+    optimizer = torch.optim.Adam(critic.parameters(), 1e-3, (0.5, 0.9))
+    for real in X.repeat(3, 1).split(64):
+        optimizer.zero_grad()
+        loss(critic, real, torch.randn_like(real) - 2).backward()
+        optimizer.step()
+
+
+def penalty_with_a_gradient(watch):
+    """The loss has a constant, too."""
+
+    def loss(critic, real, fake):
+        penalty = slope_of(critic, (real + fake) / 2, create_graph=True)
+        return critic(fake).mean() - critic(real).mean() + 10 * penalty + 0.1
+
+    fit_critic(watch, nn.Sequential(nn.Linear(8, 16), nn.SiLU(), nn.Linear(16, 1)), loss)
+
+
+def examples_that_mislead(watch):
+    """Inputs are changed along a gradient; the loss has a constant, and no such pass."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in [*batches()] * 2:
+        x = x.clone().requires_grad_()
+        F.cross_entropy(model(x), y).backward()
+        x = (x + 0.1 * x.grad.sign()).detach()
+        optimizer.zero_grad()
+        (F.cross_entropy(model(x), y) + 1).backward()
+        optimizer.step()
+
+
+def constant_in_several_losses(watch):
+    """One number is added to loss functions that differ from step to step."""
+    weights = torch.tensor([1.0, 2.0, 0.5, 1.0])
+    losses = [
+        lambda output, y: 2 * F.cross_entropy(output, y),
+        lambda output, y: F.cross_entropy(output, y).clamp(max=1.2),
+        lambda output, y: F.cross_entropy(output, y, label_smoothing=0.1),
+        lambda output, y: F.cross_entropy(output, y, weights, ignore_index=3) / 2,
+        lambda output, y: F.binary_cross_entropy_with_logits(output, F.one_hot(y, 4).float()),
+        lambda output, y: F.mse_loss(output, F.one_hot(y, 4).float(), reduction="sum") / 32,
+    ]
+    steps = itertools.count()
+    fit(network(), watch, lambda output, y: losses[next(steps) % 6](output, y) + 0.5, epochs=4)
+
+
+def weights_in_a_loss(watch):
+    model = network()
+    fit(model, watch, lambda output, y: F.cross_entropy(output, y) + 1e-3 * model[0].weight.abs().sum() - 0.1)
+
+
+def loss_of_lower_precision(watch):
+    def loss(output, y):
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.cross_entropy(output @ torch.eye(4), y) + 0.25
+
+    fit(network(), watch, loss, epochs=2)
+
+
 def temperature_that_falls(watch):
     fit_choosing(watch, lambda logits, step: F.gumbel_softmax(logits, 2.0 * 0.95**step))
 
@@ -1367,6 +1436,11 @@ HEALTHY = (
     critic_with_weights_that_are_held,
     last_part_of_an_epoch_is_short,
     long_warm_up_by_a_function,
+    penalty_with_a_gradient,
+    examples_that_mislead,
+    constant_in_several_losses,
+    weights_in_a_loss,
+    loss_of_lower_precision,
     temperature_that_falls,
     temperature_that_stays,
     temperature_that_begins_again,
@@ -3048,6 +3122,49 @@ def noise_times_a_variance(watch, broken):
     fit_latent(watch, lambda mean, x, noise: noise * (power * x.clamp(-8, 8)).exp() + mean, divergence)
 
 
+def penalty_of_a_constant_gradient(watch, broken):
+    def loss(critic, real, fake):
+        share = torch.rand(len(real), 1)
+        between, options = share * real + (1 - share) * fake, {"retain_graph" if broken else "create_graph": True}
+        return critic(fake).mean() - critic(real).mean() + slope_of(critic, between, **options)
+
+    fit_critic(watch, nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1)), loss)
+
+
+def penalty_within_a_loss_of_classes(watch, broken):
+    """A penalty on real inputs only, and a loss function of logits."""
+
+    def loss(critic, real, fake):
+        penalty = slope_of(critic, real, create_graph=not broken)
+        output = torch.cat([critic(fake), critic(real)])
+        labels = torch.arange(2).repeat_interleave(len(real))[:, None].float()
+        return F.binary_cross_entropy_with_logits(output, labels) + 5.0 * penalty
+
+    fit_critic(watch, network(1), loss)
+
+
+def sparse_weights_by_their_data(watch, broken):
+    """A penalty on weights that are read without a gradient."""
+    model = network()
+
+    def loss(output, y):
+        return F.cross_entropy(output, y) + 0.01 * sum(
+            (x.data if broken else x).abs().sum() for x in model.parameters()
+        )
+
+    fit(model, watch, loss, epochs=2)
+
+
+def second_loss_as_a_number(watch, broken):
+    """Two outputs of one trunk; the loss of the second is a number of Python."""
+
+    def loss(output, y):
+        second = F.mse_loss(output[:, 4:], y[:, None].float())
+        return 0.5 * F.cross_entropy(output[:, :4], y) + 0.5 * (second.item() if broken else second)
+
+    fit(network(5), watch, loss, epochs=2)
+
+
 def temperature_of_choices(watch, broken):
     fit_choosing(watch, lambda logits, step: F.gumbel_softmax(logits, 0.95 ** (-step if broken else step), hard=True))
 
@@ -3172,6 +3289,10 @@ PAIRS = {
     cosine_of_the_rate_itself: "rate_squared",
     average_with_its_decay_exchanged: "average_reversed",
     parts_of_another_number: "divided_too_often",
+    penalty_of_a_constant_gradient: "penalty_detached",
+    penalty_within_a_loss_of_classes: "penalty_detached",
+    sparse_weights_by_their_data: "term_detached",
+    second_loss_as_a_number: "term_detached",
     temperature_of_choices: "temperature_rises",
     temperature_of_own_noise: "temperature_rises",
     noise_times_a_logarithm: "noise_scale",

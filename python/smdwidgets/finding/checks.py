@@ -722,6 +722,29 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "penalty_detached",
+        "problem",
+        "a gradient penalty without a gradient",
+        "The model got an input that requires a gradient. The loss does not depend on that input, which got no gradient either, but has a "
+        "term without a gradient. A penalty on the gradient of the output that was computed without `create_graph=True` is a constant: the "
+        "weights do not learn from it. Seen in three losses.",
+        "a penalty with a gradient to the weights",
+        "compute the gradient with `torch.autograd.grad(output, input, create_graph=True)`.",
+        "A term of the loss has no gradient, and the pass over an input of shape {shape} that requires one is not in the loss",
+        _WEAKER | {"term_detached"},
+    ),
+    _check(
+        "term_detached",
+        "warning",
+        "a part of the loss that has no gradient",
+        "The loss is a sum, of which only loss functions such as a cross-entropy have a gradient. What they give differs from the loss by a "
+        "number that changes from step to step. The weights do not learn from this part of the loss. Seen at three updates.",
+        "a gradient for each term that changes",
+        "compute the term of the parameters or outputs themselves, without `.item()`, `.data`, `.detach()` or `torch.no_grad()`.",
+        "{rest:.3g} of the loss of {loss:.3g} are terms without a gradient, which differ from step to step",
+        _WEAKER,
+    ),
+    _check(
         "temperature_rises",
         "warning",
         "a temperature of choices that rises",

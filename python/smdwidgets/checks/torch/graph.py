@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 __all__ = [
     "REGRESSION",
@@ -34,6 +35,7 @@ __all__ = [
     "kind_of",
     "linear_layers",
     "loss_calls",
+    "loss_of",
     "masks_of_softmax",
     "negated_divergence",
     "nodes_of",
@@ -76,6 +78,13 @@ _LOSSES = {
     "BinaryCrossEntropyBackward": "binary_cross_entropy",
     "BinaryCrossEntropyWithLogitsBackward": "binary_cross_entropy_with_logits",
     "CtcLossBackward": "ctc_loss",
+}
+#: Loss functions whose node has saved all that their result follows from.
+_RECOMPUTED: Mapping[str, Callable[..., torch.Tensor]] = {
+    "NllLossBackward": functional.nll_loss,
+    "NllLoss2DBackward": functional.nll_loss,
+    "MseLossBackward": functional.mse_loss,
+    "BinaryCrossEntropyWithLogitsBackward": functional.binary_cross_entropy_with_logits,
 }
 #: Loss functions of numbers.
 REGRESSION = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
@@ -474,6 +483,22 @@ def loss_calls(root: torch.Tensor, output: torch.Tensor | None = None) -> list[L
         elif kind is None:
             pending += [(each, depth + 1) for each, _ in node.next_functions]
     return calls
+
+
+def loss_of(node: Any) -> torch.Tensor | None:
+    """Return the number that a loss function has computed, or None.
+
+    It is computed from what the node has saved. None: this is another node, or one that has not saved all.
+    """
+    call = _call(node, _LOSSES.get(_plain(node), ""), node) if _plain(node) in _RECOMPUTED else None
+    if call is None or call.reduction not in ("mean", "sum"):
+        return None
+    options: dict[str, Any] = {}
+    if call.kind in ("cross_entropy", "nll_loss"):
+        options = {"weight": call.weights, "ignore_index": call.ignored}
+    elif call.kind == "binary_cross_entropy_with_logits":
+        options = {"weight": _saved(node, "_saved_weight"), "pos_weight": call.weights}
+    return _RECOMPUTED[_plain(node)](call.input, call.target, reduction=call.reduction, **options)
 
 
 def _own_call(node: Any, top: Any, output: torch.Tensor | None) -> LossCall | None:

@@ -51,6 +51,7 @@ from smdwidgets.checks.torch.series import SeriesChecks
 from smdwidgets.checks.torch.settings import SettingsChecks
 from smdwidgets.checks.torch.stored import StoredChecks
 from smdwidgets.checks.torch.temperatures import TemperatureChecks
+from smdwidgets.checks.torch.terms import TermChecks
 from smdwidgets.checks.torch.tokens import TokenChecks
 from smdwidgets.checks.torch.transitions import TransitionChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
@@ -113,6 +114,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "ages": ("old_graph",),
     "deviations": ("noise_scale",),
     "temperatures": ("temperature_rises",),
+    "terms": ("penalty_detached", "term_detached"),
     "noise": ("noise_not_centred",),
     "transitions": ("terminal_ignored", "next_state_same"),
     "missing": ("missing_trained",),
@@ -240,6 +242,7 @@ class TorchChecks:
         self._ages = AgeChecks(context)
         self._deviations = DeviationChecks(context)
         self._temperatures = TemperatureChecks(context)
+        self._terms = TermChecks(context)
         self._noise = NoiseChecks(context)
         self._transitions = TransitionChecks(context)
         self._missing = MissingChecks(context)
@@ -326,6 +329,7 @@ class TorchChecks:
         self._run("masks", self._masks.enters, model, tensors, gradients and not compiled)
         self._run("positions", self._positions.enters, model, tensors, not compiled)
         self._run("reconstructions", self._reconstructions.enters, model, tensors, gradients and not compiled)
+        self._run("terms", self._terms.enters, tensors, gradients and not compiled)
         self._run("noise", self._noise.enters, tensors, gradients)
         self._run("transitions", self._transitions.enters, tensors, gradients)
         self._run("preferences", self._preferences.enters, model, tensors, gradients)
@@ -424,6 +428,7 @@ class TorchChecks:
         self._run("graph", lambda: calls.extend(graph.loss_calls(root, output)))
         self._run("preferences", self._preferences.backward_begins, root)
         self._run("temperatures", self._temperatures.backward_begins, root)
+        self._run("terms", self._terms.backward_begins, root)
         for call in calls:
             self._run("losses", self._losses.look, call)
             self._run("settings", self._settings.look, call)
