@@ -79,7 +79,7 @@ CAUSES: dict[str, Cause] = {
     "weights_blow_up": Cause(excluded_by=("rate_too_high",)),
     "attention_logits_grow": Cause(excluded_by=("updates_large_at_first",)),
     "decay_too_strong": Cause(needs=("not_learning",), rivals=("rate_too_low",)),
-    "rate_rise": Cause(supports=_UNSTABLE, rivals=("bad_batch",), alone=("rate_undoes",)),
+    "rate_rise": Cause(supports=_UNSTABLE, rivals=("bad_batch",), alone=("rate_undoes", "rate_begins_again")),
     "rate_too_high": Cause(
         needs=("gradients_reset",),
         excluded_by=("rate_is_gone", "few_steps"),
@@ -87,7 +87,7 @@ CAUSES: dict[str, Cause] = {
         against=("loss_stays_level", "loss_learns", "lost_without_rise"),
         rivals=("labels_unrelated", "gradients_add_up", "loss_sign", "input_not_scaled", "not_finite", "one_class"),
         sure_with=(*_UNSTABLE, "large_updates"),
-        alone=("loss_only_returns",),
+        alone=("loss_only_returns", "loss_rises_at_once"),
     ),
     "dead": Cause(rivals=("rate_too_high", "input_not_scaled")),
     "saturated": Cause(rivals=("rate_too_high", "input_not_scaled")),

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from smdwidgets.diagnosis.detectors.guessing import never_below_guessing
-from smdwidgets.diagnosis.detectors.learning_rate import NOTHING
+from smdwidgets.diagnosis.detectors.learning_rate import HIGH, NOTHING
 from smdwidgets.diagnosis.detectors.norms_add_up import growing_norm
+from smdwidgets.diagnosis.detectors.schedules import begins_again
 from smdwidgets.diagnosis.detectors.unbounded import falls_without_bound, unbounded_losses
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.tensor_gradients import are_reset
@@ -35,6 +36,8 @@ RISEN, FEWEST = 4.0, 20
 SHORTLY = 5
 #: Steps of a training that are few.
 FEW_STEPS = 50
+#: A loss after the first updates relative to its first value that only a rate which is too high gives.
+AT_ONCE = 1.2
 #: Share of the run that is most of it.
 MOSTLY = 0.5
 #: Relative updates that are large, and the share of the saves at which they must be.
@@ -186,6 +189,22 @@ def _rate_is_gone(data: RunData) -> bool | None:
     return any(GONE <= (one.values < NOTHING * one.values.max()).mean() < 1 for one in rates)
 
 
+def _rate_begins_again(data: RunData) -> bool | None:
+    """Whether a schedule begins again in the middle."""
+    rates = data.of(Kind.LEARNING_RATE)
+    return any(begins_again(one) is not None for one in rates) if rates else None
+
+
+def _rises_at_once(data: RunData) -> bool | None:
+    """Whether a loss rises with the first updates of a rate that is high for AdamW."""
+    rates, loss = [one for one in data.of(Kind.LEARNING_RATE) if len(one)], data.longest_loss
+    if not rates or loss is None or not len(loss):
+        return None
+    highest = max(float(one.values.max()) for one in rates)
+    early = loss.values[: max(1, len(loss) // 10)]
+    return bool(data.is_of_transformers and highest >= HIGH and early.max() > AT_ONCE * loss.values[0] > 0)
+
+
 def _rate_undoes(data: RunData) -> bool | None:
     """Whether a run ends at a high learning rate, and was better at a low one."""
     rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one) >= FEWEST]
@@ -274,6 +293,8 @@ _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "only_scalars": (_only_scalars, "no tensors were recorded"),
     "rate_rises": (_rate_rises, "the learning rate rises"),
     "rate_is_gone": (_rate_is_gone, "the learning rate is 0 for most of the run"),
+    "rate_begins_again": (_rate_begins_again, "the learning rate has the same values as from the first step on"),
+    "loss_rises_at_once": (_rises_at_once, "the loss rises with the first updates, at a rate that is high for AdamW"),
     "rate_undoes": (_rate_undoes, "the loss was lower while the learning rate was low than at the end"),
 }
 

@@ -1459,7 +1459,7 @@ CHECKS: tuple[Kind, ...] = (
         "as many steps of the schedule as its length",
         "set `T_max` to the number of calls, or step the schedule once per epoch.",
         "The cosine schedule of {length} steps was stepped {count} times",
-        frozenset({"rate_rise", "rate_zero", "rate_too_high", "not_learning"}),
+        frozenset({"rate_rise", "rate_zero", "rate_too_high", "not_learning", "diverged"}),
     ),
     # ----------------------------------------------------------------------------------------------------------- data
     _check(

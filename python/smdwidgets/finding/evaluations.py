@@ -44,7 +44,8 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "The accuracy of evaluations is never better than guessing, and their loss is never below that of guessing, although the "
         "training loss halves within the first quarter of the run: so fast is only learned what also holds for other data. The same if "
         "their loss stays within 2 % of its first value while the training loss halves. Or their loss is always more than 3 times that of the untrained model, or more than 2.5 times since the training loss had hardly fallen. Where evaluations have no loss: their accuracy is below 25 % from the first one "
-        "on, while that of the training is above 80 %. Or a metric of validation data is more than 1.5 times that of test data.",
+        "on, while that of the training is above 80 %. Or a metric of validation data is more than 1.5 times that of test data. Or at most a quarter of the pairs of preferences are "
+        "ordered right at each evaluation, and at least three quarters in the training.",
         "evaluations that get better while the training loss falls fast",
         "evaluate some batches of training data with the code of the evaluation.",
         "{what}",

@@ -166,7 +166,7 @@ _KINDS = (
         "The norm of the gradient {series} is exactly 0 at each of {count:,} steps",
         "{loss}",
         "No gradient reaches what is trained, so that nothing changes.",
-        explains=_STARVED | {"frozen"},
+        explains=_STARVED | {"frozen", "not_finite"},
         test="print the norm of the gradient of each parameter after one backward pass: the last one above 0 shows where it stops",
     ),
     Kind(
@@ -315,7 +315,7 @@ _KINDS = (
         "Rate rise",
         "a jump of the learning rate",
         "The learning rate jumps at least 5-fold after the first tenth of the run, and instability follows. Without a "
-        "symptom, the jump is a note.",
+        "symptom, the jump is a note. Or it jumps in the middle of its fall, and has the same values as from the first step on.",
         "a rate that rises only during warm-up",
         "check the schedule. After a restart, check that its state was restored.",
         "The learning rate jumps at step {first:,}{until}",

@@ -168,7 +168,7 @@ def test_a_schedule_that_climbs_again_and_undoes_what_was_learned():
     run = {"lr": (steps, rate), "train_loss": (steps, loss), "val_loss": (steps, 0.2 + 4 * rate)}
     run |= {"lr": (steps, np.roll(rate, 0)[:60])}
     ends_high = {name: (at[:42], values[:42]) for name, (at, values) in run.items()}
-    assert [one.kind for one in smdwidgets.diagnose(ends_high)] == ["rate_rise"]
+    assert [one.kind for one in smdwidgets.diagnose(ends_high)] == ["schedule_over"]
     ends_low = {name: (at, values) for name, (at, values) in run.items()}
     assert [one.kind for one in smdwidgets.diagnose(ends_low)] == []
 

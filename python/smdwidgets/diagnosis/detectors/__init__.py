@@ -31,6 +31,7 @@ from smdwidgets.diagnosis.detectors.policy import policy
 from smdwidgets.diagnosis.detectors.preferences import preferences
 from smdwidgets.diagnosis.detectors.rewards import rewards
 from smdwidgets.diagnosis.detectors.sawtooth import sawtooth
+from smdwidgets.diagnosis.detectors.schedules import schedules
 from smdwidgets.diagnosis.detectors.signals import signals
 from smdwidgets.diagnosis.detectors.slow import slow
 from smdwidgets.diagnosis.detectors.spike import spike
@@ -51,6 +52,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     norms_add_up,
     unbounded,
     learning_rate,
+    schedules,
     not_finite,
     loss_scale,
     loss_floor,

@@ -46,7 +46,9 @@ LEAST_OF_WARM_UP, LINE, ALL_OF_IT = 5, 0.1, 0.9
 #: fall, its fall from there to its end, and the fewest losses.
 FAR_TOO_LARGE, SOON, STILL_FALLS, LEAST_LARGE = 0.015, 0.2, 0.03, 20
 #: A rate that is absurd for it, and the fall of a loss that is little then.
-ABSURD, FALLS_LITTLE = 0.1, 0.2
+ABSURD, FALLS_LITTLE = 0.03, 0.2
+#: A rate that is high for it, a loss relative to its first value, and the share of the logs at which it is above that.
+HIGH, ABOVE, FOR_LONG = 0.01, 1.02, 0.12
 #: A loss relative to its first value that is far above it, the share of the logs that are a large part, and a rate
 #: relative to its peak that has come down.
 TWICE, LARGE_PART, HALVED = 2.0, 0.3, 0.5
@@ -141,15 +143,17 @@ def _above_first(data: RunData, series: Series) -> Iterator[Finding]:
     loss = data.longest_loss
     if loss is None or len(loss) < LEAST_LARGE or data.of(Kind.REWARD) or loss.values[0] <= 0 or not len(series):
         return
-    above = loss.values > TWICE * loss.values[0]
+    is_high = data.is_of_transformers and float(series.values.max()) >= HIGH
+    times, part = (ABOVE, FOR_LONG) if is_high else (TWICE, LARGE_PART)
+    above = loss.values > times * loss.values[0]
     since = int(np.argmax(above))
     falls = float(series.values[-1]) < HALVED * float(series.values.max())
     below = np.flatnonzero(~above[since:])
     stretch = int(below[0]) if len(below) else 0  # in succession: single batches may be above
-    if stretch < LARGE_PART * len(loss) or since > len(loss) / 4 or not falls:
+    if stretch < part * len(loss) or since > len(loss) / 4 or not falls:
         return
     facts = {
-        "what": f"{loss.quoted} is more than {TWICE:g} times its first value at {stretch} of {len(loss)} logs in succession, and falls with the rate only",
+        "what": f"{loss.quoted} is more than {times:g} times its first value at {stretch} of {len(loss)} logs in succession, and falls with the rate only",
         "detail": f"{from_to(loss)}, up to {loss.values.max():.3g}; {from_to(series)}",
     }
     yield beside("rate_too_high", "problem", (loss, series), facts, int(loss.steps[since]))
