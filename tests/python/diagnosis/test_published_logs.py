@@ -741,3 +741,68 @@ def test_an_entropy_that_stays_that_of_random_actions() -> None:
     }
     assert "policy_stuck" in kinds(**run, train__entropy_loss=np.linspace(-0.693, -0.68, 30))
     assert "policy_stuck" not in kinds(**run, train__entropy_loss=np.linspace(-0.693, -0.4, 30))
+
+
+def test_pairs_that_evaluations_order_the_wrong_way_round() -> None:
+    learned = np.minimum(0.9, 0.6 + 0.02 * np.arange(30))
+    run = {"loss": 0.69 * np.exp(-np.arange(30) / 40) * noise(30), "rewards__accuracies": learned}
+    wrong = np.array([0.08, 0.06, 0.07, 0.06])
+    assert kinds(**run, eval_rewards__accuracies=wrong, eval_loss=1 + 0.1 * np.arange(4))[0] == "evaluation_differs"
+    assert "evaluation_differs" not in kinds(
+        **run, eval_rewards__accuracies=1 - wrong, eval_loss=0.6 - 0.02 * np.arange(4)
+    )
+
+
+def test_areas_of_chance_beside_a_training_that_learns_all() -> None:
+    at = np.arange(60)
+    trained = 1 - 0.33 * np.exp(-at / 12)
+    assert kinds(training__auc=trained, valid_0__auc=0.51 * noise(60, 0.01)) == ["labels_unrelated"]
+    assert "labels_unrelated" not in kinds(training__auc=trained, valid_0__auc=0.75 - 0.1 * np.exp(-at / 8))
+    assert "labels_unrelated" not in kinds(training__auc=0.5 + 0.1 * trained, valid_0__auc=0.51 * noise(60, 0.01))
+
+
+def test_an_accuracy_that_falls_to_nothing_while_the_loss_of_the_same_data_falls() -> None:
+    loss = np.repeat([1.1, 0.9, 0.6, 0.55, 0.53], 3)
+    lost = np.array([0.37, 0.165, 0.075, 0.075, 0.07])
+    run = {"loss": loss, "eval_loss": np.array([1.1, 0.9, 0.6, 0.55, 0.53])}
+    assert kinds(**run, eval_accuracy=lost) == ["metric_stuck"]
+    assert kinds(**run, eval_accuracy=1 - lost) == []
+
+
+def test_single_batches_far_outside_are_no_divergence() -> None:
+    falls = 0.4 * np.exp(-np.arange(80) / 30) * noise(80, 0.1) + 0.2
+    outliers = falls.copy()
+    outliers[[13, 21, 30, 44, 52, 53, 60, 66, 71]] = 300 * RNG.uniform(0.5, 4, 9)
+    assert kinds(loss=outliers) == ["spike"]
+    lost = falls.copy()
+    lost[40:] = 900.0
+    assert kinds(loss=lost)[0] == "diverged"
+
+
+def test_one_evaluation_that_is_worse_by_chance() -> None:
+    trains = 2 * np.exp(-np.arange(40) / 8) + 0.04
+    losses = [1.28, 0.4, 0.23, 0.15, 0.13, 0.104, 0.087]
+    at = (5 * np.arange(1, 9), np.array([*losses, 0.15]))
+    assert kinds_of({"train_loss": (np.arange(40), trains), "val_loss": at}) == []
+    far = (at[0], np.array([*losses, 0.9]))
+    assert kinds_of({"train_loss": (np.arange(40), trains), "val_loss": far}) == ["overfit"]
+
+
+def test_labels_at_random_in_few_logs() -> None:
+    guesses = math.log(4) * noise(15, 0.002)
+    run = {"loss": guesses, "eval_loss": np.array([1.381, 1.386, 1.386])}
+    assert kinds(15, **run, eval_accuracy=np.array([0.305, 0.23, 0.23])) == ["not_learning"]
+    run["loss"] = guesses - 0.02 * np.arange(15)
+    assert kinds(15, **run, eval_accuracy=np.array([0.305, 0.33, 0.42])) == []
+
+
+def test_a_training_without_targets_has_no_gradient_and_evaluations_without_a_number() -> None:
+    run = {"loss": np.zeros(20), "grad_norm": np.zeros(20), "learning_rate": 1e-4 * np.arange(20, 0, -1)}
+    assert kinds(10, **run, eval_loss=np.full(4, np.nan)) == ["gradient_zero"]
+
+
+def test_a_stretch_of_damaged_rows_in_a_loss_that_has_learned_little() -> None:
+    loss = (1.0 * np.exp(-np.arange(40) / 3) + 5.8 - 0.005 * np.arange(40)) * noise(40, 0.008)
+    damaged = loss.copy()
+    damaged[18:24] = [7.4, 6.95, 6.94, 6.94, 6.93, 6.5]
+    assert kinds(10, loss=damaged) == ["spike"] and kinds(10, loss=loss) == []

@@ -11,7 +11,7 @@ from smdwidgets.diagnosis.inputs import Series
 from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import local_noise, mann_kendall
 
-__all__ = ["rises_alone", "rises_while_training_falls"]
+__all__ = ["is_one_by_chance", "rises_alone", "rises_while_training_falls"]
 
 
 #: Values from the best on that rise one by one where no training loss was logged, and their rise.
@@ -28,11 +28,23 @@ class _Least(NamedTuple):
 
 #: The fewer values there are, the more each of them must show.
 _LIMITS = (_Least(4, 0.06, 0.2), _Least(3, 0.12, 0.25), _Least(2, 0.2, 0.4))
+#: Rise at a single evaluation relative to all that was gained until then.
+OF_GAIN = 0.5
 #: Part of the rise by which it may fall back in between.
 FALLS_BACK = 0.2
 #: Values from the best on that show a slow rise with noise: the statistic of their trend, the rise relative to the best
 #: and in units of the noise, and the fall of the training loss.
 SLOW, TREND, SLOW_RISE, OF_NOISE, SLOW_FALL = 8, 2.0, 0.1, 4.0, 0.25
+
+
+def is_one_by_chance(values: Floats) -> bool:
+    """Whether only the last value is worse than the best, by little.
+
+    >>> is_one_by_chance(np.array([0.4, 0.2, 0.1, 0.15])), is_one_by_chance(np.array([0.4, 0.2, 0.1, 0.3]))
+    (True, False)
+    """
+    best = float(values.min())
+    return int(values.argmin()) == len(values) - 2 and float(values[-1]) - best < OF_GAIN * (float(values[0]) - best)
 
 
 def rises_while_training_falls(validation: Series, training: Series) -> bool:
@@ -43,7 +55,7 @@ def rises_while_training_falls(validation: Series, training: Series) -> bool:
     values = validation.values
     at = int(values.argmin()) if len(values) else 0
     after = values[at:]
-    if len(after) < 2 or values[at] <= 0:
+    if len(after) < 2 or values[at] <= 0 or is_one_by_chance(values):
         return False
     between = _between(validation, training)[at:]
     if not np.isfinite(between[[0, -1]]).all() or between[0] <= 0:

@@ -187,8 +187,8 @@ def _far_above(series: Series) -> _Rise | None:
         return None
     start = float(np.median(values[:3]))
     far = values > FAR_ABOVE * start
-    if start <= 0 or far.mean() < LEAST_FAR_ABOVE:
-        return None
+    if start <= 0 or far.mean() < LEAST_FAR_ABOVE or not (far[:-2] & far[1:-1] & far[2:]).any():
+        return None  # single batches are no divergence
     return _Rise(
         int(series.steps[max(0, int(far.argmax()) - 1)]),
         start,

@@ -19,7 +19,7 @@ from smdwidgets.diagnosis.detectors._evaluations import (
     logged_pairs,
 )
 from smdwidgets.diagnosis.detectors._falls import ends
-from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to, guessing
+from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to, guessing, unlearned
 from smdwidgets.diagnosis.detectors.constant_accuracy import classes_of_one, ranks_well, since_one_class
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
@@ -38,6 +38,8 @@ ABOVE_GUESS_OF_FAST = 2.0
 FEW_EPOCHS, A_LITTLE_BETTER = 2.0, 1.2
 #: First loss relative to that of guessing of large first outputs.
 LARGE_FIRST = 2.0
+#: The same of the first loss of a training that only comes down to guessing.
+ABOVE_FIRST = 1.5
 #: An accuracy relative to that of guessing, and to its first one, which is worse, and the rise of the loss beside it.
 WORSE, RISES = 0.75, 1.2
 #: Accuracy of other held-out data that shows that evaluations are right.
@@ -58,6 +60,10 @@ NEW_ROWS = 2.5
 TRAINED_BEFORE, GOES_ON = 0.2, 1.5
 #: An area under the curve that is worse than chance, beyond its noise.
 BELOW_CHANCE = 0.45
+#: Share of pairs that are ordered right where all are ordered the wrong way round.
+WRONG_WAY = 0.25
+#: Areas of evaluations that are those of chance, fewest of them, and the area of a training that has learned all.
+AREAS_OF_CHANCE, LEAST_AREAS, ALL_LEARNED = (0.4, 0.6), 10, 0.95
 #: A metric of the validation relative to that of the test that is far above it, at how many of the evaluations.
 ABOVE_TEST, NEARLY_ALL = 1.5, 0.9
 #: Least loss of evaluations by the first one of the training, which is that of an untrained model, and by their own
@@ -71,6 +77,8 @@ def evaluation_differs(data: RunData) -> Iterator[Finding]:
     yield from _poor_accuracy(data)
     yield from _far_above_test(data)
     yield from _worse_than_chance(data)
+    yield from _swapped(data)
+    yield from _area_of_guessing(data)
     for loss, training in logged_pairs(data):
         yield from _far_above(loss, training)
         yield from _soon_above(loss, training)
@@ -106,7 +114,11 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
             continue
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
-            yield _of_guessing(one, training, chance, learns)
+            late = float(np.median(training.values[len(training) // 2 :]))
+            if late >= NO_BETTER * untrained and training.values[0] > ABOVE_FIRST * untrained:
+                yield _never_below(one, training, chance)
+            else:
+                yield _of_guessing(one, training, chance, learns)
             return
 
 
@@ -261,6 +273,13 @@ def _falling(data: RunData) -> Series | None:
     return loss if first > 0 and last < (1 - TRAINS) * first else None
 
 
+def _never_below(one: Evaluations, training: Series, chance: float) -> Finding:
+    """Return the finding of a training loss that falls to that of guessing only."""
+    detail = f"{from_to(training)}, {from_to(one.accuracy)}"
+    facts = {"detail": detail, "guessing": "", "what": "training loss", "verb": "fall below that of guessing"}
+    return unlearned(training, facts | {"guessing": f"By the accuracies, {guessing(1 / chance)}. "})
+
+
 def _of_guessing(one: Evaluations, training: Series, chance: float, learns: bool) -> Finding:
     first, last = int(one.loss.steps[0]), int(one.loss.steps[-1])
     guess = -math.log(chance)
@@ -301,6 +320,39 @@ def _worse_than_chance(data: RunData) -> Iterator[Finding]:
         }
         yield beside("evaluation_differs", "problem", (area,), facts)
         return
+
+
+def _swapped(data: RunData) -> Iterator[Finding]:
+    """Judge pairs of answers that evaluations order the wrong way round."""
+    for share in data.held_out(Kind.METRIC):
+        if "rewards" not in share.words or share.words[-1] not in ("accuracies", "accuracy") or len(share) < FEWEST:
+            continue
+        of_training = [one for one in data.of(Kind.METRIC) if one.stem == share.stem and not one.role.is_held_out]
+        if not of_training or share.values.max() > WRONG_WAY or np.median(of_training[0].values) < 1 - WRONG_WAY:
+            continue
+        facts = {
+            "what": f"{share.quoted} is far below 0.5 at every evaluation, although the training orders its pairs right",
+            "numbers": f"{from_to(share)}, {from_to(of_training[0])}",
+            "why": "Probably the preferred and the rejected answers of the evaluation are exchanged.",
+        }
+        yield beside("evaluation_differs", "problem", (share, of_training[0]), facts)
+        return
+
+
+def _area_of_guessing(data: RunData) -> Iterator[Finding]:
+    """Judge areas under the curve of chance beside a training that learns all."""
+    areas = [one for one in data.of(Kind.METRIC) if is_area(one) and len(one) >= LEAST_AREAS]
+    trained = next((one for one in areas if one.role is Role.TRAINING and one.values[-1] >= ALL_LEARNED), None)
+    for area in areas if trained is not None else ():
+        low, high = AREAS_OF_CHANCE
+        if area.role.is_held_out and low <= area.values.min() <= area.values.max() <= high and trained is not None:
+            facts = {
+                "what": f"{area.quoted} is never better than chance, although {trained.quoted} comes to {trained.values[-1]:.3g}",
+                "numbers": f"{from_to(area)}, {from_to(trained)}",
+                "why": "Probably labels do not belong to their inputs, and the model learns single samples by heart.",
+            }
+            yield beside("labels_unrelated", "problem", (area, trained), facts)
+            return
 
 
 def _far_above_test(data: RunData) -> Iterator[Finding]:

@@ -9,7 +9,14 @@ from itertools import islice
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._evaluations import as_share, evaluations, is_accuracy, is_area, is_share_of_errors
+from smdwidgets.diagnosis.detectors._evaluations import (
+    FEWEST,
+    as_share,
+    evaluations,
+    is_accuracy,
+    is_area,
+    is_share_of_errors,
+)
 from smdwidgets.diagnosis.detectors._show import from_to, unlearned
 from smdwidgets.diagnosis.detectors.constant_accuracy import classes_of_one
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -39,6 +46,8 @@ MOSTLY, STEADY = 0.8, 0.08
 #: Fewest values of a loss that is that of guessing exactly: how near, relative to it, and how even it is after the
 #: first one, and beside accuracies that never change; accuracies relative to that of guessing beside it.
 LEAST_EXACT, EXACTLY, EVENLY, NEARLY_EVENLY, AS_CHANCE = 5, 0.004, 0.005, 0.03, (0.74, 1.3)
+#: How even more values are.
+OF_MORE_VALUES = 0.01
 #: Words of a loss over the pairs of a batch, and the distance from that of guessing, relative to it.
 _OF_PAIRS = frozenset({"contrastive", "clip", "infonce", "nce", "ntxent"})
 OF_PAIRS = 0.02
@@ -74,7 +83,7 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
     yield from _guessed_by_all(data)
     yield from _never_below(data)
     # What the model answers at first does not matter.
-    shares = [one[1 if len(one) < LEAST_POINTS else len(one) // 2 :] for one in _accuracies(data)]
+    shares = [one[1 if len(one) < LEAST_POINTS else len(one) // 2 :] for one in _accuracies(data, FEWEST)]
     are_constant = all(float(np.ptp(one)) == 0 for one in shares)
     for series in data.training_losses():
         # The loss of large first outputs falls to that of guessing.
@@ -83,7 +92,7 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
             continue
         level = float(np.median(later))
         classes = round(math.exp(level)) if 0 < level < math.log(MOST_CLASSES) else 0
-        even = NEARLY_EVENLY if are_constant else EVENLY
+        even = NEARLY_EVENLY if are_constant else EVENLY if len(series) < LEAST_POINTS / 2 else OF_MORE_VALUES
         if classes < 2 or abs(level - math.log(classes)) > EXACTLY * level or float(np.ptp(later)) > even * level:
             continue
         if _are_near(shares, 1 / classes, AS_CHANCE):
@@ -239,9 +248,9 @@ def every_accuracy_guesses(data: RunData, trend: Trend) -> bool:
     return not is_vacuous and _are_near(shares, chance, AS_GUESSED)
 
 
-def _accuracies(data: RunData) -> list[Floats]:
+def _accuracies(data: RunData, least: int = LEAST_EVALUATIONS) -> list[Floats]:
     """Return all accuracies with enough values, as shares of 1."""
-    return [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_EVALUATIONS]
+    return [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= least]
 
 
 def _are_near(shares: list[Floats], chance: float, limits: tuple[float, float]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.detectors._evaluations import FEW, FEWEST, as_share, is_accuracy
+from smdwidgets.diagnosis.detectors._evaluations import FEW, FEWEST, as_share, evaluations, is_accuracy
 from smdwidgets.diagnosis.detectors._falls import ends
 from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.detectors.constant_accuracy import LEAST_EVALUATIONS, since_one_class
@@ -41,6 +41,9 @@ _SUCCESS = frozenset(
 _ONE_SIDED = frozenset({"precision", "recall", "sensitivity", "specificity"})
 #: Fall of a loss relative to its first value that a metric of the same model must show.
 LEARNED = 0.7
+#: An accuracy relative to its first one, and one that is below that of chance for most numbers of classes; how much it
+#: may rise from one evaluation to the next.
+WRONG_ANSWERS, LEAST_BY_CHANCE, FALLS_BACK = 0.5, 0.15, 0.02
 #: Fall of a metric relative to its best, and relative to what it had gained.
 FALLS, OF_GAIN = 0.25, 0.8
 
@@ -48,6 +51,7 @@ FALLS, OF_GAIN = 0.25, 0.8
 def held_out_metrics(data: RunData) -> Iterator[Finding]:
     """Yield metrics of evaluations that contradict what the training learns."""
     yield from _stuck(data)
+    yield from _contradicts(data)
     yield from _falls(data)
     yield from _best_is_worst(data)
     yield from _generated(data)
@@ -75,6 +79,26 @@ def _stuck(data: RunData) -> Iterator[Finding]:
     shown = tuple(course(one, first, last) for one in (stuck[0], loss))
     names = *(one.name for one in stuck), loss.name
     yield Finding.of("metric_stuck", "problem", "medium", first, last, names, facts, shown)
+
+
+def _contradicts(data: RunData) -> Iterator[Finding]:
+    """Judge accuracies that fall to nearly nothing, as the loss of the same data."""
+    for one in evaluations(data):
+        loss, share = one.loss, one.share
+        if not FEW <= min(len(share), len(loss)) or not np.array_equal(loss.steps, one.accuracy.steps):
+            continue
+        falls = (np.diff(share) <= FALLS_BACK).all() and (np.diff(loss.values) <= 0).all() and _has_fallen(loss)
+        if not falls or share[0] <= 0 or share[-1] > WRONG_ANSWERS * share[0] or share[-1] > LEAST_BY_CHANCE:
+            continue
+        facts = {
+            "series": one.accuracy.quoted,
+            "value": float(one.accuracy.values[-1]),
+            "when": f"after {len(share):,} evaluations, less than the {one.accuracy.values[0]:.3g} at first",
+            "loss": from_to(loss),
+            "why": "Probably the metric compares predictions with other targets than the loss, such as classes that are numbered in another way.",
+        }
+        yield beside("metric_stuck", "problem", (one.accuracy, loss), facts)
+        return
 
 
 def _has_fallen(loss: Series) -> bool:

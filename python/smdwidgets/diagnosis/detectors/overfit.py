@@ -9,7 +9,7 @@ import numpy as np
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._evaluations import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, evidence, step_of_block
-from smdwidgets.diagnosis.detectors.between_evaluations import rises_alone, rises_while_training_falls
+from smdwidgets.diagnosis.detectors.between_evaluations import is_one_by_chance, rises_alone, rises_while_training_falls
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
@@ -342,6 +342,8 @@ def _sparse(data: RunData, validation: Series) -> Iterator[Finding]:
     best, after = float(values[at]), values[at:]
     rise = float(values[-1]) - best
     if len(after) < FEWEST - 1 or np.diff(after).min() < -FALLS_BACK * rise or rise <= RISE_SPARSE * abs(best):
+        return
+    if is_one_by_chance(values):
         return
     falls = _after(training, training.trend, _along(validation, training, at))
     if len(falls) < 4 or _z(falls) >= -2 or not _drops(falls):

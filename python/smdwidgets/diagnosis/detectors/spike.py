@@ -32,6 +32,8 @@ NEGLIGIBLE = 0.05
 LEAST_POINTS, LEARNED, AS_AT_FIRST = 30, 0.85, 0.97
 #: Rise to that level in units of the noise of so many values before it.
 CLEAR, AROUND = 6.0, 20
+#: The same of a loss that has learned less.
+LITTLE, CLEARLY = 0.94, 8.0
 #: Share of what was learned that a setback takes, its rise in units of the noise before and of how far the level moved
 #: in the stretch before, and the values on either side that show that it is one step.
 TAKES, SETBACK, WANDERS, EDGE = 0.18, 3.0, 1.5, 3
@@ -41,6 +43,9 @@ CANDIDATES = 20
 SHOWN = 6
 #: Spikes at more than this share of the points are noise.
 RARE = 0.02
+#: Values relative to the median of all that no noise has, the share of all that they are at most, and the least of them
+#: relative to the largest other one.
+FAR_OUTSIDE, AT_MOST, APART = 50.0, 0.3, 10.0
 
 
 class _Spike(NamedTuple):
@@ -59,6 +64,10 @@ def spike(data: RunData) -> Iterator[Finding]:
         least = NEGLIGIBLE * abs(float(np.median(series.values[:EDGE]))) if len(series) else 0.0
         if relapse is not None and relapse.top - relapse.level >= least:
             found.append((series, [relapse], "long"))
+            continue
+        far = _far_outside(series)
+        if len(far) >= REPEATED:
+            found.append((series, far, "repeated"))
             continue
         rises, trend = series.rises, series.trend
         spikes = [] if rises is None or trend is None else _spikes(series, rises, trend.start)
@@ -107,6 +116,23 @@ def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
     ]
 
 
+def _far_outside(series: Series) -> list[_Spike]:
+    """Return single values that are far above all others, each among usual ones."""
+    values = series.values
+    level = float(np.median(values)) if len(values) >= LEAST_POINTS else 0.0
+    if level <= 0:
+        return []
+    is_far = values > FAR_OUTSIDE * level
+    far = np.flatnonzero(is_far[1:] & ~is_far[:-1]) + 1  # the first losses of a training may be far above the last ones
+    usual = values[len(values) // 10 :][~is_far[len(values) // 10 :]]
+    if not len(far) or values[far].min() < APART * usual.max():
+        return []
+    # Those that follow each other are a divergence, which comes back or not.
+    if len(far) > AT_MOST * len(values) or (len(far) > 2 and (far[2:] - far[:-2] == 2).any()):
+        return []
+    return [_Spike(at, at, float(values[at]), level, False) for at in far.tolist()]
+
+
 def _lasts(after: list[float], limit: float) -> bool:
     """Whether the values after a spike are still high, by their median."""
     return len(after) == AFTER and sum(value > limit for value in after) > AFTER // 2
@@ -117,18 +143,19 @@ def _relapse(series: Series) -> _Spike | None:
     if series.trend is None or len(series) < LEAST_POINTS or series.trend.start <= 0:
         return None
     values, start = series.values, series.trend.start
-    if series.trend.end > LEARNED * start:
+    if series.trend.end > LITTLE * start:
         return None
     # Stretches of high values are looked for first, because most losses have none after their first ones.
     high = np.flatnonzero(values[LONG:] >= AS_AT_FIRST * start) + LONG
     stretches = high[: len(high) - LONG + 1]
     stretches = stretches[high[LONG - 1 :] - stretches == LONG - 1] if len(high) >= LONG else high[:0]
     levels = np.median(np.lib.stride_tricks.sliding_window_view(values, LONG)[stretches - LONG], axis=1)
-    has_learned = levels <= LEARNED * start
+    has_learned = levels <= LITTLE * start
     candidates = zip(stretches[has_learned].tolist(), levels[has_learned].tolist(), strict=True)
     for first, level in islice(candidates, CANDIDATES):  # noise makes many
         back = np.flatnonzero(values[first:] < (start + level) / 2)
-        if len(back) and start - level > CLEAR * local_noise(values[max(0, first - AROUND) : first]):
+        clear = CLEAR if max(level, series.trend.end) <= LEARNED * start else CLEARLY
+        if len(back) and start - level > clear * local_noise(values[max(0, first - AROUND) : first]):
             last = first + int(back[0]) - 1
             return _Spike(first, last, float(values[first : last + 1].max()), level, False)
     return None
