@@ -14,8 +14,8 @@ with the mistakes that people make most often, in the part `l`, `asked.txt` thos
 in the part `m`, `seen_often.txt` those with frequent and with subtle mistakes, in the part `n`, `of_many_fields.txt`
 those with mistakes of many fields, in the part `o`, `reported_again.txt` more that people have reported, in the
 part `p`, `described.txt` those that public reports describe, in the part `q`, `of_reports.txt` more of these, in
-the part `s`, `of_practice.txt` those with mistakes of practice, in the part `v`, and `minimal.txt` loops of few
-lines, in the part `w`.
+the part `s`, `of_practice.txt` those with mistakes of practice, in the part `v`, `minimal.txt` loops of few lines,
+in the part `w`, and `as_posted.txt` scripts and loops as people post them, in the part `x`.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ WHOLE = tuple(
         "of_reports",
         "of_practice",
         "minimal",
+        "as_posted",
     )
 )
 
