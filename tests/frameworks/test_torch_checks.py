@@ -1237,6 +1237,21 @@ def loss_of_lower_precision(watch):
     fit(network(), watch, loss, epochs=2)
 
 
+def tensors_without_an_optimizer(watch):
+    """The script updates one, a model gets the other, and a third is made at each step."""
+    model, moved, given = network(), torch.zeros(4, requires_grad=True), X[:32].clone().requires_grad_()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _, y in [*batches()] * 2:
+        made = torch.zeros(4, requires_grad=True)
+        optimizer.zero_grad()
+        F.cross_entropy(model(given) + moved + made, y).backward()
+        optimizer.step()
+        with torch.no_grad():
+            moved -= 0.1 * moved.grad
+        moved.grad = None
+
+
 def temperature_that_falls(watch):
     fit_choosing(watch, lambda logits, step: F.gumbel_softmax(logits, 2.0 * 0.95**step))
 
@@ -1436,6 +1451,7 @@ HEALTHY = (
     critic_with_weights_that_are_held,
     last_part_of_an_epoch_is_short,
     long_warm_up_by_a_function,
+    tensors_without_an_optimizer,
     penalty_with_a_gradient,
     examples_that_mislead,
     constant_in_several_losses,
@@ -3279,7 +3295,33 @@ def padding_before_the_words(watch, broken):
     fit(model, watch, loader=batches(rows), optimizer=torch.optim.AdamW(model.parameters(), 0.01))
 
 
+class WeightedLosses(nn.Module):
+    """Weights of losses as logarithms of variances."""
+
+    def __init__(self, logarithms):
+        super().__init__()
+        self.logarithms = logarithms
+
+    def forward(self, *losses):
+        return sum((-x).exp() * loss + x for x, loss in zip(self.logarithms, losses, strict=True)).squeeze()
+
+
+def weights_of_losses_in_a_list(watch, broken):
+    """The module has no parameters, so its group of the optimizer is empty."""
+    model = network(5)
+    numbers = [torch.zeros(1, requires_grad=True) for _ in range(2)]
+    weighted = WeightedLosses(numbers if broken else nn.ParameterList(numbers))
+    rates = [{"params": model.parameters()}, {"params": [*weighted.parameters()], "lr": 0.01}]
+    fit(
+        model,
+        watch,
+        lambda output, y: weighted(F.cross_entropy(output[:, :4], y), F.mse_loss(output[:, 4], y.float())),
+        optimizer=torch.optim.Adam(rates),
+    )
+
+
 PAIRS = {
+    weights_of_losses_in_a_list: "not_in_optimizer",
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",
     fine_tuned_by_two_optimizers: "held_twice",

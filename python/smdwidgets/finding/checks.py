@@ -144,7 +144,8 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "trainable parameters without an optimizer",
         "A trainable parameter gets gradients, but no optimizer that steps has it. If only whole top-level parts of the model "
-        "are missing, as when only the head is trained, this is a warning.",
+        "are missing, as when only the head is trained, this is a warning. The same if a tensor that is no parameter of any model gets "
+        "gradients, nothing updates it, and no model gets it as an input.",
         "every trainable parameter is in an optimizer, or has `requires_grad=False`",
         "pass all parameters to the optimizer, or call `requires_grad_(False)` on those that are not to be trained.",
         "{count} trainable parameters get gradients but no optimizer has them, such as `{tensor}`",

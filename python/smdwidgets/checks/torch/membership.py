@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -41,6 +41,12 @@ class MembershipChecks:
         self._whole = True
         #: Parameters without an optimizer at the last comparison, and sampled values of them.
         self._without: tuple[list[int], torch.Tensor] | None = None
+        #: Ids of leaves that a model has got as inputs. They may require gradients, and are not trained.
+        self._inputs: set[int] = set()
+
+    def enters(self, tensors: Iterable[torch.Tensor]) -> None:
+        """A model is called with these tensors."""
+        self._inputs.update(id(one) for one in tensors if one.requires_grad and one.is_leaf)
 
     def add_leaves(self, leaves: Iterable[torch.Tensor], whole: bool) -> None:
         """A loss depends on these parameters.
@@ -92,6 +98,12 @@ class MembershipChecks:
         }
         others = {key: one for key, one in leaves.items() if key not in models and key not in held}
         unregistered = self._in_containers(others) if others else {}
+        alone = [
+            one
+            for key, one in others.items()
+            if one.grad is not None and key not in self._inputs and not isinstance(one, nn.Parameter)
+        ]
+        loose = {f"tensor {place} of shape {tuple(one.shape)}": one for place, one in enumerate(alone, 1)}
         shapes = Counter(tuple(one.shape) for one in missing.values())
         for each in optimizers if missing and self._whole else ():
             own = [one for group in each.param_groups for one in group["params"]]
@@ -103,8 +115,17 @@ class MembershipChecks:
         elif unregistered and concludes:
             facts = {"count": len(unregistered), "tensor": next(iter(unregistered))}
             log.say("unregistered_layer", step, facts, unregistered)
+        elif loose and self._whole:
+            self._unless_updated(loose, concludes, lambda: self._name_loose(loose))
 
-    def _unless_updated(self, missing: dict[str, nn.Parameter], concludes: bool, conclude: Callable[[], None]) -> None:
+    def _name_loose(self, loose: dict[str, torch.Tensor]) -> None:
+        """Name tensors of no model that get gradients, and that nothing updates."""
+        facts = {"count": len(loose), "tensor": next(iter(loose))}
+        self._context.log.say("not_in_optimizer", self._context.step, facts, loose, level="warning")
+
+    def _unless_updated(
+        self, missing: Mapping[str, torch.Tensor], concludes: bool, conclude: Callable[[], None]
+    ) -> None:
         """Conclude something if nothing updates these parameters.
 
         A script may copy weights into them.

@@ -340,6 +340,7 @@ class TorchChecks:
         self._run("models", self._zeros.enters, tensors, gradients)
         if gradients and tensors:
             self._run("order", self._order.takes, tensors[0])
+            self._run("membership", self._membership.enters, tensors)
         self._run("series", self._series.enters, model, tensors, gradients and not compiled)
 
     def leaves(self, model: nn.Module, output: Any) -> None:
