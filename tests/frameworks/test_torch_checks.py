@@ -1238,7 +1238,7 @@ def loss_of_lower_precision(watch):
 
 
 def tensors_without_an_optimizer(watch):
-    """The script updates one, a model gets the other, and a third is made at each step."""
+    """One is updated by the script, one is an input, and one is made at each step."""
     model, moved, given = network(), torch.zeros(4, requires_grad=True), X[:32].clone().requires_grad_()
     watch(model)
     optimizer = torch.optim.Adam(model.parameters())
