@@ -1252,6 +1252,17 @@ def tensors_without_an_optimizer(watch):
         moved.grad = None
 
 
+def random_targets_of_all_rows(watch):
+    """Inputs and targets of a toy training are normal, and the same at each step."""
+    model, target = TimedDenoiser(), torch.randn(64, 8)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(8):
+        optimizer.zero_grad()
+        F.mse_loss(model(X[:64], torch.arange(64) % 20), target).backward()
+        optimizer.step()
+
+
 def temperature_that_falls(watch):
     fit_choosing(watch, lambda logits, step: F.gumbel_softmax(logits, 2.0 * 0.95**step))
 
@@ -1451,6 +1462,7 @@ HEALTHY = (
     critic_with_weights_that_are_held,
     last_part_of_an_epoch_is_short,
     long_warm_up_by_a_function,
+    random_targets_of_all_rows,
     tensors_without_an_optimizer,
     penalty_with_a_gradient,
     examples_that_mislead,
@@ -3295,6 +3307,55 @@ def padding_before_the_words(watch, broken):
     fit(model, watch, loader=batches(rows), optimizer=torch.optim.AdamW(model.parameters(), 0.01))
 
 
+def fit_near(watch, model, anchors, size_of):
+    """A second training, with a penalty on the distance from weights of the first."""
+    fit(
+        model,
+        watch,
+        lambda output, y: (
+            F.cross_entropy(output, y)
+            + 0.1 * sum(size_of(one - other) for one, other in zip(model.parameters(), anchors, strict=True))
+        ),
+        optimizer=torch.optim.SGD(model.parameters(), 0.05),
+    )
+
+
+def weights_near_themselves(watch, broken):
+    model = network()
+    anchors = [one.detach() if broken else one.detach().clone() for one in model.parameters()]
+    fit_near(watch, model, anchors, lambda difference: difference.pow(2).sum())
+
+
+def weights_near_those_of_a_round(watch, broken):
+    """A list of parameters, as of the global model of federated training."""
+    model = network()
+    earlier = model if broken else copy.deepcopy(model).requires_grad_(False)
+    fit_near(watch, model, [*earlier.parameters()], lambda difference: difference.norm())
+
+
+class TimedDenoiser(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.times, self.layers = nn.Embedding(20, 8), network_of(16, 8)
+
+    def forward(self, x, times):
+        return self.layers(torch.cat([x, self.times(times)], 1))
+
+
+def noise_of_a_seed(watch, broken):
+    model, others = TimedDenoiser(), torch.Generator().manual_seed(1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, _ in batches():
+        draws = torch.Generator().manual_seed(0) if broken else others
+        times = torch.randint(0, 20, (len(x),), generator=draws)
+        noise = torch.randn(x.shape, generator=draws)
+        share = (0.9**times)[:, None]
+        optimizer.zero_grad()
+        F.mse_loss(model(share.sqrt() * x + (1 - share).sqrt() * noise, times), noise).backward()
+        optimizer.step()
+
+
 class WeightedLosses(nn.Module):
     """Weights of losses as logarithms of variances."""
 
@@ -3321,6 +3382,9 @@ def weights_of_losses_in_a_list(watch, broken):
 
 
 PAIRS = {
+    weights_near_themselves: "anchor_moves",
+    weights_near_those_of_a_round: "anchor_moves",
+    noise_of_a_seed: "noise_repeated",
     weights_of_losses_in_a_list: "not_in_optimizer",
     decay_of_a_norm: "norm_momentum",
     moments_the_other_way_round: "betas_exchanged",

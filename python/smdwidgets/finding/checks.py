@@ -746,6 +746,29 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "anchor_moves",
+        "problem",
+        "weights that are held near themselves",
+        "A term of the loss is the size of the difference of weights from other values, and is exactly 0 at three updates or more after the "
+        "first one. The other values move with the weights: `detach()` shares their memory, and a list of parameters has the parameters "
+        "themselves.",
+        "a difference that grows with the first update",
+        "keep copies: `[weight.detach().clone() for weight in model.parameters()]`.",
+        "The loss holds `{tensor}` near itself: the difference is exactly 0 for {count} tensors, although they are updated",
+        _WEAKER,
+    ),
+    _check(
+        "noise_repeated",
+        "problem",
+        "noise that is the same at every step",
+        "The targets are normal noise that the input of the model contains, and are equal at four updates or more. The noise is drawn from "
+        "a generator that begins with the same seed each time, or was drawn once.",
+        "other noise at each step",
+        "create the generator once, before the loop, or draw without one.",
+        "The noise of the targets is the same at {updates} updates ({count} numbers are equal)",
+        _WEAKER | {"same_batch"},
+    ),
+    _check(
         "temperature_rises",
         "warning",
         "a temperature of choices that rises",

@@ -805,4 +805,5 @@ def test_a_stretch_of_damaged_rows_in_a_loss_that_has_learned_little() -> None:
     loss = (1.0 * np.exp(-np.arange(40) / 3) + 5.8 - 0.005 * np.arange(40)) * noise(40, 0.008)
     damaged = loss.copy()
     damaged[18:24] = [7.4, 6.95, 6.94, 6.94, 6.93, 6.5]
-    assert kinds(10, loss=damaged) == ["spike"] and kinds(10, loss=loss) == []
+    assert kinds(10, loss=damaged) == ["spike"]
+    assert kinds(10, loss=loss) == []

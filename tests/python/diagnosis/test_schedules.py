@@ -47,7 +47,8 @@ def test_rates_that_rise_on_purpose():
     assert not findings(1e-3 * (0.05 + triangle))
     one_cycle = np.where(STEPS < 120, STEPS / 120, (400 - np.minimum(STEPS, 400)) / 280)
     assert not findings(1e-3 * one_cycle)
-    assert not findings(cosine(STEPS, 400)) and not findings(cosine(STEPS, 330)) and not findings(cosine(STEPS, 133))
+    for length in (400, 330, 133):
+        assert not findings(cosine(STEPS, length))
     assert not findings(np.zeros(40) + 1e-3)
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "product_of",
     "reshaped_from",
     "rewarded_likelihood",
+    "saved",
     "selected",
     "size_of",
     "sizes_of_gradient",
@@ -239,7 +240,7 @@ def _is(node: Any, names: Iterator[str] | tuple[str, ...]) -> bool:
     return _plain(node).removesuffix("Backward") in names
 
 
-def _saved(node: Any, name: str) -> Any:
+def saved(node: Any, name: str) -> Any:
     """Return what a node has saved for its backward pass, or None."""
     try:
         return getattr(node, name, None)
@@ -293,7 +294,7 @@ def values_before(node: Any) -> list[Value]:
 
 def number_of(node: Any, name: str) -> float | None:
     """Return a number that a node has saved in host memory, or None."""
-    number = _saved(node, f"_saved_{name}")
+    number = saved(node, f"_saved_{name}")
     if isinstance(number, torch.Tensor) and number.numel() == 1 and number.device.type == "cpu":
         return None if number.is_complex() else float(number)
     return float(number) if isinstance(number, int | float) else None
@@ -304,7 +305,7 @@ def product_of(node: Any, most: int) -> torch.Tensor | None:
     places = {"Addmm": (2, "_saved_mat1"), "Mm": (1, "_saved_self")}.get(kind_of(node))
     if places is None:
         return None
-    weights, inputs = _shaped(node.next_functions[places[0]][0]), _saved(node, places[1])
+    weights, inputs = _shaped(node.next_functions[places[0]][0]), saved(node, places[1])
     bias = node.next_functions[0][0] if places[0] == 2 else None
     weight, added = getattr(weights, "variable", None), getattr(bias, "variable", None)
     if not isinstance(weight, torch.Tensor) or not isinstance(inputs, torch.Tensor) or (bias and added is None):
@@ -390,7 +391,7 @@ def softmax_axis(node: Any, dimensions: int) -> int | None:
     node = _shaped(node, 0)
     if node is None or not _is(node, ("Softmax", "LogSoftmax")):
         return None
-    axis = _saved(node, "_saved_dim")
+    axis = saved(node, "_saved_dim")
     if not isinstance(axis, int):
         return None
     axis = _signed(axis)
@@ -448,7 +449,7 @@ def _may_hide_an_activation(node: Any, name: str) -> bool:
     """
     if name in ("Add", "Sub"):
         return any(one is None for one, _ in node.next_functions)
-    constants = (_saved(node, "_saved_other"), _saved(node, "_saved_self")) if name == "Mul" else ()
+    constants = (saved(node, "_saved_other"), saved(node, "_saved_self")) if name == "Mul" else ()
     return any(isinstance(one, torch.Tensor) and one.dtype == torch.bool for one in constants)
 
 
@@ -497,7 +498,7 @@ def loss_of(node: Any) -> torch.Tensor | None:
     if call.kind in ("cross_entropy", "nll_loss"):
         options = {"weight": call.weights, "ignore_index": call.ignored}
     elif call.kind == "binary_cross_entropy_with_logits":
-        options = {"weight": _saved(node, "_saved_weight"), "pos_weight": call.weights}
+        options = {"weight": saved(node, "_saved_weight"), "pos_weight": call.weights}
     return _RECOMPUTED[_plain(node)](call.input, call.target, reduction=call.reduction, **options)
 
 
@@ -513,14 +514,14 @@ def _error_call(node: Any, is_root: bool, result: torch.Tensor | None) -> LossCa
 
     The difference and the output are saved, and give the targets.
     """
-    subtraction, difference = _previous(node), _saved(node, "_saved_self")
+    subtraction, difference = _previous(node), saved(node, "_saved_self")
     if subtraction is None or not _is(subtraction, ("Sub",)) or not isinstance(difference, torch.Tensor):
         return None
     operands = [(index, one) for index, (one, _) in enumerate(subtraction.next_functions) if one is not None]
-    if len(operands) != 1 or _saved(subtraction, "_saved_alpha") not in (1, 1.0):
+    if len(operands) != 1 or saved(subtraction, "_saved_alpha") not in (1, 1.0):
         return None
     index, before = operands[0]
-    output = _saved(_shaped(before, 8), "_saved_result") if activation_before(before) else None
+    output = saved(_shaped(before, 8), "_saved_result") if activation_before(before) else None
     if output is None and result is not None and result.grad_fn in (before, _shaped(before, 8)):
         output = result
     if not isinstance(output, torch.Tensor) or output.numel() != difference.numel():
@@ -533,10 +534,10 @@ def _error_call(node: Any, is_root: bool, result: torch.Tensor | None) -> LossCa
 def _soft_call(node: Any, top: Any) -> LossCall | None:
     """Return the cross-entropy of log-probabilities with a share for each class."""
     softmax = next((one for one, _ in node.next_functions if one is not None), None)
-    target = _saved(node, "_saved_other" if _previous(node) is not None else "_saved_self")
+    target = saved(node, "_saved_other" if _previous(node) is not None else "_saved_self")
     if softmax is None or not _is(softmax, ("LogSoftmax",)) or not isinstance(target, torch.Tensor):
         return None
-    prediction = _saved(softmax, "_saved_result")
+    prediction = saved(softmax, "_saved_result")
     if not isinstance(prediction, torch.Tensor) or target.requires_grad or prediction.shape != target.shape:
         return None
     tensors, axis = (prediction.detach(), target.detach()), softmax_axis(softmax, prediction.ndim)
@@ -627,8 +628,8 @@ def tensor_of(node: Any) -> torch.Tensor | None:
     """Return the tensor without a graph that a node multiplies with, or None."""
     if not _is(node, ("Mul",)) or len([one for one, _ in node.next_functions if one is not None]) != 1:
         return None
-    constant = _saved(node, "_saved_other")
-    constant = _saved(node, "_saved_self") if constant is None else constant
+    constant = saved(node, "_saved_other")
+    constant = saved(node, "_saved_self") if constant is None else constant
     return constant.detach() if isinstance(constant, torch.Tensor) and not constant.requires_grad else None
 
 
@@ -720,7 +721,7 @@ def cosines_before(node: Any) -> tuple[float, torch.Tensor, torch.Tensor] | None
         node = _shaped(_previous(node))
     if node is None or not _is(node, ("Mm",)):
         return None
-    one, other = _saved(node, "_saved_self"), _saved(node, "_saved_mat2")
+    one, other = saved(node, "_saved_self"), saved(node, "_saved_mat2")
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return None
     return abs(scale), one.detach(), other.detach().T
@@ -804,7 +805,7 @@ def selected(node: Any) -> tuple[int, int] | None:
     """Return the dimension and the index that a node selects."""
     if not _is(node, ("Select",)):
         return None
-    dimension, index = _saved(node, "_saved_dim"), _saved(node, "_saved_index")
+    dimension, index = saved(node, "_saved_dim"), saved(node, "_saved_index")
     return (dimension, _signed(index)) if isinstance(dimension, int) and isinstance(index, int) else None
 
 
@@ -825,7 +826,7 @@ def _is_negated(node: Any, top: Any) -> bool:
 
 def _call(node: Any, kind: str, top: Any) -> LossCall | None:
     # None where an earlier backward pass has freed them.
-    prediction, target = (_saved(node, name) for name in _SAVED.get(kind, ("_saved_self", "_saved_target")))
+    prediction, target = (saved(node, name) for name in _SAVED.get(kind, ("_saved_self", "_saved_target")))
     if not isinstance(prediction, torch.Tensor) or not isinstance(target, torch.Tensor):
         return None
     before, ignored, axis = _previous(node), None, None
@@ -844,9 +845,9 @@ def _call(node: Any, kind: str, top: Any) -> LossCall | None:
     shape = tuple(whole.shape) if isinstance(whole, torch.Tensor) and whole.numel() == target.numel() else ()
     negated = _is_negated(node, top)
     tensors = prediction.detach(), target.detach()
-    weights = _saved(node, _WEIGHTS.get(kind, "_saved_weight"))
+    weights = saved(node, _WEIGHTS.get(kind, "_saved_weight"))
     weights = weights.detach() if isinstance(weights, torch.Tensor) else None
-    lengths = (_numbers(_saved(node, f"_saved_{of}_lengths")) for of in ("target", "input"))
+    lengths = (_numbers(saved(node, f"_saved_{of}_lengths")) for of in ("target", "input"))
     return LossCall(kind, *tensors, reduction, ignored, before, node is top, negated, axis, shape, weights, *lengths)
 
 
@@ -861,7 +862,7 @@ def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
     for node in _nodes(root.grad_fn, _MOST_MASKED):
         if _is(node, ("Softmax",)):
             before = _shaped(_previous(node))
-            mask = _saved(before, "_saved_mask") if before is not None and _is(before, ("MaskedFill",)) else None
+            mask = saved(before, "_saved_mask") if before is not None and _is(before, ("MaskedFill",)) else None
             if isinstance(mask, torch.Tensor):
                 yield mask
 
@@ -911,14 +912,14 @@ def _teacher(product: Any) -> list[torch.Tensor]:
     if sum(one is not None for one in sides) != 1:
         return []
     place = 0 if sides[0] is not None else 1
-    shares = _saved(product, ("_saved_other", "_saved_self")[place])
+    shares = saved(product, ("_saved_other", "_saved_self")[place])
     is_share = isinstance(shares, torch.Tensor) and shares.ndim == 2 and shares.shape[1] > 2
     return [shares.detach()] if is_share and _is(sides[place], ("LogSoftmax",)) else []
 
 
 def _indexed(node: Any) -> list[tuple[torch.Tensor, int]]:
     """Return the indices that rows are added to, and how many rows there are."""
-    index, shape = _saved(node, "_saved_index"), _shape(node, 0)
+    index, shape = saved(node, "_saved_index"), _shape(node, 0)
     if not isinstance(index, torch.Tensor) or not shape or getattr(node, "_saved_dim", 1) != 0:
         return []
     return [(index.detach().reshape(len(index), -1)[:, 0], shape[0])] if len(index) else []
@@ -938,7 +939,7 @@ def _picked_by(node: Any) -> list[torch.Tensor]:
         node = before[0] if len(before) == 1 and not _is(node, _JOINING) else None
     if node is None:
         return []
-    every = _saved(node, "_saved_indices") if _is(node, ("Index",)) else (_saved(node, "_saved_index"),)
+    every = saved(node, "_saved_indices") if _is(node, ("Index",)) else (saved(node, "_saved_index"),)
     picked = [one for one in every or () if isinstance(one, torch.Tensor)]
     is_by_row = getattr(node, "_saved_dim", 0) == 0
     return [picked[0].detach()] if len(picked) == 1 and is_by_row else []
@@ -963,8 +964,8 @@ def _over_queries(product: Any) -> tuple[int, ...]:
             return ()
         others = [each for each, _ in node.next_functions[1:] if each is not None]
         node = None if others else _previous(node)  # dropout multiplies with a constant
-    weights = _saved(node, "_saved_result") if node is not None and _is(node, ("Softmax",)) else None
-    multiplied = _saved(product, "_saved_self")
+    weights = saved(node, "_saved_result") if node is not None and _is(node, ("Softmax",)) else None
+    multiplied = saved(product, "_saved_self")
     if not isinstance(weights, torch.Tensor) or not isinstance(multiplied, torch.Tensor) or weights.ndim < 3:
         return ()
     queries, keys = weights.shape[-2:]
@@ -1053,7 +1054,7 @@ def _is_of_one(node: Any) -> bool:
 
     Weights of attention, which may have one key, have more dimensions.
     """
-    result = _saved(node, "_saved_result")
+    result = saved(node, "_saved_result")
     if not isinstance(result, torch.Tensor) or result.ndim != 2:
         return False
     return bool(result.shape[0] > 1 and result.shape[1] == 1)
@@ -1061,7 +1062,7 @@ def _is_of_one(node: Any) -> bool:
 
 def _ratio(node: Any) -> list[torch.Tensor]:
     """Return the exponential of a difference of which both sides have gradients."""
-    difference, result = _previous(node), _saved(node, "_saved_result")
+    difference, result = _previous(node), saved(node, "_saved_result")
     if difference is None or not _is(difference, ("Sub",)) or not isinstance(result, torch.Tensor):
         return []
     sides = [_shaped(one) for one, _ in difference.next_functions]
@@ -1071,10 +1072,10 @@ def _ratio(node: Any) -> list[torch.Tensor]:
 
 def _packed(node: Any) -> list[tuple[int, int, int]]:
     """Return rows and frames of what is packed, and the length of the longest row."""
-    sizes, rows_at = tuple(_saved(node, "_saved_input_sym_sizes") or ()), _saved(node, "_saved_result1")
+    sizes, rows_at = tuple(saved(node, "_saved_input_sym_sizes") or ()), saved(node, "_saved_result1")
     if len(sizes) < 2 or not isinstance(rows_at, torch.Tensor):
         return []
-    rows, frames = sizes[:2] if _saved(node, "_saved_batch_first") else sizes[1::-1]
+    rows, frames = sizes[:2] if saved(node, "_saved_batch_first") else sizes[1::-1]
     return [(rows, frames, len(rows_at))]
 
 
@@ -1083,13 +1084,13 @@ def _added(node: Any) -> list[torch.Tensor]:
 
     It reads `x[indices]`, adds the values, and assigns the result: of several values for one index, one stays.
     """
-    indices = [one for one in _saved(node, "_saved_indices") or () if isinstance(one, torch.Tensor)]
+    indices = [one for one in saved(node, "_saved_indices") or () if isinstance(one, torch.Tensor)]
     result = node.next_functions[1][0] if len(node.next_functions) == 2 else None
-    if len(indices) != 1 or _saved(node, "_saved_accumulate") or result is None or not _is(result, ("Add", "Sub")):
+    if len(indices) != 1 or saved(node, "_saved_accumulate") or result is None or not _is(result, ("Add", "Sub")):
         return []
     before, values = (one for one, _ in result.next_functions)
     if before is not None and _is(before, ("Index",)):
-        read = [one for one in _saved(before, "_saved_indices") or () if isinstance(one, torch.Tensor)]
+        read = [one for one in saved(before, "_saved_indices") or () if isinstance(one, torch.Tensor)]
         is_read = len(read) == 1 and read[0].data_ptr() == indices[0].data_ptr()
     else:
         is_read = before is None  # it has no gradient yet, such as zeros
@@ -1103,9 +1104,9 @@ def _divergence(node: Any) -> torch.Tensor | None:
         if product is None or not _is(product, ("Mul",)):
             continue
         before = _shaped(next((one for one, _ in product.next_functions if one is not None), None))
-        target = _saved(product, "_saved_other")
+        target = saved(product, "_saved_other")
         if target is None:
-            target = _saved(product, "_saved_self")
+            target = saved(product, "_saved_self")
         is_shares = isinstance(target, torch.Tensor) and target.ndim > 1 and not target.requires_grad
         if is_shares and before is not None and _is(before, ("Softmax",)):
             return target.detach() if isinstance(target, torch.Tensor) else None
@@ -1132,8 +1133,8 @@ def _spread(node: Any, rows: int) -> list[tuple[int, ...]]:
     if len(computed) != 1:
         return []
     shape, operand = _shape(node, 0), _shape(*computed[0])
-    constant = _saved(node, "_saved_other")
-    constant = _saved(node, "_saved_self") if constant is None else constant
+    constant = saved(node, "_saved_other")
+    constant = saved(node, "_saved_self") if constant is None else constant
     if shape != (rows, rows) or rows < _FEWEST_SPREAD or not isinstance(constant, torch.Tensor):
         return []
     # A mask selects pairs on purpose.

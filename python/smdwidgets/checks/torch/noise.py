@@ -1,4 +1,4 @@
-"""Check of models that predict the noise in their input: that it has a mean of 0."""
+"""Checks of noise that models predict: its mean, and that it differs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,19 @@ __all__ = ["NoiseChecks"]
 _ROWS, _ELEMENTS, _FEWEST_ROWS, _LOOKS = 512, 64, 8, 64
 #: Fewest targets that are judged, and bins of their histogram.
 _TARGETS, _BINS = 1024, 16
+#: Elements of noise of which all are the same at so many updates, and the fewest; their least correlation with the
+#: input, and looks without equal ones after which none follow.
+_SAME, _FEWEST, _PART, _OTHERS = 4, 64, 0.1, 3
 #: Standard errors by which the share of the noise must rise with the time, and within which all else is chance.
 _RISES, _CHANCE = 6.0, 5.0
 
 
 class NoiseChecks:
-    """Looks for targets that are uniform noise, of which later inputs contain more.
+    """Looks at targets that are noise which the input of the model contains.
+
+    Normal noise must differ from update to update. Where it is equal, it is drawn from the same seed each time.
+
+    Uniform noise has another mean than 0. It is recognized by later inputs, which contain more of it.
 
     The time is another input of the model, with one number for each row. Data that a model gives back have a share that
     does not depend on it, or that falls.
@@ -36,6 +43,10 @@ class NoiseChecks:
         self._context = context
         self._inputs: list[torch.Tensor] = []
         self._looks = 0
+        self._may_be_uniform = True
+        #: The last targets with their update, updates with equal ones, and those with others.
+        self._last: tuple[int, NDArray[np.float64]] | None = None
+        self._equal = self._differ = 0
         self._bins: NDArray[np.int64] = np.zeros(_BINS, np.int64)
         #: The sum of the products of neighbours, and their number.
         self._products, self._pairs = 0.0, 0
@@ -45,7 +56,8 @@ class NoiseChecks:
 
     def enters(self, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
-        is_looked_at = looks and self._looks < _LOOKS and self._context.due and 2 <= len(tensors) <= 4
+        may_be_noise = self._looks < _LOOKS and (self._may_be_uniform or self._differ < _OTHERS)
+        is_looked_at = looks and may_be_noise and self._context.due and 2 <= len(tensors) <= 4
         self._inputs = tensors if is_looked_at and all(is_plain(one) for one in tensors) else []
 
     def look(self, call: LossCall) -> None:
@@ -62,11 +74,30 @@ class NoiseChecks:
         read = [one.detach().reshape(rows, -1)[:_ROWS, :_ELEMENTS] for one in (noisy[0], target, times[0])]
         if len({one.device for one in read}) == 1:
             self._looks += 1
+            update = self._context.updates
+            self._context.values.read(lambda *values: self._compare(update, *values[:2]), *read)
             self._context.values.read(self._judge, *read)
 
+    def _compare(self, update: int, noisy: Any, targets: Any) -> None:
+        """Compare normal noise with that of the update before."""
+        last, self._last = self._last, (update, targets)
+        log = self._context.log
+        if not log.runs("noise_repeated") or last is None or last[0] == update or self._differ >= _OTHERS:
+            return
+        if last[1].shape != targets.shape or (last[1] != targets).any():
+            self._equal, self._differ = 0, self._differ + 1
+            return
+        self._equal += 1
+        if (
+            self._equal >= _SAME - 1
+            and _is_normal(targets)
+            and abs(np.corrcoef(noisy.flat, targets.flat)[0, 1]) > _PART
+        ):
+            log.say("noise_repeated", self._context.step, {"count": targets.size, "updates": self._equal + 1})
+
     def _judge(self, noisy: Any, targets: Any, times: Any) -> None:
-        if targets.min() < 0 or targets.max() >= 1:
-            self._looks = _LOOKS  # it is other noise
+        if not self._may_be_uniform or targets.min() < 0 or targets.max() >= 1:
+            self._may_be_uniform = False
             return
         times = times[:, 0]
         middle = np.median(times)
@@ -96,6 +127,13 @@ class NoiseChecks:
         if slopes[1] - slopes[0] > _RISES * np.hypot(*errors) and slopes[1] > _RISES * errors[1]:
             facts = {"count": f"{number:,}", "early": f"{slopes[0]:.2f}", "late": f"{slopes[1]:.2f}"}
             self._context.log.say("noise_not_centred", self._context.step, facts)
+
+
+def _is_normal(values: Any) -> bool:
+    """Whether values have the mean and the deviation of normal noise, and differ."""
+    error = _CHANCE / np.sqrt(max(values.size, 1))
+    is_like_it = abs(values.mean()) <= error and abs(values.std() - 1) <= error
+    return bool(values.size >= _FEWEST and is_like_it and len(np.unique(values)) > values.size / 2)
 
 
 def _is_uniform(bins: NDArray[np.int64]) -> bool:

@@ -1,4 +1,4 @@
-"""Checks of terms of a loss that have no gradient."""
+"""Checks of terms of a loss that train nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import kind_of, loss_of, nodes_of
+from smdwidgets.checks.torch.graph import kind_of, loss_of, nodes_of, saved, values_before
 from smdwidgets.checks.torch.sums import adds_constant, parts_of
 from smdwidgets.checks.torch.values import is_plain
 
@@ -20,6 +20,8 @@ __all__ = ["TermChecks"]
 _NEED, _MOST_TERMS, _SMALLEST, _ERROR = 3, 8, 1e-3, 128
 #: Nodes that give another number than the one before.
 _CHANGING = frozenset({"Clamp", "ClampMin", "ClampMax"})
+#: Nodes that give the size of a difference.
+_OF_DISTANCES = frozenset({"Pow", "Abs", "LinalgVectorNorm", "Norm"})
 
 
 class TermChecks:
@@ -31,6 +33,8 @@ class TermChecks:
     Where all other terms are loss functions, what they give is computed a second time from what their nodes have saved.
     The rest of the loss is the sum of the terms without a gradient. A number that a script adds at each step is the
     same one.
+
+    A term that holds weights near earlier ones is 0 before the first update, and not after it.
 
     Args:
         context: what the mechanisms share.
@@ -51,6 +55,8 @@ class TermChecks:
     def backward_begins(self, root: torch.Tensor) -> None:
         """Look at a loss, before its backward pass."""
         asked, self._asked = self._asked, []
+        if self._context.due and self._context.updates and self._context.log.runs("anchor_moves"):
+            self._look_at_anchors(root)
         if not self._context.due or root.numel() != 1 or not adds_constant((root.grad_fn, 0)):
             return
         held = {id(one) for _, one in self._context.parameters()} | self._context.held()
@@ -63,6 +69,22 @@ class TermChecks:
                 return
         if self._context.log.runs("term_detached"):
             self._compute_rest(root)
+
+    def _look_at_anchors(self, root: torch.Tensor) -> None:
+        """Look whether weights are compared with themselves."""
+        log, step, terms = self._context.log, self._context.step, parts_of((root.grad_fn, 0))
+        pairs = [pair for node, _ in terms if (pair := _distance(node)) is not None]
+        names = [self._context.name_of(weight) for weight, _ in pairs]
+        if not pairs or len({one.device for _, one in pairs}) > 1:
+            return
+
+        def judge(distances: Any) -> None:
+            if distances.any():
+                log.unseen("anchor_moves")
+            else:
+                log.say("anchor_moves", step, {"count": len(names), "tensor": names[0]}, names, need=_NEED)
+
+        self._context.values.read(judge, torch.stack([one.detach().abs().max().float() for _, one in pairs]))
 
     def _compute_rest(self, root: torch.Tensor) -> None:
         """Compute what the loss has besides its terms with a gradient."""
@@ -94,6 +116,18 @@ class TermChecks:
             if len(rests) == _NEED and all(abs(a - b) > error for a, b in pairwise(rests)):
                 facts = {"rest": rest, "loss": loss}
                 self._context.log.say("term_detached", self._context.step, facts, ["loss"])
+
+
+def _distance(node: Any) -> tuple[Any, torch.Tensor] | None:
+    """Return weights that a node compares with other values, and their differences."""
+    if kind_of(node) not in _OF_DISTANCES or not (before := values_before(node)):
+        return None
+    difference, inner = saved(node, "_saved_self"), before[0][0]
+    if kind_of(inner) != "Sub" or not isinstance(difference, torch.Tensor) or not difference.numel():
+        return None
+    weights = [getattr(one, "variable", None) for one, _ in values_before(inner)]
+    is_of_weights = bool(weights) and all(isinstance(one, torch.nn.Parameter) for one in weights)
+    return (weights[0], difference) if is_of_weights and is_plain(difference) else None
 
 
 def _between(root: Any, ends: set[Any]) -> list[Any]:

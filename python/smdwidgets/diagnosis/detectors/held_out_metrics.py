@@ -85,7 +85,7 @@ def _contradicts(data: RunData) -> Iterator[Finding]:
     """Judge accuracies that fall to nearly nothing, as the loss of the same data."""
     for one in evaluations(data):
         loss, share = one.loss, one.share
-        if not FEW <= min(len(share), len(loss)) or not np.array_equal(loss.steps, one.accuracy.steps):
+        if min(len(share), len(loss)) < FEW or not np.array_equal(loss.steps, one.accuracy.steps):
             continue
         falls = (np.diff(share) <= FALLS_BACK).all() and (np.diff(loss.values) <= 0).all() and _has_fallen(loss)
         if not falls or share[0] <= 0 or share[-1] > WRONG_ANSWERS * share[0] or share[-1] > LEAST_BY_CHANCE:
