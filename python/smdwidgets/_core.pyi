@@ -1229,11 +1229,14 @@ class StatisticsReader:
     """
 
     def __new__(cls) -> Self: ...
-    def refresh(self, files: Files | Fetched, keys: Sequence[str]) -> bool:
+    def refresh(self, files: Files | Fetched, keys: Sequence[str], sizes: Sequence[int | None] | None = None) -> bool:
         """Read what is new, given the keys of the files under `statistics/`.
 
-        Returns whether there was anything.
+        Files of which sizes are given are not asked for if they have not grown. Returns whether there was anything.
         """
+
+    def segment_index(self, worker: str) -> bytes | None:
+        """Return the index of a worker's segments; None of a single segment."""
 
     def workers(self) -> list[str]:
         """Return the workers with statistics, by their names in files."""

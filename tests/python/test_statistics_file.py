@@ -6,16 +6,19 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import smdwidgets
 from smdwidgets import _core
 from smdwidgets.exceptions import TruncatedDataError
+from smdwidgets.numpy import Hook
 from smdwidgets.storage import LocalStorage, Range
+from smdwidgets.storage.remote import Listed
 from smdwidgets.trials.statistics.file import StatisticsFile
 
 
@@ -211,6 +214,64 @@ def test_statistics_are_read_through_a_storage(tmp_path: Path) -> None:
         assert not file.refresh()
         assert file.read(["w1"])["step"].tolist() == list(range(step + 1))
     assert file.faults(ended=True) == []
+
+
+class Store(LocalStorage):
+    """A storage whose listing has sizes, and that counts the requests for files."""
+
+    reads_at_once = 4
+    requests = 0
+
+    def listing(self, prefix: str) -> Iterator[Listed]:
+        """Return the files with their sizes."""
+        return (Listed(key, Path(self.url, key).stat().st_size, None) for key in self.list(prefix))
+
+    def read(self, key: str) -> bytes:
+        """Count a request."""
+        self.requests += 1
+        return super().read(key)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | memoryview]:
+        """Count a request, and refuse what is behind the end of a file."""
+        self.requests += len(ranges)
+        if any(each.offset + each.length > Path(self.url, each.key).stat().st_size for each in ranges):
+            raise TruncatedDataError("range not satisfiable")
+        return super().read_ranges(ranges)
+
+
+@pytest.mark.parametrize("segments", [3, 7])
+def test_a_compacted_run_in_a_store_opens_with_as_many_requests_however_many_segments_it_has(
+    tmp_path: Path, segments: int
+) -> None:
+    with Hook(tmp_path, export_tensorboard=False) as hook:
+        hook.save_scalar("loss", 0.5)
+    for folder in tmp_path.glob("statistics/*/*"):
+        folder.unlink()
+    for step in range(segments):
+        with _core.StatisticsWriter(tmp_path) as writer:
+            append(writer, step)
+    before = StatisticsFile(before_store := Store(str(tmp_path)))
+    assert before.refresh()
+    assert before_store.requests == 2 * segments
+    assert not before.refresh()
+    assert before_store.requests == 2 * segments
+    smdwidgets.compact(tmp_path)
+    file = StatisticsFile(store := Store(str(tmp_path)))
+    assert file.refresh()
+    assert store.requests == 1
+    table, expected = file.read(), reader(tmp_path).read()
+    for column, values in expected.items():
+        np.testing.assert_array_equal(table[column], values, err_msg=column)
+    index = next(tmp_path.rglob("segments.index"))
+    made = index.stat().st_mtime_ns
+    smdwidgets.compact(tmp_path)
+    assert index.stat().st_mtime_ns == made
+    index.write_bytes(index.read_bytes()[:-1])
+    file = StatisticsFile(store := Store(str(tmp_path)))
+    assert file.refresh()
+    assert store.requests == 1 + 2 * segments
+    assert file.read()["step"].tolist() == table["step"].tolist()
+    assert [key for key, *_ in file.faults(ended=True)] == ["statistics/worker_0/segments.index"]
 
 
 def test_tail_of_a_killed_writer_is_reported_when_it_cannot_grow(tmp_path: Path) -> None:

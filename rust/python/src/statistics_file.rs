@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use smdwidgets_core::error::{Error, Result};
 use smdwidgets_core::statistics_file::{self as core, Covered, Limits, Name, Row, Selection};
 use smdwidgets_core::step::Step;
@@ -238,10 +238,23 @@ impl StatisticsReader {
         StatisticsReader::default()
     }
 
-    fn refresh(&self, py: Python<'_>, files: &Bound<'_, PyAny>, keys: Vec<String>) -> PyResult<bool> {
-        let source = RecordSource::of(files)?;
-        py.detach(|| self.0.write().refresh(source.as_dyn(), keys.iter().map(String::as_str)))
+    #[pyo3(signature = (files, keys, sizes = None))]
+    fn refresh(
+        &self,
+        py: Python<'_>,
+        files: &Bound<'_, PyAny>,
+        keys: Vec<String>,
+        sizes: Option<Vec<Option<u64>>>,
+    ) -> PyResult<bool> {
+        let (source, sizes) = (RecordSource::of(files)?, sizes.unwrap_or_default());
+        let sizes = sizes.into_iter().chain(std::iter::repeat(None));
+        py.detach(|| self.0.write().refresh_listed(source.as_dyn(), keys.iter().map(String::as_str).zip(sizes)))
             .map_err(|error| to_python(py, &error))
+    }
+
+    fn segment_index<'py>(&self, py: Python<'py>, worker: &str) -> Option<Bound<'py, PyBytes>> {
+        let content = py.detach(|| self.0.read().segment_index(worker));
+        content.map(|content| PyBytes::new(py, &content))
     }
 
     fn workers(&self, py: Python<'_>) -> Vec<String> {

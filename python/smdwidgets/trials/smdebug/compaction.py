@@ -28,7 +28,7 @@ from smdwidgets.trials.smdebug.manifest import (
     plain_etag,
 )
 from smdwidgets.trials.smdebug.manifest_files import BucketFiles, LocalFiles
-from smdwidgets.trials.smdebug.pyramids import write_pyramids
+from smdwidgets.trials.smdebug.pyramids import write_pyramids, write_segment_indexes
 from smdwidgets.trials.smdebug.run import SmdebugRun
 from smdwidgets.trials.trial import Trial
 
@@ -83,7 +83,8 @@ def compact(
     as the run grows; folders that did not change are not written again.
 
     Of statistics with more than 2 million rows, a pyramid is written beside them, or that of the hook is completed:
-    bins at all zooms, so that the explorer reads only what it shows.
+    bins at all zooms, so that the explorer reads only what it shows. Of statistics in several segments, an index is
+    written, so that a reader of a store asks once and not for each segment.
 
     Args:
         run: a directory or the address of a run.
@@ -110,6 +111,7 @@ def compact(
             raise RunNotFound(opened.path, "no index files of a hook; only runs of hooks have an index")
         done = _Compaction(opened).write(progress)
         rows = None if progress is None else lambda now, total: progress(now, total, "rows")
+        write_segment_indexes(opened)
         return replace(done, pyramids=write_pyramids(opened, rows))
     finally:
         opened.close()

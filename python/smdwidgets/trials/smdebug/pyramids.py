@@ -1,4 +1,7 @@
-"""Write the pyramids of a run's statistics; `StatisticsFile.pyramid` reads them."""
+"""Write pyramids of a run's statistics, and indexes of their segments.
+
+`StatisticsFile` reads them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from smdwidgets.exceptions import RunIOError
+from smdwidgets._atomic import replace_file
+from smdwidgets.exceptions import RunFileMissing, RunIOError
 from smdwidgets.naming.scalars import losses_of
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.smdebug.run import SmdebugRun
-from smdwidgets.trials.statistics.file import StatisticsFile, pyramid_key
+from smdwidgets.trials.statistics.file import StatisticsFile, pyramid_key, segment_index_key
 
 if TYPE_CHECKING:
     from smdwidgets.storage.remote import RemoteStorage
@@ -36,6 +40,33 @@ def write_pyramids(run: SmdebugRun, progress: Callable[[int, int], object] | Non
     if file is None or file.size()[1] <= FEWEST_ROWS:
         return 0
     return sum(_write(run, file, worker, progress) for worker in file.workers())
+
+
+def write_segment_indexes(run: SmdebugRun) -> None:
+    """Write the commit records of each worker's segments into one file.
+
+    A reader of a store then asks for that file in place of two for each segment. It asks for what follows the records,
+    so that the index of a run that grows stays valid.
+    """
+    file = run.statistics_file()
+    if file is None:
+        return
+    for worker in file.workers():
+        key, content = segment_index_key(worker), file.segment_index(worker)
+        if content is None or content == _stored(run, key):
+            continue
+        if isinstance(run.storage, LocalStorage):
+            replace_file(Path(run.path, *key.split("/")), content)
+        else:
+            storage: RemoteStorage = run.storage  # type: ignore[assignment]  # any other storage is remote
+            storage.put(key, content)
+
+
+def _stored(run: SmdebugRun, key: str) -> bytes | None:
+    try:
+        return run.storage.read(key)
+    except RunFileMissing:
+        return None
 
 
 def _write(run: SmdebugRun, file: StatisticsFile, worker: str, progress: Callable[[int, int], object] | None) -> int:

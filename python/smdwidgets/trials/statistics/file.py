@@ -49,8 +49,13 @@ class StatisticsFile:
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
-        self._keys = frozenset(self._storage.list(f"{DIRECTORY}/"))
-        return self._reader.refresh(self._source, sorted(self._keys))
+        listing = getattr(self._storage, "listing", None)  # only that of a store has sizes
+        if listing is None:
+            self._keys = frozenset(self._storage.list(f"{DIRECTORY}/"))
+            return self._reader.refresh(self._source, sorted(self._keys))
+        sizes = {listed.key: listed.size for listed in listing(f"{DIRECTORY}/")}
+        self._keys = frozenset(sizes)
+        return self._reader.refresh(self._source, [*sizes], [*sizes.values()])
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         try:
@@ -147,6 +152,10 @@ class StatisticsFile:
         _core.Pyramid.write(self._source, self._reader, worker, os.fspath(path), list(whole), progress)
         self._pyramids.pop(worker, None)
 
+    def segment_index(self, worker: str) -> bytes | None:
+        """Return the index of a worker's segments; None of a single segment."""
+        return self._reader.segment_index(worker)
+
     def faults(self, ended: bool) -> list[tuple[str, int | None, str]]:
         """Check all batches; return file, offset and reason of each fault.
 
@@ -173,3 +182,12 @@ def pyramid_key(worker: str) -> str:
     'statistics/worker_0/survey.pyramid'
     """
     return f"{DIRECTORY}/{worker}/survey.pyramid"
+
+
+def segment_index_key(worker: str) -> str:
+    """Return the key of the index of a worker's segments.
+
+    >>> segment_index_key("worker_0")
+    'statistics/worker_0/segments.index'
+    """
+    return f"{DIRECTORY}/{worker}/segments.index"

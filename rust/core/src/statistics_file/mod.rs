@@ -12,6 +12,7 @@ pub mod pyramid;
 mod reader;
 mod round;
 mod segment;
+mod segment_index;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use zstd::bulk::Decompressor;
 
 use super::arrow::{Finiteness, is_schema};
+use super::segment_index;
 use super::{COMMIT_SIZE, Commit, DIRECTORY, END_OF_STREAM, MAX_BLOCK, MAX_ROWS, Name, Row, decode_batch};
 use crate::crc::crc32c;
 use crate::error::{Error, Location, Result};
@@ -19,11 +20,15 @@ use crate::step::{Mode, Step};
 const MAX_SCHEMA: u64 = 64 << 10;
 /// Commit records read at once.
 const COMMITS_AT_ONCE: u64 = 1 << 16;
+/// Limit on the size of an index of segments: records of 500 TB of statistics.
+const MAX_INDEX: u64 = 256 << 20;
 
 /// The known part of a segment.
 #[derive(Default)]
 pub(super) struct Segment {
     pub(super) commits: Vec<Commit>,
+    /// The size of the commit file, if it was listed.
+    listed: Option<u64>,
     /// The names that were read. A pyramid has them, too, so that those of many segments are not needed for a picture.
     known: Mutex<KnownNames>,
     /// Why the segment cannot be read.
@@ -133,6 +138,8 @@ pub struct Dropped {
 #[derive(Default)]
 pub struct Reader {
     workers: BTreeMap<String, BTreeMap<u64, Segment>>,
+    /// The workers of which an index of the segments was listed, with its size if that is known.
+    indexed: BTreeMap<String, Option<u64>>,
 }
 
 impl Reader {
@@ -143,20 +150,39 @@ impl Reader {
 
     /// Reads new commit records, given the keys of the run's statistics. Returns whether there were any.
     pub fn refresh<'k>(&mut self, source: &dyn Source, keys: impl IntoIterator<Item = &'k str>) -> Result<bool> {
-        let listed: BTreeSet<(&str, u64)> = keys.into_iter().filter_map(parse_key).collect();
+        self.refresh_listed(source, keys.into_iter().map(|key| (key, None)))
+    }
+
+    /// Does what [`Reader::refresh`] does, and does not ask for files that have no more bytes than were read. The keys
+    /// come with the sizes of files, if a listing has them.
+    pub fn refresh_listed<'k>(
+        &mut self,
+        source: &dyn Source,
+        keys: impl IntoIterator<Item = (&'k str, Option<u64>)>,
+    ) -> Result<bool> {
+        let (mut listed, mut indexed) = (BTreeMap::new(), BTreeMap::new());
+        for (key, size) in keys {
+            if let Some(segment) = parse_key(key) {
+                listed.insert(segment, size);
+            } else if let Some(worker) = segment_index::worker_of(key) {
+                indexed.insert(worker.to_owned(), size);
+            }
+        }
+        self.indexed = indexed;
         let count = |reader: &Reader| reader.workers.values().map(BTreeMap::len).sum::<usize>();
         let before = count(self);
         for (worker, segments) in &mut self.workers {
-            segments.retain(|number, _| listed.contains(&(worker.as_str(), *number)));
+            segments.retain(|number, _| listed.contains_key(&(worker.as_str(), *number)));
         }
         let mut is_new = count(self) != before;
-        for (worker, number) in listed {
-            self.workers.entry(worker.to_owned()).or_default().entry(number).or_default();
+        for ((worker, number), size) in &listed {
+            self.workers.entry((*worker).to_owned()).or_default().entry(*number).or_default().listed = *size;
         }
+        is_new |= self.take_indexes(source)?;
         let all = self.workers.iter_mut().flat_map(|(worker, segments)| {
             segments.iter_mut().map(move |(number, segment)| (stem(worker, *number), segment))
         });
-        let mut all: Vec<(String, &mut Segment)> = all.collect();
+        let mut all: Vec<(String, &mut Segment)> = all.filter(|(_, segment)| segment.may_have_more()).collect();
         let refresh = |(stem, segment): &mut (String, &mut Segment)| segment.refresh(source, stem);
         let news: Vec<Result<bool>> = match source.reads_at_once() {
             // A store answers many requests in the time of one.
@@ -170,6 +196,33 @@ impl Reader {
         }
         self.workers.retain(|_, segments| !segments.is_empty());
         Ok(is_new)
+    }
+
+    /// Takes the commit records of new segments from the indexes of a store. Returns whether there were any.
+    fn take_indexes(&mut self, source: &dyn Source) -> Result<bool> {
+        let mut is_new = false;
+        for (worker, segments) in &mut self.workers {
+            let mut unread: Vec<_> = segments.iter_mut().filter(|(_, segment)| segment.is_unread()).collect();
+            // The request pays if it takes the place of several.
+            let index = self.indexed.get(worker).filter(|_| unread.len() > 1 && source.reads_at_once().is_some());
+            let Some(size) = index else { continue };
+            let mut known = match indexed(source, worker, *size) {
+                Err(error @ Error::Io { .. }) => return Err(error),
+                Ok(Some(known)) => known,
+                // The segments are read; `verify` says what is wrong.
+                Ok(None) | Err(_) => continue,
+            };
+            for (number, segment) in &mut unread {
+                is_new |= known.remove(number).is_some_and(|commits| segment.take(commits));
+            }
+        }
+        Ok(is_new)
+    }
+
+    /// The content of the file that [`segment_index`] describes, of a worker with several segments.
+    pub fn segment_index(&self, worker: &str) -> Option<Vec<u8>> {
+        let segments = self.workers.get(worker).filter(|segments| segments.len() > 1)?;
+        Some(segment_index::encode(segments.iter().map(|(number, segment)| (*number, segment.commits.as_slice()))))
     }
 
     /// The workers, by their names in files.
@@ -347,6 +400,9 @@ impl Reader {
     pub fn verify(&self, source: &dyn Source) -> Result<Vec<Error>> {
         let mut errors = Vec::new();
         for (worker, segments) in &self.workers {
+            if let Some(size) = self.indexed.get(worker) {
+                errors.extend(verify_index(source, worker, *size, segments)?);
+            }
             let mut before = None;
             for (number, segment) in segments {
                 let key = stem(worker, *number) + ".arrows";
@@ -371,18 +427,69 @@ impl Reader {
     }
 }
 
+/// Why the index of a worker's segments is not one of these; `None` if it is.
+fn verify_index(
+    source: &dyn Source,
+    worker: &str,
+    size: Option<u64>,
+    segments: &BTreeMap<u64, Segment>,
+) -> Result<Option<Error>> {
+    let known = match indexed(source, worker, size) {
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => return Ok(Some(error)),
+        Ok(known) => known.unwrap_or_default(),
+    };
+    let is_of = |(number, commits): (&u64, &Vec<Commit>)| {
+        segments.get(number).is_some_and(|segment| segment.commits.starts_with(commits))
+    };
+    Ok((!known.iter().all(is_of)).then(|| Error::Corrupt {
+        location: Location::new(segment_index::key(worker), 0),
+        what: "the index has other batches than the segments".into(),
+    }))
+}
+
+/// The commit records in the index of a worker's segments; `None` without one.
+fn indexed(source: &dyn Source, worker: &str, size: Option<u64>) -> Result<Option<BTreeMap<u64, Vec<Commit>>>> {
+    let key = segment_index::key(worker);
+    let Some(file) = open(source, &key)? else { return Ok(None) };
+    let mut buffer = Vec::new();
+    let count = file.read_at(0, size.unwrap_or(MAX_INDEX).min(MAX_INDEX), &mut buffer)?;
+    segment_index::decode(&buffer[..count], &key).map(Some)
+}
+
 impl Segment {
+    /// Whether nothing was read, and there may be something.
+    fn is_unread(&self) -> bool {
+        self.commits.is_empty() && self.may_have_more()
+    }
+
+    /// Whether there may be more commit records than are known.
+    fn may_have_more(&self) -> bool {
+        let known = (self.commits.len() * COMMIT_SIZE) as u64;
+        self.problem.is_none() && self.listed.is_none_or(|size| size >= known + COMMIT_SIZE as u64)
+    }
+
+    /// Takes commit records of an index; none if they are not those of the segment.
+    fn take(&mut self, commits: Vec<Commit>) -> bool {
+        let size = (commits.len() * COMMIT_SIZE) as u64;
+        let is_whole = self.listed.is_none_or(|listed| size <= listed)
+            && commits.into_iter().all(|commit| self.accept(commit).is_some());
+        if !is_whole {
+            self.commits.clear();
+        }
+        !self.commits.is_empty()
+    }
+
     /// Reads what is new.
     fn refresh(&mut self, source: &dyn Source, stem: &str) -> Result<bool> {
-        if self.problem.is_some() {
-            return Ok(false);
-        }
         let known = self.commits.len();
         let commits = open(source, &format!("{stem}.commit"))?;
         let mut buffer = Vec::new();
         while let Some(commits) = &commits {
             let at = (self.commits.len() * COMMIT_SIZE) as u64;
-            let count = commits.read_at(at, COMMITS_AT_ONCE * COMMIT_SIZE as u64, &mut buffer)?;
+            // A store answers a range that ends with the object at once.
+            let rest = self.listed.map_or(u64::MAX, |size| size.saturating_sub(at));
+            let count = commits.read_at(at, rest.min(COMMITS_AT_ONCE * COMMIT_SIZE as u64), &mut buffer)?;
             let (records, _) = buffer[..count].as_chunks::<COMMIT_SIZE>();
             let added = records.iter().map_while(Commit::decode).map_while(|commit| self.accept(commit)).count();
             // A record that is not valid may be one that is being written: it is read again next time.

@@ -1,13 +1,15 @@
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::*;
-use crate::error::Error;
-use crate::source::Local;
+use crate::error::{Error, Result};
+use crate::source::{Blob, Local, Source};
 use crate::tensor::DType;
 
 /// A row whose numbers follow from its step and tensor.
@@ -303,5 +305,121 @@ proptest! {
             prop_assert!(rows.len() <= MAX_ROWS);
         }
         is_schema(&bytes);
+    }
+}
+
+/// A store that counts its requests.
+struct Store {
+    files: Local,
+    reads: Arc<AtomicUsize>,
+}
+
+struct Object(Box<dyn Blob>, Arc<AtomicUsize>);
+
+impl Source for Store {
+    fn root(&self) -> String {
+        self.files.root()
+    }
+
+    fn open(&self, key: &str) -> Result<Box<dyn Blob>> {
+        Ok(Box::new(Object(self.files.open(key)?, self.reads.clone())))
+    }
+
+    fn reads_at_once(&self) -> Option<usize> {
+        Some(4)
+    }
+}
+
+impl Blob for Object {
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read_at(offset, length, buffer)
+    }
+}
+
+/// What is new in a store whose listing has sizes, and how many requests that took.
+fn news(reader: &mut Reader, root: &Path) -> (bool, usize) {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let store = Store { files: Local::new(root), reads: reads.clone() };
+    let keys = keys(root);
+    let sized = keys.iter().map(|key| (key.as_str(), std::fs::metadata(root.join(key)).map(|file| file.len()).ok()));
+    let is_new = reader.refresh_listed(&store, sized).unwrap();
+    (is_new, reads.load(Ordering::Relaxed))
+}
+
+/// Writes `segments` segments of two batches.
+fn write_segments(root: &Path, segments: i64) {
+    for segment in 0..segments {
+        let mut writer = writer(root, 1, 1 << 30);
+        (2 * segment..2 * segment + 2).for_each(|step| append(&mut writer, step, 3));
+    }
+}
+
+#[test]
+fn a_store_is_asked_twice_for_each_segment_and_not_again() {
+    let run = tempfile::tempdir().unwrap();
+    write_segments(run.path(), 5);
+    let mut reader = Reader::new();
+    assert_eq!(news(&mut reader, run.path()), (true, 10));
+    assert_eq!(news(&mut reader, run.path()), (false, 0));
+    let mut writer = writer(run.path(), 1, 1 << 30);
+    append(&mut writer, 10, 3);
+    assert_eq!(news(&mut reader, run.path()), (true, 2));
+    append(&mut writer, 11, 3);
+    assert_eq!(news(&mut reader, run.path()), (true, 1));
+    assert_eq!(all(&reader, run.path()), all(&opened(run.path()), run.path()));
+}
+
+#[test]
+fn an_index_takes_the_place_of_requests_for_segments() {
+    let run = tempfile::tempdir().unwrap();
+    write_segments(run.path(), 5);
+    let path = run.path().join(segment_index::key("worker_0"));
+    let content = opened(run.path()).segment_index("worker_0").unwrap();
+    std::fs::write(&path, &content).unwrap();
+    let mut reader = Reader::new();
+    assert_eq!(news(&mut reader, run.path()), (true, 1));
+    assert_eq!(news(&mut reader, run.path()), (false, 0));
+    assert_eq!(all(&reader, run.path()), all(&opened(run.path()), run.path()));
+    assert!(reader.verify(&Local::new(run.path())).unwrap().is_empty());
+    // What follows the index is read from the segments.
+    let mut writer = writer(run.path(), 1, 1 << 30);
+    append(&mut writer, 10, 3);
+    let mut reader = Reader::new();
+    assert_eq!(news(&mut reader, run.path()), (true, 3));
+    assert_eq!(reader.size().0, 11);
+    // One that is damaged, or of other statistics, is not used and is reported.
+    for at in [0, 9, 20, 30, 100, content.len() - 1] {
+        let mut damaged = content.clone();
+        damaged[at] ^= 1;
+        for bytes in [&damaged, &content[..at]] {
+            std::fs::write(&path, bytes).unwrap();
+            let mut reader = Reader::new();
+            assert_eq!(news(&mut reader, run.path()), (true, 13));
+            assert_eq!(reader.size().0, 11);
+            let errors = reader.verify(&Local::new(run.path())).unwrap();
+            assert!(errors.len() == 1 && errors[0].to_string().contains("segments.index, byte "), "{errors:?}");
+        }
+    }
+    std::fs::write(&path, &content).unwrap();
+    for number in 0..5 {
+        let commits = run.path().join(format!("{DIRECTORY}/worker_0/{number:06}.commit"));
+        let records = std::fs::read(&commits).unwrap();
+        std::fs::write(&commits, &records[..COMMIT_SIZE]).unwrap();
+    }
+    let mut reader = Reader::new();
+    assert_eq!((news(&mut reader, run.path()), reader.size().0), ((true, 13), 6));
+    assert_eq!(reader.verify(&Local::new(run.path())).unwrap().len(), 1);
+}
+
+proptest! {
+    #[test]
+    fn an_index_of_any_bytes_is_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(segment_index::decode(&bytes, "key").is_err());
+        let mut claimed = segment_index::encode(std::iter::empty());
+        claimed.truncate(claimed.len() - 4);
+        claimed.extend(&bytes);
+        claimed.extend(crate::crc::crc32c(&claimed).to_le_bytes());
+        prop_assert_eq!(segment_index::decode(&claimed, "key").is_ok(), bytes.is_empty());
     }
 }
