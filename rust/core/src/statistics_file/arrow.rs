@@ -252,22 +252,27 @@ impl<'b> Batch<'b> {
         self.buffers.len() / 32
     }
 
-    /// The cells of a column, of the size that follows from the number of rows.
-    fn column<'r>(&self, at: usize, raw: &'r mut Vec<u8>, decompressor: &mut Decompressor<'_>) -> Result<&'r [u8]>
-    where
-        'b: 'r,
-    {
+    /// The stored bytes of a column.
+    fn buffer(&self, at: usize) -> Result<&'b [u8]> {
         let pair = self
             .buffers
             .get((2 * at + 1) * 16..)
             .and_then(|rest| rest.get(..16))
             .ok_or_else(|| corrupt("too few buffers"))?;
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| pair[at + i]));
-        let buffer = usize::try_from(number(0))
+        usize::try_from(number(0))
             .ok()
             .zip(usize::try_from(number(8)).ok())
             .and_then(|(start, length)| self.body.get(start..start.checked_add(length)?))
-            .ok_or_else(|| corrupt("a buffer is outside the body"))?;
+            .ok_or_else(|| corrupt("a buffer is outside the body"))
+    }
+
+    /// The cells of a column, of the size that follows from the number of rows.
+    fn column<'r>(&self, at: usize, raw: &'r mut Vec<u8>, decompressor: &mut Decompressor<'_>) -> Result<&'r [u8]>
+    where
+        'b: 'r,
+    {
+        let buffer = self.buffer(at)?;
         let size = self.rows * width(&COLUMNS[at]);
         if self.is_compressed {
             unpacked(buffer, size, raw, decompressor).ok_or_else(|| corrupt("a buffer cannot be decompressed"))
@@ -308,7 +313,12 @@ pub struct Columns {
     pub std: Vec<f64>,
     pub update: Vec<f64>,
     raw: Vec<u8>,
+    /// The stored bytes of the columns that mostly are those of the batch before, and their number of rows.
+    stored: [(Vec<u8>, usize); REPEATED],
 }
+
+/// Columns of [`Columns`] that mostly repeat: modes, tensors and counts.
+const REPEATED: usize = 7;
 
 /// Reads a column of numbers in place of what the vector has.
 macro_rules! read_column {
@@ -329,14 +339,28 @@ impl Columns {
                 read_column!(batch, $at, self.$field, $kind, &mut self.raw, decompressor)
             };
         }
+        // What is stored in the same bytes as in the batch before is there already.
+        macro_rules! read_unless_repeated {
+            ($number:literal, $at:literal, $field:ident, $kind:ty) => {
+                let buffer = batch.buffer($at)?;
+                let (bytes, rows) = &mut self.stored[$number];
+                if !(batch.is_compressed && bytes == buffer && *rows == batch.rows) {
+                    // A column that cannot be read repeats nothing.
+                    bytes.clear();
+                    read!($at, $field, $kind);
+                    self.stored[$number].0.extend_from_slice(buffer);
+                    self.stored[$number].1 = batch.rows;
+                }
+            };
+        }
         read!(0, step, i64);
-        read!(1, mode, u8);
-        read!(3, tensor, u32);
-        read!(5, count, u64);
-        read!(6, nan, u64);
-        read!(7, neg_inf, u64);
-        read!(8, pos_inf, u64);
-        read!(9, zeros, u64);
+        read_unless_repeated!(0, 1, mode, u8);
+        read_unless_repeated!(1, 3, tensor, u32);
+        read_unless_repeated!(2, 5, count, u64);
+        read_unless_repeated!(3, 6, nan, u64);
+        read_unless_repeated!(4, 7, neg_inf, u64);
+        read_unless_repeated!(5, 8, pos_inf, u64);
+        read_unless_repeated!(6, 9, zeros, u64);
         read!(12, mean, f64);
         read!(13, std, f64);
         read!(15, update, f64);
@@ -502,5 +526,31 @@ mod tests {
         assert_eq!((old.count, old.update, old.saturated, old.subnormal), (7, 0.5, 0, 0));
         assert_eq!(read(COLUMNS.len()).unwrap().saturated, 2);
         assert!(read(FIRST_COLUMNS - 1).is_err());
+    }
+
+    #[test]
+    fn columns_that_repeat_are_those_of_their_batch() {
+        let row = |tensor, zeros, step| {
+            let mut row = EMPTY;
+            (row.tensor, row.step, row.statistics.count, row.statistics.zeros) = (tensor, step, 7, zeros);
+            row
+        };
+        let (mut compressor, mut decompressor) = (Compressor::new(3).unwrap(), Decompressor::new().unwrap());
+        let mut columns = Columns::default();
+        // Equal bytes in batches of other sizes, other bytes, and a batch that cannot be read between equal ones.
+        for (count, zeros) in [(9, 1), (9, 1), (9, 2), (5, 2), (0, 2), (9, 2), (9, 2)] {
+            let rows: Vec<Row> = (0..count).map(|at| row(at, zeros, i64::from(at) + zeros as i64)).collect();
+            let batch = encode_columns(&rows, COLUMNS.len(), &mut compressor).unwrap();
+            assert!(columns.decode(&batch[..batch.len() - 1], &mut decompressor).is_err());
+            assert_eq!(columns.decode(&batch, &mut decompressor).unwrap(), rows.len());
+            let expected: Vec<(u32, u64, i64)> =
+                rows.iter().map(|row| (row.tensor, row.statistics.zeros, row.step)).collect();
+            let found = columns.tensor.iter().zip(&columns.zeros).zip(&columns.step);
+            assert_eq!(found.map(|((tensor, zeros), step)| (*tensor, *zeros, *step)).collect::<Vec<_>>(), expected);
+            assert_eq!(
+                (columns.count.len(), columns.nan.len(), columns.mode.len()),
+                (count as usize, count as usize, count as usize)
+            );
+        }
     }
 }

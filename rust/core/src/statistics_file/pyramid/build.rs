@@ -10,7 +10,7 @@ use super::measure::{Sample, Sampler};
 use super::read::Pyramid;
 use super::seen::{self, Kept, RECORD_SIZE, Seen, put_record};
 use super::tile::{Block, Open};
-use super::window::Window;
+use super::window::{LANES, Windows};
 use super::{BASE, BLOCK, COARSEST, FINE};
 use crate::error::{Error, Result};
 use crate::source::{Local, Source};
@@ -317,7 +317,6 @@ struct One {
     /// The bin that is being filled; -1 for none.
     bin: i64,
     open: Open,
-    window: Window,
 }
 
 /// A tensor.
@@ -331,8 +330,8 @@ struct Tensor {
 }
 
 const NO_SERIES: u32 = u32::MAX;
-/// Samples that are fetched from memory before they are merged.
-const AHEAD: usize = 64;
+/// Rows of a tensor that are compared at once.
+const TURNS: usize = 32;
 
 /// The tensors of a segment, sorted by their numbers there. Rows mostly come in this order.
 #[derive(Default)]
@@ -364,6 +363,8 @@ struct Builder<'p> {
     blocks: BTreeMap<u64, Block>,
     /// The block of each higher level that is being filled.
     above: Vec<Option<Block>>,
+    /// The last sizes of [`LANES`] tensors, by the number of the mode.
+    windows: Vec<[Option<Box<Windows>>; 8]>,
     kept: Kept,
     /// Places of rows that are merged, tensor by tensor.
     order: Vec<u32>,
@@ -382,6 +383,7 @@ impl<'p> Builder<'p> {
             written: (0, 0),
             blocks: BTreeMap::new(),
             above: (plan.base..plan.top).map(|_| None).collect(),
+            windows: Vec::new(),
             kept: Kept::default(),
             order: Vec::new(),
             directory: Directory::default(),
@@ -397,7 +399,9 @@ impl<'p> Builder<'p> {
         }
         for (series, sizes) in before.series.iter().zip(&before.sizes) {
             self.tensors[series.tensor as usize].series[usize::from(series.mode) % 8] = self.series.len() as u32;
-            self.series.push(One { window: Window::of(sizes), ..One::new(series.tensor, series.mode) });
+            self.series.push(One::new(series.tensor, series.mode));
+            let (windows, lane) = windows_of(&mut self.windows, series.tensor, series.mode);
+            windows.set(lane, sizes);
         }
         self.written = (self.tensors.len(), self.series.len());
         self.directory = before.directory;
@@ -424,32 +428,79 @@ impl<'p> Builder<'p> {
 
     /// Merges rows, all of a tensor one after the other: what is known of it is then at hand.
     fn merge(&mut self, samples: &[Sample]) -> Result<()> {
-        let mut begins = vec![0u32; self.tensors.len() + 1];
+        let mut begins = vec![0u32; self.tensors.len().next_multiple_of(LANES) + 1];
         for sample in samples {
             begins[sample.tensor() as usize + 1] += 1;
         }
         for tensor in 1..begins.len() {
             begins[tensor] += begins[tensor - 1];
         }
-        self.order.resize(samples.len(), 0);
+        let (mut order, mut next) = (std::mem::take(&mut self.order), begins.clone());
+        order.resize(samples.len(), 0);
         for (at, sample) in (0..).zip(samples) {
-            let next = &mut begins[sample.tensor() as usize];
-            self.order[*next as usize] = at;
+            let next = &mut next[sample.tensor() as usize];
+            order[*next as usize] = at;
             *next += 1;
         }
-        let order = std::mem::take(&mut self.order);
-        let mut some = Vec::with_capacity(AHEAD);
-        for places in order.chunks(AHEAD) {
-            // The samples of a tensor are far apart. They arrive together, as nothing between them waits for one.
-            some.clear();
-            some.extend(places.iter().map(|at| samples[*at as usize]));
-            some.iter().try_for_each(|sample| self.add(sample))?;
+        let mut found = Vec::new();
+        for first in (0..self.tensors.len()).step_by(LANES) {
+            let begins = &begins[first..=first + LANES];
+            self.compare(first, samples, &order, begins, &mut found);
+            let places = &order[begins[0] as usize..begins[LANES] as usize];
+            for (at, found) in places.iter().zip(&found) {
+                self.add(&samples[*at as usize], *found)?;
+            }
         }
         self.order = order;
         Ok(())
     }
 
-    fn add(&mut self, sample: &Sample) -> Result<()> {
+    /// Compares the sizes of [`LANES`] tensors from the first one on. Their samples, in `order`, begin at these places.
+    fn compare(
+        &mut self,
+        first: usize,
+        samples: &[Sample],
+        order: &[u32],
+        begins: &[u32],
+        found: &mut Vec<(f32, f32)>,
+    ) {
+        let of = |lane: usize| &order[begins[lane] as usize..begins[lane + 1] as usize];
+        let most = (0..LANES).map(|lane| of(lane).len()).max().unwrap_or(0);
+        found.clear();
+        found.resize((begins[LANES] - begins[0]) as usize, (f32::NAN, f32::NAN));
+        let (mut turns, mut results) = ([[None; LANES]; TURNS], [[(f32::NAN, f32::NAN); LANES]; TURNS]);
+        for turn in (0..most).step_by(TURNS) {
+            let mut modes = 0u8;
+            let samples_of = |lane: usize| of(lane).iter().skip(turn).take(TURNS).map(|at| &samples[*at as usize]);
+            for sample in (0..LANES).flat_map(samples_of) {
+                modes |= 1 << (sample.mode() % 8);
+            }
+            // Sizes of different modes are not compared.
+            for mode in (0..8).filter(|mode| modes & 1 << mode > 0) {
+                let count = TURNS.min(most - turn);
+                turns[..count].fill([None; LANES]);
+                for lane in 0..LANES {
+                    for (turn, sample) in turns.iter_mut().zip(samples_of(lane)) {
+                        turn[lane] = (sample.mode() % 8 == mode).then(|| sample.size());
+                    }
+                }
+                let (windows, _) = windows_of(&mut self.windows, first as u32, mode);
+                windows.compare(&turns[..count], &mut results[..count]);
+                for lane in 0..LANES {
+                    let begin = (begins[lane] - begins[0]) as usize + turn;
+                    let end = (begins[lane + 1] - begins[0]) as usize;
+                    let into = found.get_mut(begin..end).unwrap_or_default();
+                    for ((into, result), turn) in into.iter_mut().zip(&results[..count]).zip(&turns) {
+                        if turn[lane].is_some() {
+                            *into = result[lane];
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, sample: &Sample, found: (f32, f32)) -> Result<()> {
         let number = sample.tensor();
         let tensor = &mut self.tensors[number as usize];
         if tensor.seen.before.is_some_and(|(before, _)| before.step >= sample.step()) {
@@ -463,7 +514,7 @@ impl<'p> Builder<'p> {
         }
         let index = *at as usize;
         let one = &mut self.series[index];
-        let record = sample.record(&mut one.window);
+        let record = sample.record(found);
         let bin = sample.step() >> self.plan.base;
         if bin != one.bin {
             if one.bin >= 0 {
@@ -554,7 +605,10 @@ impl<'p> Builder<'p> {
             let place = self.file.block(raw)?;
             self.directory.sections[at].push(place);
         }
-        let sizes = self.series.iter().map(|one| one.window.sizes());
+        let sizes = self.series.iter().map(|one| {
+            let (windows, lane) = windows_of(&mut self.windows, one.tensor, one.mode);
+            windows.sizes(lane)
+        });
         let state = seen::encode(self.tensors.iter().map(|tensor| &tensor.seen), sizes);
         self.file.finish(&mut self.directory, &state, self.growing)
     }
@@ -584,9 +638,18 @@ impl<'p> Builder<'p> {
     }
 }
 
+/// The last sizes of a tensor in a mode and of its neighbours, and its lane in them.
+fn windows_of(all: &mut Vec<[Option<Box<Windows>>; 8]>, tensor: u32, mode: u8) -> (&mut Windows, usize) {
+    let (group, lane) = (tensor as usize / LANES, tensor as usize % LANES);
+    if group >= all.len() {
+        all.resize_with(group + 1, Default::default);
+    }
+    (all[group][usize::from(mode) % 8].get_or_insert_with(|| Box::new(Windows::new())), lane)
+}
+
 impl One {
     fn new(tensor: u32, mode: u8) -> One {
-        One { tensor, mode, bin: -1, open: Open::EMPTY, window: Window::new() }
+        One { tensor, mode, bin: -1, open: Open::EMPTY }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the map shows of a row of statistics.
 
-use super::window::{self, Window};
+use super::window;
 use crate::statistics_file::arrow::Columns;
 
 /// Measures of a bin, with the ends of their codes. Sizes are decimal logarithms.
@@ -131,10 +131,16 @@ impl Sample {
         self.mode
     }
 
-    /// The record, whose size is compared with those in the window, and joins them.
-    pub fn record(&self, window: &mut Window) -> Record {
+    /// The logarithm of the size that is compared with earlier ones.
+    #[inline]
+    pub fn size(&self) -> f32 {
+        let [size, l2, ..] = self.values;
+        if size.is_nan() { l2 } else { size }
+    }
+
+    /// The record, whose size has this surprise and this usual size.
+    pub fn record(&self, (surprise, usual): (f32, f32)) -> Record {
         let [size, l2, update, zeros, lost] = self.values;
-        let (surprise, usual) = window.compare(if size.is_nan() { l2 } else { size });
         let mut flag = self.flag;
         if surprise.abs() >= window::DEVIATIONS && self.elements != 1.0 {
             flag |= flag::SUDDEN;
