@@ -939,6 +939,18 @@ def norm(buffer: _Buffer, dtype: str | None = None) -> float:
     5.0
     """
 
+def norm_of_gradients(parameters: list[Any], plain: tuple[object, object, object], most: int) -> float | None:
+    """Compute the l2 norm of gradients of PyTorch in double precision.
+
+    Args:
+        parameters: the parameters.
+        plain: the class, the dtype and the layout that every gradient has: `torch.Tensor`, float32, strided.
+        most: the largest number of elements.
+
+    Returns:
+        None if a gradient is missing, not plain, not contiguous or not on the CPU, or if there are more elements.
+    """
+
 def widen(buffer: _Buffer, dtype: str) -> NDArray[np.float32]:
     """Convert elements of a type that NumPy lacks to float32.
 

@@ -77,7 +77,7 @@ mod _core {
     #[pymodule_export]
     use super::pyramid::Pyramid;
     #[pymodule_export]
-    use super::reduce::{norm, reduce, reduction, stats, widen};
+    use super::reduce::{norm, norm_of_gradients, reduce, reduction, stats, widen};
     #[pymodule_export]
     use super::statistics::{combine_statistics, statistics_of, tensor_statistics};
     #[pymodule_export]

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyComplex, PyDict};
+use pyo3::types::{PyComplex, PyDict, PyList};
 use smdwidgets_core::reduce::{self as core, Op, OpSet, Reductions, Scalar, Value};
 use smdwidgets_core::tensor::DType;
 
@@ -139,6 +139,48 @@ pub fn norm(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: Option<&str>) -> P
     let elements = Elements::of(buffer, dtype, None)?;
     let data = elements.as_slice();
     detached(py, data.len(), || core::norm(elements.dtype, data)).map_err(|error| to_python(py, &error))
+}
+
+/// The l2 norm of the gradients of parameters of PyTorch, in double precision, as of one tensor.
+///
+/// None if a gradient is missing, not plain, not contiguous or not on the CPU, or if they have more elements than `most`.
+/// `plain` is the class, the dtype and the layout that each has; the dtype is float32.
+#[pyfunction]
+pub fn norm_of_gradients(
+    py: Python<'_>,
+    parameters: &Bound<'_, PyList>,
+    plain: (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>),
+    most: usize,
+) -> PyResult<Option<f64>> {
+    let (class, dtype, layout) = plain;
+    let mut data: Vec<u8> = Vec::new();
+    for parameter in parameters {
+        let gradient = parameter.getattr(intern!(py, "grad"))?;
+        if !gradient.get_type().is(&class)
+            || !gradient.getattr(intern!(py, "dtype"))?.is(&dtype)
+            || !gradient.getattr(intern!(py, "layout"))?.is(&layout)
+            || !gradient.getattr(intern!(py, "is_cpu"))?.is_truthy()?
+            || !gradient.call_method0(intern!(py, "is_contiguous"))?.is_truthy()?
+        {
+            return Ok(None);
+        }
+        let count: usize = gradient.call_method0(intern!(py, "numel"))?.extract()?;
+        let address: usize = gradient.call_method0(intern!(py, "data_ptr"))?.extract()?;
+        if count > most - data.len() / size_of::<f32>() {
+            return Ok(None);
+        }
+        if count > 0 {
+            // SAFETY: a contiguous tensor of the CPU has so many elements of four bytes at its address. `gradient` keeps
+            // them alive, and the GIL is held, so that no other Python code resizes it.
+            data.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(address as *const u8, count * size_of::<f32>())
+            });
+        }
+    }
+    if data.is_empty() {
+        return Ok(None);
+    }
+    core::norm(DType::F32, &data).map(Some).map_err(|error| to_python(py, &error))
 }
 
 /// Elements of a type that numpy lacks, as an array of float32.

@@ -126,7 +126,7 @@ class Plan:
         self._is_due: dict[str, bool] = {}
         self._seen: list[object] = []
         #: The collections, what they contain, how much of each, and how often any were changed otherwise.
-        self._known: list[Collection] = []
+        self._known: dict[str, Collection] = {}
         self._contents: list[Sized] = []
         self._sizes: list[int] = []
         self._changes = -1
@@ -282,14 +282,14 @@ class Plan:
         return (
             Collection.changes != self._changes
             or [*map(len, self._contents)] != self._sizes
-            or [*self.collections.get_collections().values()] != self._known
+            or self.collections.get_collections() != self._known
             or not self.prepared
         )
 
     def _note_contents(self) -> None:
-        self._known = [*self.collections.get_collections().values()]
+        self._known = dict(self.collections.get_collections())
         self._contents = [self.included]
-        for one in self._known:
+        for one in self._known.values():
             self._contents += [one.include_regex, one.tensor_names]
         self._sizes = [*map(len, self._contents)]
         self._changes = Collection.changes

@@ -37,7 +37,9 @@ NUMBERS = {torch.float32: "float32", torch.float64: "float64", torch.float16: "f
 #: Gradients are copied to compute their norm if they have so many elements at most, on average and in all.
 _SMALL, _MOST_GATHERED = 1024, 1 << 22
 #: The norm of so many elements takes no longer than the rest of a step.
-_FEW = 1 << 13
+_FEW = 1 << 16
+#: Class, type and layout of gradients whose memory is read directly.
+_PLAIN = torch.Tensor, torch.float32, torch.strided
 #: Tensors of so many bytes are not copied from a device for their statistics alone.
 _LARGE = 1 << 20
 #: A parameter's name, the parameter, and its gradient or this worker's part of it.
@@ -186,31 +188,16 @@ class TorchCapture(TensorCapture):
             return self.shards.norm(gradients)
         return gradient_norm([gradient for _, _, gradient in gradients if isinstance(gradient, torch.Tensor)])
 
-    def norm_of_few(self, updated: Updated, parameters: Sequence[torch.Tensor]) -> float | None:
+    def norm_of_few(self, updated: Updated, parameters: list[torch.Tensor]) -> float | None:
         """Return the norm at once if the gradients are small.
 
         None: they are not, or :meth:`norm_of_parameters` has not looked at them. To queue a copy takes longer.
         """
         if updated.norm_by is not NormBy.GATHERING:
             return None
-        if updated.gathered is None:
-            sizes = [one.numel() for one in parameters]
-            if sum(sizes) > _FEW:
-                return None
-            together = np.empty(sum(sizes), np.float32)
-            parts = torch.from_numpy(together).split(sizes)
-            updated.gathered = [part.view(one.shape) for part, one in zip(parts, parameters, strict=True)], together
-        views, array = updated.gathered
-        gradients = [one.grad for one in parameters]
-        is_enabled = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
-        try:
-            torch._foreach_copy_(views, gradients)
-        except (RuntimeError, TypeError, AttributeError):  # sparse gradients, none, or on other devices
-            return None
-        finally:
-            torch._C._set_grad_enabled(is_enabled)
-        return _core.norm(array, "float32")
+        if updated.elements is None:
+            updated.elements = sum(one.numel() for one in parameters)
+        return _core.norm_of_gradients(parameters, _PLAIN, _FEW) if updated.elements <= _FEW else None
 
     def norm_of_parameters(self, updated: Updated, parameters: Sequence[torch.Tensor]) -> object:
         """Return the l2 norm of gradients that are not captured at this step.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
@@ -44,10 +42,10 @@ class Updated:
     ids: list[int]
     changes: int
     names: list[str]
-    places: list[int]
+    places: Sequence[int]
     norm_by: NormBy | None = None
-    #: Where small gradients are gathered: one part for each parameter, and all of them.
-    gathered: tuple[list[torch.Tensor], NDArray[np.float32]] | None = None
+    #: Number of their elements, once it was counted.
+    elements: int | None = None
 
 
 class RegisteredModels:
@@ -160,15 +158,19 @@ class RegisteredModels:
 
     def updated_by(self, optimizer: Optimizer) -> tuple[Updated, list[torch.Tensor]]:
         """Return the parameters of the models that an optimizer updates, and their record."""
-        held = [one for group in optimizer.param_groups for one in group["params"]]
+        groups = optimizer.param_groups
+        held = groups[0]["params"] if len(groups) == 1 else [one for group in groups for one in group["params"]]
         ids = list(map(id, held))
         record = self._updated.get(id(optimizer))
         if record is None or record.changes != self.changes or record.ids != ids:
             place = {each: index for index, each in enumerate(ids)}
             named = [(name, place[id(one)]) for name, one in self.parameters(ids) if id(one) in place]
             record = Updated(ids, self.changes, [name for name, _ in named], [index for _, index in named])
+            if record.places == [*range(len(ids))]:
+                record.places = range(len(ids))
             self._updated[id(optimizer)] = record
-        return record, [held[index] for index in record.places]
+        are_all = type(record.places) is range and type(held) is list
+        return record, held if are_all else [held[index] for index in record.places]
 
     def forget_optimizer(self, key: Hashable) -> None:
         """An optimizer with this id was deleted."""
