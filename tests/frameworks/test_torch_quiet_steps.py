@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 import smdwidgets.pytorch as smd
-from smdwidgets import CapturePlan, create_trial
+from smdwidgets import CapturePlan, _core, create_trial
 from smdwidgets.hooks.torch import quiet_steps
 from smdwidgets.hooks.torch.quiet_steps import QuietSteps
+from smdwidgets.hooks.torch.short_way import ShortWay
 
 #: Tensors of the model are captured at every 16th step.
 PLAN = CapturePlan(statistics=16, every=16)
@@ -466,3 +467,104 @@ def test_steps_of_several_ways_follow_each_other(tmp_path, monkeypatch):
     assert count
     monkeypatch.setattr(QuietSteps, "begin", lambda self, repeated: None)
     assert recorded(tmp_path / "whole", way, 120)[0] == quiet
+
+
+def has_batches_in_the_middle(training, step):
+    """Rows of batches are recorded for some steps only."""
+    if 40 <= step < 50:
+        if step == 40:
+            data = torch.utils.data.TensorDataset(torch.arange(10.0))
+            training.batches = iter(torch.utils.data.DataLoader(data))
+        next(training.batches)
+    training.step()
+
+
+def is_seen_of(path, way, monkeypatch, short):
+    """Train; return what signals and replay have recorded.
+
+    The second value is the number of events that went the short way.
+    """
+    count = 0
+    with monkeypatch.context() as patch:
+        if not short:
+            patch.setattr(ShortWay, "begin", lambda self, optimizer: None)
+        training = Training(path)
+        for shortcut in training.hook.loop.short_way._takes:
+            take = training.hook.loop.short_way._takes[shortcut]
+
+            def counted(*args, take=take):
+                nonlocal count
+                taken = take(*args)
+                count += taken
+                return taken
+
+            training.hook.loop.short_way._takes[shortcut] = counted
+        signals = training.hook._signalling.signals
+        signals._is_start, signals._every = False, 16
+        signals._adapt = lambda: None  # which depends on the time that reading takes
+        written = []
+        monkeypatch.setattr(signals._writer, "write", lambda step, values: written.append((step, sorted(values))))
+        for step in range(120):
+            way(training, step)
+        last = training.hook.loop.quiet._parts.steps.step
+        known = training.hook._replaying.recorder.snapshot(last)
+        steps = [(one.step, len(one.batches)) for one in known.steps if one.step > last - 14]  # others may be given up
+        training.hook.loop.short_way.end()
+        state = signals._updates, signals._noisy_updates, signals._batches.last_passes, signals._batches.passes
+        training.hook.close()
+    numbers = [one.number for one in known.steps]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    rows = [one.rows for one in known.deliveries]
+    return (written, steps, rows, state), count
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        plain,
+        evaluates,
+        clips,
+        clips_each_time,
+        has_micro_batches,
+        updates_twice,
+        raises_in_a_pass,
+        has_batches_in_the_middle,
+    ],
+)
+def test_parts_that_miss_events_know_as_much(tmp_path, monkeypatch, way):
+    seen, count = is_seen_of(tmp_path / "short", way, monkeypatch, True)
+    assert count > 100
+    expected, count = is_seen_of(tmp_path / "long", way, monkeypatch, False)
+    assert count == 0
+    assert seen == expected
+    assert seen[0]
+
+
+def test_time_of_the_short_way_is_counted(tmp_path):
+    training = Training(tmp_path / "run")
+    for step in range(60):
+        before = training.hook.guard.gate.seconds
+        plain(training, step)
+        assert training.hook.guard.gate.seconds > before
+    training.hook.close()
+
+
+def test_norm_of_gradients():
+    plain = torch.Tensor, torch.float32, torch.strided
+    parameters = [nn.Parameter(torch.ones(size)) for size in ((3, 5), (7,), (), (0,))]
+    assert _core.norm_of_gradients(parameters, plain, 100) is None
+    for one in parameters:
+        one.grad = torch.randn_like(one)
+    together = torch.cat([one.grad.reshape(-1) for one in parameters]).numpy()
+    assert _core.norm_of_gradients(parameters, plain, 100) == _core.norm(together)
+    assert _core.norm_of_gradients(parameters, plain, 23) is not None
+    assert _core.norm_of_gradients(parameters, plain, 22) is None
+    whole = parameters[0].grad
+    for other in (torch.ones(5, 3).T, torch.eye(3, 5).to_sparse()):
+        parameters[0].grad = other
+        assert _core.norm_of_gradients(parameters, plain, 100) is None
+    parameters[0].grad = whole
+    double = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    double.grad = torch.ones(2, dtype=torch.float64)
+    assert _core.norm_of_gradients([*parameters, double], plain, 100) is None
+    assert _core.norm_of_gradients([], plain, 100) is None

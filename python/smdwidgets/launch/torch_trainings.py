@@ -28,8 +28,8 @@ from smdwidgets.checks.torch.graph import walk
 from smdwidgets.hooks.torch.events import listen
 from smdwidgets.hooks.torch.loss_origin import RootLosses, losses_of
 from smdwidgets.hooks.torch.names import unwrapped_module
+from smdwidgets.hooks.torch.passive import is_passive
 from smdwidgets.hooks.torch.registered import RegisteredModels
-from smdwidgets.hooks.torch.training import is_passive
 from smdwidgets.launch.recording import Recording
 from smdwidgets.launch.torch_models import described, models_of, models_with, parameters_of
 

@@ -81,6 +81,11 @@ class Values:
         self._failed = failed
         self._pending: deque[tuple[Any, Judge, Sequence[torch.Tensor]]] = deque()
 
+    @property
+    def are_pending(self) -> bool:
+        """Whether copies are under way."""
+        return bool(self._pending)
+
     def read(self, judge: Judge, *tensors: torch.Tensor) -> None:
         """Call ``judge`` with the values of the tensors, now or later."""
         devices = {one.device for one in tensors if one.device.type != "cpu"}

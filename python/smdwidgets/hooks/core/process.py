@@ -102,8 +102,37 @@ class Gate:
         if not self._depth:
             self.seconds += time.perf_counter() - self._since
         self._lock.release()
-        if _pending and threading.get_ident() == _main_thread and not _is_inside():
-            _handle(_pending.pop(0), None)
+        if _pending:
+            _handle_pending()
+
+    def around(self, function: Callable[..., bool]) -> Callable[..., bool]:
+        """Return a function that calls another one inside.
+
+        It returns False instead if its thread is inside already. A ``with`` statement takes three times as long.
+        """
+        lock, clock = self._lock, time.perf_counter
+
+        def call(*args: Any) -> bool:
+            with lock:
+                if self._depth:
+                    return False
+                self._depth, self._since = 1, clock()
+                try:
+                    result = function(*args)
+                finally:
+                    self.seconds += clock() - self._since
+                    self._depth = 0
+            if _pending:
+                _handle_pending()
+            return result
+
+        return call
+
+
+def _handle_pending() -> None:
+    """Handle a signal that arrived inside a gate, if the main thread has left it."""
+    if threading.get_ident() == _main_thread and not _is_inside():
+        _handle(_pending.pop(0), None)
 
 
 def _is_inside() -> bool:

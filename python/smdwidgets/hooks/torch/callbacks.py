@@ -19,7 +19,19 @@ from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.script import hide_from_script
 from smdwidgets.hooks.torch.untraced import untraced
 
-__all__ = ["Callback", "GraphCallback", "ModuleCallback", "PartCallback", "Receivers"]
+__all__ = ["Callback", "GraphCallback", "ModuleCallback", "PartCallback", "Receivers", "Shortcut"]
+
+
+class Shortcut:
+    """A function that callbacks of an event call first, for as long as it is set.
+
+    It returns whether the event is done with.
+    """
+
+    __slots__ = ("take",)
+
+    def __init__(self) -> None:
+        self.take: Callable[..., bool] | None = None
 
 
 class Callback:
@@ -29,12 +41,15 @@ class Callback:
     of the model is not part of the training. torch.compile does not trace it, and calls it between two graphs.
     """
 
-    __slots__ = ("__weakref__", "_call", "_guard", "_owner")
+    __slots__ = ("__weakref__", "_call", "_guard", "_owner", "_shortcut")
 
-    def __init__(self, owner: Any, guard: Guard | None, call: Callable[..., None] | None) -> None:
+    def __init__(
+        self, owner: Any, guard: Guard | None, call: Callable[..., None] | None, shortcut: Shortcut | None = None
+    ) -> None:
         self._owner = None if owner is None else weakref.ref(owner)
         self._guard = guard
         self._call = call
+        self._shortcut = shortcut
 
     def call(self, *args: Any) -> None:
         """Call the owner's method if the hook is open.
@@ -44,16 +59,19 @@ class Callback:
         reference, guard, call = self._owner, self._guard, self._call
         if reference is None or guard is None or call is None:
             return
-        owner = reference()
-        if owner is None or not guard.alive:
+        if not guard.alive:
             return
-        with guard.gate:
-            try:
-                call(owner, *args)
-            except TrainingStopped:
-                raise
-            except Exception as error:
-                guard.report_error(error)
+        shortcut = self._shortcut
+        try:
+            if shortcut is not None and shortcut.take is not None and shortcut.take(*args):
+                return
+            if (owner := reference()) is not None:
+                with guard.gate:
+                    call(owner, *args)
+        except TrainingStopped:
+            raise
+        except Exception as error:
+            guard.report_error(error)
 
     #: Does the same where torch.compile may trace.
     __call__ = untraced(call)
@@ -83,9 +101,13 @@ class Receivers:
         for event, receive in by_event.items():
             self._by_event.setdefault(event, []).append(receive)
 
-    def callbacks(self) -> dict[str, Callback]:
-        """Return the callback of each event. It lives as long as this object."""
-        return {event: Callback(self, self._guard, self._of(event)) for event in self._by_event}
+    def callbacks(self, shortcuts: Mapping[str, Shortcut]) -> dict[str, Callback]:
+        """Return the callback of each event. It lives as long as this object.
+
+        Args:
+            shortcuts: the shortcuts of some events.
+        """
+        return {event: Callback(self, self._guard, self._of(event), shortcuts.get(event)) for event in self._by_event}
 
     def _of(self, event: str) -> Callable[..., None]:
         receivers = tuple(self._by_event[event])

@@ -14,13 +14,14 @@ from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.optimizers import takes_closure
+from smdwidgets.hooks.torch.passive import is_passive
 from smdwidgets.hooks.torch.registered import RegisteredModels
-from smdwidgets.hooks.torch.training import is_passive
+from smdwidgets.hooks.torch.short_way import Receiver
 
 __all__ = ["Checking"]
 
 
-class Checking:
+class Checking(Receiver):
     """Listens to a training for its checks.
 
     Args:

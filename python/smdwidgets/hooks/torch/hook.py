@@ -44,12 +44,13 @@ from smdwidgets.hooks.torch.modules import BUFFERS, ModuleSelection, is_called_i
 from smdwidgets.hooks.torch.names import tensors_in
 from smdwidgets.hooks.torch.optimizers import unwrapped
 from smdwidgets.hooks.torch.overrides import Overrides
+from smdwidgets.hooks.torch.passive import is_passive
 from smdwidgets.hooks.torch.quiet_steps import Event
 from smdwidgets.hooks.torch.recording import ModelRecording
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.replaying import Replaying
 from smdwidgets.hooks.torch.signalling import Signalling
-from smdwidgets.hooks.torch.training import AS_SMDEBUG, EVALUATIONS, TorchOptions, TrainingLoop, is_passive
+from smdwidgets.hooks.torch.training import AS_SMDEBUG, EVALUATIONS, TorchOptions, TrainingLoop
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.run_end import RunEnd
 
@@ -121,6 +122,7 @@ class Hook(BaseHook):
         self._signalling = Signalling(self.parts, self.models, options)
         observers = (self._checking, self._replaying, self._signalling)
         self._modules.observers = tuple(one for one in observers if one.is_on)
+        self.loop.short_way.receivers = tuple(one for one in observers if one.is_on)
         overridden = frozenset(name for name in _OVERRIDABLE if getattr(type(self), name) is not getattr(Hook, name))
         self._overrides = Overrides(overridden, self.parts, self.models, self._modules)
 
@@ -169,7 +171,7 @@ class Hook(BaseHook):
         receivers.add(self._signalling.receivers())
         receivers.add(self.loop.receivers())
         receivers.add(self._replaying.receivers())  # after the loop, which decides when a step ends
-        callbacks = receivers.callbacks()
+        callbacks = receivers.callbacks(self.loop.short_way.shortcuts)
         self._handles += [
             register_optimizer_step_pre_hook(callbacks.pop("before_update")),
             register_optimizer_step_post_hook(callbacks.pop("after_update")),

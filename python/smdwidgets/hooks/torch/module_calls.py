@@ -14,9 +14,10 @@ from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.callbacks import GraphCallback, ModuleCallback, PartCallback
 from smdwidgets.hooks.torch.modules import class_names
 from smdwidgets.hooks.torch.names import keyed_tensors_in, wrapped_by
+from smdwidgets.hooks.torch.passive import is_passive
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.torch.taps import Taps
-from smdwidgets.hooks.torch.training import TrainingLoop, is_passive
+from smdwidgets.hooks.torch.training import TrainingLoop
 
 __all__ = ["ModuleCalls", "PassObserver"]
 
@@ -81,9 +82,10 @@ class ModuleCalls:
 
         They run before other callbacks, because that of FSDP gathers the parameters.
         """
+        shortcuts = self._loop.short_way.shortcuts
         before, after = (
-            kind(self, self._guard, ModuleCalls._before_forward),
-            kind(self, self._guard, ModuleCalls._after_forward),
+            kind(self, self._guard, ModuleCalls._before_forward, shortcuts["enters"]),
+            kind(self, self._guard, ModuleCalls._after_forward, shortcuts["leaves"]),
         )
         if torch_graph.is_compiled_in_place(module):  # a graph contains the callbacks of such a module
             return [torch_graph.around_compiled_calls(module, before, after)]

@@ -26,8 +26,8 @@ from smdwidgets.hooks.torch.callbacks import Callback, ModuleCallback, PartCallb
 from smdwidgets.hooks.torch.graph import inside_compiled
 from smdwidgets.hooks.torch.module_calls import ModuleCalls
 from smdwidgets.hooks.torch.names import unwrapped_module
+from smdwidgets.hooks.torch.passive import is_passive
 from smdwidgets.hooks.torch.registered import RegisteredModels
-from smdwidgets.hooks.torch.training import is_passive
 
 __all__ = ["Overrides"]
 

@@ -165,6 +165,8 @@ class QuietSteps:
         self._parts = parts
         self._restore, self._mean_of = restore, mean_of
         parts.guard.before_call = self.interrupt
+        #: Called while steps are still taken here, before they are not any more.
+        self.before_leaving: Callable[[], object] = lambda: None
         #: Whether steps are taken here. If not, events are noted, to find out whether others may repeat the step.
         self.is_active = False
         #: The events of the current step; None: others do not repeat it.
@@ -240,6 +242,7 @@ class QuietSteps:
     def leave(self) -> None:
         """Bring everything up to the last event. What follows is treated as ever."""
         if self.is_active:
+            self.before_leaving()
             self.is_active, self._noted = False, None
             losses = [*map(self.loss, self._last_losses)]
             is_open = self._queue.end_series()
@@ -266,6 +269,15 @@ class QuietSteps:
         """Return a loss of a quiet step as a tensor."""
         return self.copy(self.repeated.names.index("loss_output_0"), number)
 
+    @property
+    def count(self) -> int:
+        """Number of complete steps since the begin."""
+        return self._count
+
+    def begun(self) -> Sequence[Happened]:
+        """Return the events of the step in progress."""
+        return () if self._is_complete else self.repeated.events[: self._now.count]
+
     def saved(self) -> list[str]:
         """Return names of what the script has saved at the current step so far."""
         return [one.subject for one in self.repeated.events[: self._now.count] if one.event is _SAVED]
@@ -283,8 +295,8 @@ class QuietSteps:
             self._queue.last_has_ended = True
             self._step += 1
             self._mode_step += 1
-            self._parts.steps.repeat(self._step, self._mode_step)
             self._now, self._is_complete = InStep(1), False
+            self._parts.steps.repeat(self._step, self._mode_step)
             return True
         if self._events[now.count] is _ENTERED and self._is_alike(now.count, model):
             now.count += 1
@@ -310,10 +322,11 @@ class QuietSteps:
 
     def _look(self) -> bool:
         """Do what other steps do when they begin. Return whether the next step is quiet."""
-        self._queue.last_has_ended = True
-        self._queue.queue_numbers()
+        # The writer is woken last: a look at the disk releases the interpreter's lock, and would wait for it.
         self._parts.stopping.check()
         self._recorder.export_known()
+        self._queue.last_has_ended = True
+        self._queue.queue_numbers()
         capture = self._plan.capture
         assert capture is not None
         capture.measure(self._step + 1, self._gate.elapsed, self._queue.waited_seconds)
@@ -482,8 +495,13 @@ class QuietSteps:
 
 def rates_of(optimizer: Optimizer) -> list[float] | None:
     """Return the learning rates of an optimizer if all are numbers of Python."""
-    rates = [group.get("lr") for group in optimizer.param_groups]
-    return rates if all(type(rate) is float for rate in rates) else None
+    rates = []
+    for group in optimizer.param_groups:
+        rate = group.get("lr")
+        if type(rate) is not float:
+            return None
+        rates.append(rate)
+    return rates
 
 
 def _is_scaled(optimizer: Optimizer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -15,7 +15,9 @@ from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.incidents.companion import Written
 from smdwidgets.hooks.incidents.incident_log import MOST_A_RUN
 from smdwidgets.hooks.incidents.peers import PeerIncidents
+from smdwidgets.hooks.torch.quiet_steps import Happened
 from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.short_way import MANY, Receiver
 from smdwidgets.hooks.torch.training import TrainingLoop
 from smdwidgets.incident import DENSE_STEPS
 from smdwidgets.replay.live import is_executed, set_live
@@ -81,7 +83,7 @@ class LiveTraining:
         )
 
 
-class Replaying:
+class Replaying(Receiver):
     """Listens to a training to record it, and writes recordings of incidents.
 
     Args:
@@ -157,6 +159,23 @@ class Replaying:
             recorder.close()
             self._guard.report_error(error)
 
+    def rests(self, optimizer: Optimizer) -> int:
+        """Return whether what it needs of each step is enough."""
+        return 0 if self.recorder is not None and self.recorder.mode == "full" else MANY
+
+    def needed(self) -> Sequence[Callable[..., object] | None]:
+        """Return what finds the rows of a step, if there are any."""
+        if self.recorder is None or self.recorder.rest():
+            return None, None
+        return self.enters, self._updated
+
+    def missed(self, steps: int, begun: Sequence[Happened]) -> None:
+        """Record the steps late."""
+        if self.recorder is not None and self.recorder.is_resting:
+            self._call(ReplayRecorder.resume)
+            if begun:
+                self._call(ReplayRecorder.enters, (), True)
+
     def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
         """A registered model is called."""
         if self.recorder is None or self._loop.depth != 1:
@@ -168,9 +187,15 @@ class Replaying:
         """A registered model has returned."""
 
     def _delivered(self, iterator: Any, batch: Any, rows: tuple[Any, ...] | None) -> None:
+        self._end_rest()
         self._call(ReplayRecorder.delivered, iterator, batch, rows)
 
+    def _end_rest(self) -> None:
+        if self.recorder is not None and self.recorder.is_resting:
+            self._loop.short_way.end()
+
     def _exhausted(self, iterator: Any) -> None:
+        self._end_rest()
         self._call(ReplayRecorder.exhausted, iterator)
 
     def _backward_begins(self, roots: Any) -> None:

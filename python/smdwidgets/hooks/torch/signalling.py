@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
+from smdwidgets.hooks.torch.passive import is_passive
+from smdwidgets.hooks.torch.quiet_steps import Event, Happened
 from smdwidgets.hooks.torch.registered import RegisteredModels
-from smdwidgets.hooks.torch.training import TorchOptions, is_passive
+from smdwidgets.hooks.torch.short_way import Receiver
+from smdwidgets.hooks.torch.training import TorchOptions
 from smdwidgets.signals.torch.session import TorchSignals
 
 __all__ = ["Signalling"]
 
 
-class Signalling:
+class Signalling(Receiver):
     """Listens to a training for its signals.
 
     Args:
@@ -88,6 +92,26 @@ class Signalling:
             "before_update": lambda optimizer, args, kwargs: signals.before_update(optimizer),
             "after_update": lambda optimizer, args, kwargs: signals.after_update(optimizer),
         }
+
+    def rests(self, optimizer: Optimizer) -> int:
+        """Return how many of the next updates give nothing to read."""
+        return 0 if self.signals is None else self.signals.unread(optimizer)
+
+    def missed(self, steps: int, begun: Sequence[Happened]) -> None:
+        """Take events late."""
+        signals = self.signals
+        if signals is None:
+            return
+        signals.missed_updates(steps)
+        for event, subject in begun:
+            if event is Event.ENTERED:
+                signals.missed_call(subject())
+            elif event is Event.LEFT:
+                signals.missed_return()
+            elif event is Event.BACKWARD_BEGAN:
+                signals.missed_backward()
+            elif event is Event.UPDATE_BEGAN:
+                signals.missed_begin_of_update()
 
     def enters(self, module: nn.Module, inputs: Any, named_inputs: Any) -> None:
         """A registered model is called."""

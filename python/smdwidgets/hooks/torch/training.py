@@ -39,31 +39,21 @@ from smdwidgets.hooks.torch.optimizers import (
     state_of,
     takes_closure,
 )
+from smdwidgets.hooks.torch.passive import is_passive
 from smdwidgets.hooks.torch.quiet_steps import Clipped, Event, Happened, InStep, QuietSteps, Repeated, rates_of
 from smdwidgets.hooks.torch.registered import RegisteredModels, Updated
 from smdwidgets.hooks.torch.shards import LocalShard
+from smdwidgets.hooks.torch.short_way import ShortWay
 from smdwidgets.hooks.torch.steps import Steps
 from smdwidgets.modes import ModeKeys
 
-__all__ = ["AS_SMDEBUG", "EVALUATIONS", "Listeners", "TorchOptions", "TrainingLoop", "is_passive"]
+__all__ = ["AS_SMDEBUG", "EVALUATIONS", "Listeners", "TorchOptions", "TrainingLoop"]
 
 #: The value of ``step_on`` with which steps are numbered as smdebug does.
 AS_SMDEBUG = "smdebug"
 EVALUATIONS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
-#: What PyTorch knows of this thread, called at each pass.
-_is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)
-_graph_task = torch._C._current_graph_task_id
-_transform = torch._C._functorch.peek_interpreter_stack
 #: Losses that may wait for the step that they belong to.
 _MOST_PENDING = 64
-
-
-def is_passive() -> bool:
-    """Whether a module is called for another reason than a pass.
-
-    Reasons are tracing, recomputation in a backward pass, and functorch.
-    """
-    return bool(_is_tracing() or _graph_task() != -1 or _transform() is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +150,7 @@ class TrainingLoop:
         self._now = _Step()
         self._suspended = _Step()
         #: The modules that are being called, outermost first.
-        self._calls: list[nn.Module] = []
+        self.calls: list[nn.Module] = []
         #: Whether tensors of the pass in progress, or of the last one, are recorded.
         self.recorded = True
         self._trains_in_eval = False
@@ -176,7 +166,7 @@ class TrainingLoop:
         self._pending: list[tuple[str | None, Any, str, float]] = []
         self._unscaled: WeakIdKeyDictionary = WeakIdKeyDictionary()
         #: Numbers that the model has returned by key, which may be parts of the loss.
-        self._named: list[NamedNumber] = []
+        self.named: list[NamedNumber] = []
         #: The names of such parts. They are not losses that the script names.
         self._parts: set[str] = set()
         #: Whether the gradients that are being clipped are sharded, and this worker's part of their norm.
@@ -184,6 +174,8 @@ class TrainingLoop:
         self._pre_hooks = 0
         #: Takes steps that go like the one before and capture no tensor of the model.
         self.quiet = QuietSteps(parts, tensors, models, self._restore, self._mean_of)
+        #: Passes events of most of these steps to nothing else.
+        self.short_way = ShortWay(parts.guard, self.quiet, self)
         #: Whether a quiet step in progress is being restored, which has begun before.
         self._is_restoring = False
         #: Number of passes in training mode that belong to no step.
@@ -306,8 +298,8 @@ class TrainingLoop:
 
     def enter(self, module: nn.Module) -> None:
         """A registered model is called, for a pass."""
-        self._calls.append(module)
-        if len(self._calls) > 1:
+        self.calls.append(module)
+        if len(self.calls) > 1:
             return
         if not self.quiet.is_active and (noted := self.quiet.noted) is not None:
             repeated = self._repeated_by_next(noted)
@@ -337,14 +329,18 @@ class TrainingLoop:
 
     def leave(self, module: nn.Module, outputs: object = None) -> None:
         """A registered model has returned, or raised."""
-        if not self._calls:
+        if not self.calls:
             return
-        self._calls.pop()
-        if not self._calls:
+        self.calls.pop()
+        if not self.calls:
             if not self.quiet.leaves():
                 self.quiet.note(Event.LEFT)
                 self.steps.forward_ended()
-            self._named = self._numbers_of(outputs)
+            self.passed(outputs)
+
+    def passed(self, outputs: object) -> None:
+        """A pass has ended."""
+        self.named = [] if type(outputs) is torch.Tensor else self._numbers_of(outputs)
 
     def _numbers_of(self, outputs: object) -> list[NamedNumber]:
         """Return the numbers in a model's outputs that may be parts of its loss."""
@@ -376,7 +372,7 @@ class TrainingLoop:
     @property
     def depth(self) -> int:
         """How many modules that are followed are being called, one in the other."""
-        return len(self._calls)
+        return len(self.calls)
 
     @property
     def takes_losses(self) -> bool:
@@ -480,7 +476,7 @@ class TrainingLoop:
     def backward_begins(self, tensors: Any) -> None:
         """``backward()`` is called."""
         steps = self.steps
-        named, self._named = self._named, []
+        named, self.named = self.named, []
         if self.quiet.backward_begins(tensors, named):
             return
         self.quiet.note(Event.BACKWARD_BEGAN)
@@ -634,7 +630,10 @@ class TrainingLoop:
 
     def after_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """``optimizer.step()`` has returned."""
-        if self.quiet.update_ends(optimizer) or not self._counts(optimizer):
+        if self.quiet.update_ends(optimizer):
+            self.short_way.begin(optimizer)
+            return
+        if not self._counts(optimizer):
             return
         if self._plan.saving and self.steps.training:
             if takes_closure(args, kwargs):

@@ -204,6 +204,8 @@ class ReplayRecorder:
         self._delivered = False
         self._rng_end: Any = None
         self._since_frame = 0
+        #: Whether steps go by of which no event is passed on, because no data loader has given a batch.
+        self.is_resting = False
         #: Keyframes that were given up while a snapshot referred to them.
         self._lent: list[weakref.ref[Frame]] = []
         self._too_large = ""
@@ -296,6 +298,34 @@ class ReplayRecorder:
         self.world.add_schedule(schedule)
 
     # ---------------------------------------------------------------------------------------------------------- steps
+
+    def rest(self) -> bool:
+        """Return whether the next steps need no events, until :meth:`resume`.
+
+        The recording keeps only the number of a step without batches.
+        """
+        self.is_resting = self.mode == "ids" and not self._deliveries
+        return self.is_resting
+
+    def resume(self) -> None:
+        """The next events are passed on again."""
+        with self._lock:
+            self._add_missed()
+        self.is_resting = False
+        self._evict()
+
+    def _add_missed(self) -> None:
+        """Add the steps that went by. Called with the lock, by any thread."""
+        if not self.is_resting:
+            return
+        last = self._step()
+        last -= self._in_step()  # in this order: the training goes on
+        judged = last if self.judged is None else self.judged
+        known = next(reversed(self._steps), -1)
+        for step in range(max(known + 1, judged - _STEPS_WITHOUT, last - _MOST_STEPS), last + 1):
+            self._steps[step] = StepRecord(
+                next(self._step_numbers), step, self._numbers, self._numbers, by_order=True, is_complete=True
+            )
 
     def _before_step(self, one: Delivery) -> None:
         """A delivery may begin a step: take the keyframe, or take it again."""
@@ -543,6 +573,7 @@ class ReplayRecorder:
         May be called by another thread.
         """
         with self._lock:
+            self._add_missed()
             frames = [one for one in self._frames if one.step <= step]
             # Where loaders give the batches, a pass without one is in the middle of an iteration: nothing begins there.
             frames = [one for one in frames if one.by_delivery] or frames

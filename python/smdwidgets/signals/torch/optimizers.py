@@ -46,6 +46,15 @@ class OptimizerHealth:
         self._before = None
         return self._calls - self._read_at >= interval
 
+    def count(self, updates: int) -> None:
+        """Count updates that are not read."""
+        self._calls += updates
+
+    @property
+    def since(self) -> int:
+        """Number of updates since the last one that was read."""
+        return self._calls - self._read_at
+
     @property
     def begun(self) -> bool:
         """Whether the update in progress is read."""

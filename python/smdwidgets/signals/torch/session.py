@@ -97,6 +97,8 @@ class TorchSignals:
         self._is_start = True
         self._off: set[str] = set()
         self._health: dict[int, OptimizerHealth] = {}
+        #: That of the optimizer whose next updates are counted later.
+        self._unread_health = OptimizerHealth()
         self._names: Mapping[int, str] = {}
         #: The models that are being called, and the modules of the pass that is read, the innermost last.
         self._calls: list[nn.Module] = []
@@ -442,6 +444,59 @@ class TorchSignals:
                 self._writer.declare(kind, layer, names, again=True)
             by_key[kind, layer] = values
         self._send(by_key)
+
+    # ------------------------------------------------------------------------------------------------- missed events
+
+    def unread(self, optimizer: Optimizer) -> int:
+        """Return how many of the next updates are not read.
+
+        They are expected to go like the last one. Their events need not be passed on; the methods below count them later.
+        """
+        health, batches = self._health.get(id(optimizer)), self._batches
+        routes = self._routes and self._updates < _ROUTER_FIRST and self._every == _EVERY
+        if (
+            get_ident() != self._thread
+            or health is None
+            or health.begun
+            or routes
+            or not self._stepped
+            or self._calls
+            or self._handles
+            or batches.passes
+            or batches.listens
+            or self._noisy_updates < _PASSES
+            or self._values.are_pending
+        ):
+            return 0
+        self._unread_health = health
+        since = max(self._updates - min(self._whole_at, self._noise_at), health.since)
+        return self._interval - 1 - since
+
+    def missed_updates(self, updates: int) -> None:
+        """So many updates were made."""
+        self._updates += updates
+        self._noisy_updates += updates
+        self._unread_health.count(updates)
+
+    def missed_call(self, model: nn.Module | None) -> None:
+        """A model was called."""
+        self._updates += self._stepped
+        self._stepped = False
+        self._batches.called(None)
+        if model is not None:
+            self._calls.append(model)
+
+    def missed_return(self) -> None:
+        """The model has returned."""
+        self._calls.clear()
+
+    def missed_backward(self) -> None:
+        """A backward pass has begun."""
+        self._batches.begins(tuple, False)
+
+    def missed_begin_of_update(self) -> None:
+        """An optimizer is in the middle of a step."""
+        self._unread_health.count(1)
 
     # -------------------------------------------------------------------------------------------------------- writing
 
