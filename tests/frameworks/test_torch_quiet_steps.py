@@ -568,3 +568,23 @@ def test_norm_of_gradients():
     double.grad = torch.ones(2, dtype=torch.float64)
     assert _core.norm_of_gradients([*parameters, double], plain, 100) is None
     assert _core.norm_of_gradients([], plain, 100) is None
+
+
+def test_gradients_that_are_not_plain_memory_are_not_read():
+    """Freed storages, other types and views with gaps are left to PyTorch."""
+    plain = torch.Tensor, torch.float32, torch.strided
+
+    def norm_of(*gradients, most=100):
+        parameters = [nn.Parameter(torch.zeros_like(one).float()) for one in gradients]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        return _core.norm_of_gradients(parameters, plain, most)
+
+    assert norm_of(torch.full((2, 2), 3.0), torch.zeros(0), torch.arange(8.0)[6:]) == pytest.approx(11.0)
+    freed = torch.ones(8)
+    freed.untyped_storage().resize_(0)
+    cut = torch.ones(8)[4:]
+    cut.untyped_storage().resize_(24)
+    for one in (freed, cut, torch.ones(4, 4).t()[:, :2], torch.ones(101)):
+        assert norm_of(one) is None
+    assert _core.norm_of_gradients([nn.Parameter(torch.ones(2))], plain, 100) is None

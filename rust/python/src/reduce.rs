@@ -143,7 +143,7 @@ pub fn norm(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: Option<&str>) -> P
 
 /// The l2 norm of the gradients of parameters of PyTorch, in double precision, as of one tensor.
 ///
-/// None if a gradient is missing, not plain, not contiguous or not on the CPU, or if they have more elements than `most`.
+/// None if a gradient is missing, not plain, not contiguous, freed or not on the CPU, or if they have more elements than `most`.
 /// `plain` is the class, the dtype and the layout that each has; the dtype is float32.
 #[pyfunction]
 pub fn norm_of_gradients(
@@ -166,12 +166,17 @@ pub fn norm_of_gradients(
         }
         let count: usize = gradient.call_method0(intern!(py, "numel"))?.extract()?;
         let address: usize = gradient.call_method0(intern!(py, "data_ptr"))?.extract()?;
-        if count > most - data.len() / size_of::<f32>() {
+        // A storage that was freed or resized is smaller than its tensor.
+        let storage = gradient.call_method0(intern!(py, "untyped_storage"))?;
+        let held: usize = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
+        let before: usize = gradient.call_method0(intern!(py, "storage_offset"))?.extract()?;
+        let fits = before.saturating_add(count) <= held / size_of::<f32>();
+        if !fits || count > most - data.len() / size_of::<f32>() {
             return Ok(None);
         }
         if count > 0 {
-            // SAFETY: a contiguous tensor of the CPU has so many elements of four bytes at its address. `gradient` keeps
-            // them alive, and the GIL is held, so that no other Python code resizes it.
+            // SAFETY: a contiguous tensor of the CPU has so many elements of four bytes at its address, and its storage
+            // holds them. `gradient` keeps it alive, and the GIL is held, so that no other Python code resizes it.
             data.extend_from_slice(unsafe {
                 std::slice::from_raw_parts(address as *const u8, count * size_of::<f32>())
             });
