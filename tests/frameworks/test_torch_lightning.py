@@ -168,7 +168,7 @@ class Stop(LIBRARY.Callback):
 def broken(*args, **kwargs):
     raise ValueError("broken on purpose")
 
-one = trainer([Callback("run"), Stop()], min_epochs=0)
+one = trainer([Callback("run"), Stop()], min_epochs=0, max_epochs=5000)  # looks at the file ten times a second
 module = Module()
 one.fit(module, batches)
 one.test(module, batches, verbose=False)
@@ -188,8 +188,10 @@ def test_a_requested_stop_ends_the_loop_and_a_failure_does_not(tmp_path):
     done = run_script((SCRIPT + FAULTS).replace("LIBRARY", "lightning.pytorch"), tmp_path)
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stdout.splitlines() if line.startswith("out:")]
-    assert said == ["out: 4", "out: 12", "out: SMDebugRuntimeError"]
+    stopped = int(said[0].removeprefix("out: "))
+    assert 4 <= stopped < 30_000
+    assert said[1:] == ["out: 12", "out: SMDebugRuntimeError"]
     assert done.stderr.count("broken on purpose") == 2
     trial = create_trial(tmp_path / "run")
-    assert trial.steps(mode=modes.TRAIN) == list(range(4))
+    assert trial.steps(mode=modes.TRAIN) == list(range(stopped))
     assert trial.tensor("scalar/test_loss").steps(mode=modes.EVAL) == [0]
