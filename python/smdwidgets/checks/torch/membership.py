@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import walk
@@ -41,12 +42,14 @@ class MembershipChecks:
         self._whole = True
         #: Parameters without an optimizer at the last comparison, and sampled values of them.
         self._without: tuple[list[int], torch.Tensor] | None = None
-        #: Ids of leaves that a model has got as inputs. They may require gradients, and are not trained.
-        self._inputs: set[int] = set()
+        #: Leaves that a model has got as inputs. They may require gradients, and are not trained.
+        self._inputs = WeakIdKeyDictionary()
 
     def enters(self, tensors: Iterable[torch.Tensor]) -> None:
         """A model is called with these tensors."""
-        self._inputs.update(id(one) for one in tensors if one.requires_grad and one.is_leaf)
+        for one in tensors:
+            if one.requires_grad and one.is_leaf:
+                self._inputs[one] = True
 
     def add_leaves(self, leaves: Iterable[torch.Tensor], whole: bool) -> None:
         """A loss depends on these parameters.
@@ -100,8 +103,8 @@ class MembershipChecks:
         unregistered = self._in_containers(others) if others else {}
         alone = [
             one
-            for key, one in others.items()
-            if one.grad is not None and key not in self._inputs and not isinstance(one, nn.Parameter)
+            for one in others.values()
+            if one.grad is not None and one not in self._inputs and not isinstance(one, nn.Parameter)
         ]
         loose = {f"tensor {place} of shape {tuple(one.shape)}": one for place, one in enumerate(alone, 1)}
         shapes = Counter(tuple(one.shape) for one in missing.values())

@@ -18,6 +18,8 @@ __all__ = ["TermChecks"]
 #: Losses that show a fault, terms of a loss that are computed, the smallest share of the loss that is a term, and the
 #: largest error of the rest, in units of the precision of the loss.
 _NEED, _MOST_TERMS, _SMALLEST, _ERROR = 3, 8, 1e-3, 128
+#: Elements of the largest input that is kept until the next loss.
+_LARGEST = 1 << 20
 #: Nodes that give another number than the one before.
 _CHANGING = frozenset({"Clamp", "ClampMin", "ClampMax"})
 #: Nodes that give the size of a difference.
@@ -50,7 +52,8 @@ class TermChecks:
     def enters(self, tensors: Sequence[torch.Tensor], gradients: bool) -> None:
         """A model is called."""
         if gradients and self._context.due and len(self._asked) < _MOST_TERMS:
-            self._asked += [one for one in tensors if one.is_leaf and one.requires_grad and one.grad is None]
+            asked = [one for one in tensors if one.is_leaf and one.requires_grad and one.grad is None]
+            self._asked += [one for one in asked if one.numel() <= _LARGEST]
 
     def backward_begins(self, root: torch.Tensor) -> None:
         """Look at a loss, before its backward pass."""
