@@ -450,7 +450,8 @@ class TorchSignals:
     def unread(self, optimizer: Optimizer) -> int:
         """Return how many of the next updates are not read.
 
-        They are expected to go like the last one. Their events need not be passed on; the methods below count them later.
+        They are expected to go like the last one. Their events need not be passed on: the methods below count them
+        later.
         """
         health, batches = self._health.get(id(optimizer)), self._batches
         routes = self._routes and self._updates < _ROUTER_FIRST and self._every == _EVERY
