@@ -113,18 +113,19 @@ class Gate:
         lock, clock = self._lock, time.perf_counter
 
         def call(*args: Any) -> bool:
-            with lock:
-                if self._depth:
-                    return False
-                self._depth, self._since = 1, clock()
-                try:
-                    result = function(*args)
-                finally:
-                    self.seconds += clock() - self._since
-                    self._depth = 0
-            if _pending:
-                _handle_pending()
-            return result
+            try:
+                with lock:
+                    if self._depth:
+                        return False
+                    self._depth, self._since = 1, clock()
+                    try:
+                        return function(*args)
+                    finally:
+                        self.seconds += clock() - self._since
+                        self._depth = 0
+            finally:
+                if _pending:
+                    _handle_pending()
 
         return call
 
