@@ -22,6 +22,7 @@ __all__ = [
     "is_accuracy",
     "is_area",
     "is_share_of_errors",
+    "is_share_of_pairs",
     "logged_pairs",
     "pair",
 ]
@@ -70,6 +71,11 @@ def is_accuracy(series: Series) -> bool:
 def is_area(series: Series) -> bool:
     """Whether a series is an area under the curve."""
     return not _OF_AREAS.isdisjoint(series.stem)
+
+
+def is_share_of_pairs(series: Series) -> bool:
+    """Whether a series is the share of pairs of answers that are ordered right."""
+    return series.words[-1:] in (("accuracies",), ("accuracy",)) and "rewards" in series.words
 
 
 def as_share(accuracy: Series) -> Floats:

@@ -16,6 +16,7 @@ from smdwidgets.diagnosis.detectors._evaluations import (
     evaluations,
     is_accuracy,
     is_area,
+    is_share_of_pairs,
     logged_pairs,
 )
 from smdwidgets.diagnosis.detectors._falls import ends
@@ -276,8 +277,9 @@ def _falling(data: RunData) -> Series | None:
 def _never_below(one: Evaluations, training: Series, chance: float) -> Finding:
     """Return the finding of a training loss that falls to that of guessing only."""
     detail = f"{from_to(training)}, {from_to(one.accuracy)}"
-    facts = {"detail": detail, "guessing": "", "what": "training loss", "verb": "fall below that of guessing"}
-    return unlearned(training, facts | {"guessing": f"By the accuracies, {guessing(1 / chance)}. "})
+    by_accuracy = f"By the accuracies, {guessing(1 / chance)}. "
+    facts = {"detail": detail, "guessing": by_accuracy, "what": "training loss", "verb": "fall below that of guessing"}
+    return unlearned(training, facts)
 
 
 def _of_guessing(one: Evaluations, training: Series, chance: float, learns: bool) -> Finding:
@@ -325,7 +327,7 @@ def _worse_than_chance(data: RunData) -> Iterator[Finding]:
 def _swapped(data: RunData) -> Iterator[Finding]:
     """Judge pairs of answers that evaluations order the wrong way round."""
     for share in data.held_out(Kind.METRIC):
-        if "rewards" not in share.words or share.words[-1] not in ("accuracies", "accuracy") or len(share) < FEWEST:
+        if not is_share_of_pairs(share) or len(share) < FEWEST:
             continue
         of_training = [one for one in data.of(Kind.METRIC) if one.stem == share.stem and not one.role.is_held_out]
         if not of_training or share.values.max() > WRONG_WAY or np.median(of_training[0].values) < 1 - WRONG_WAY:
@@ -343,9 +345,11 @@ def _area_of_guessing(data: RunData) -> Iterator[Finding]:
     """Judge areas under the curve of chance beside a training that learns all."""
     areas = [one for one in data.of(Kind.METRIC) if is_area(one) and len(one) >= LEAST_AREAS]
     trained = next((one for one in areas if one.role is Role.TRAINING and one.values[-1] >= ALL_LEARNED), None)
-    for area in areas if trained is not None else ():
-        low, high = AREAS_OF_CHANCE
-        if area.role.is_held_out and low <= area.values.min() <= area.values.max() <= high and trained is not None:
+    if trained is None:
+        return
+    low, high = AREAS_OF_CHANCE
+    for area in areas:
+        if area.role.is_held_out and low <= area.values.min() <= area.values.max() <= high:
             facts = {
                 "what": f"{area.quoted} is never better than chance, although {trained.quoted} comes to {trained.values[-1]:.3g}",
                 "numbers": f"{from_to(area)}, {from_to(trained)}",

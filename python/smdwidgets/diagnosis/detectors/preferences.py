@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.detectors._evaluations import is_share_of_pairs
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData
 from smdwidgets.finding import Finding
@@ -64,8 +65,7 @@ def _by_chance(data: RunData) -> Iterator[Finding]:
     """Judge a training that orders its pairs hardly better than chance to the end."""
     loss = data.longest_loss
     for series in data.of(Kind.METRIC):
-        is_share = series.words[-1:] in (("accuracies",), ("accuracy",)) and "rewards" in series.words
-        if not is_share or series.role.is_held_out or len(series) < LEAST_ACCURACIES or loss is None:
+        if not is_share_of_pairs(series) or series.role.is_held_out or len(series) < LEAST_ACCURACIES or loss is None:
             continue
         late = series.values[-len(series) // 3 :]
         if max(float(series.values.mean()), float(late.mean())) > BY_CHANCE:
