@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from smdwidgets.checks.torch.graph import Value, kind_of, number_of, size_of, values_before
 
-__all__ = ["EQUAL", "adds_constant", "parts_of", "same"]
+__all__ = ["EQUAL", "added", "parts_of", "same", "terms_of"]
 
 #: Terms and factors that are followed.
 _MOST_TERMS = 200
@@ -46,19 +46,19 @@ def parts_of(value: Value, ends: Collection[Value] = ()) -> dict[Value, float]:
         value: the value.
         ends: values that are not parted further.
     """
+    return added(terms_of(value, ends))
+
+
+def added(terms: Iterable[tuple[Value | None, float]]) -> dict[Value, float]:
+    """Return the terms that have a gradient, each with the sum of its factors."""
     parts: defaultdict[Value, float] = defaultdict(float)
-    for term, factor in _terms(value, ends):
+    for term, factor in terms:
         if term is not None:
             parts[term] += factor
     return dict(parts)
 
 
-def adds_constant(value: Value) -> bool:
-    """Whether a term of a sum has no gradient."""
-    return any(term is None for term, _ in _terms(value, ()))
-
-
-def _terms(value: Value, ends: Collection[Value]) -> list[tuple[Value | None, float]]:
+def terms_of(value: Value, ends: Collection[Value] = ()) -> list[tuple[Value | None, float]]:
     """Return the terms of a sum, with their factors; None: a term without a gradient.
 
     The list is empty if there are too many.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import kind_of, loss_of, nodes_of, saved, values_before
-from smdwidgets.checks.torch.sums import adds_constant, parts_of
+from smdwidgets.checks.torch.graph import Value, kind_of, loss_of, nodes_of, saved, values_before
+from smdwidgets.checks.torch.sums import added, terms_of
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["TermChecks"]
@@ -58,9 +58,13 @@ class TermChecks:
     def backward_begins(self, root: torch.Tensor) -> None:
         """Look at a loss, before its backward pass."""
         asked, self._asked = self._asked, []
-        if self._context.due and self._context.updates and self._context.log.runs("anchor_moves"):
-            self._look_at_anchors(root)
-        if not self._context.due or root.numel() != 1 or not adds_constant((root.grad_fn, 0)):
+        if not self._context.due:
+            return
+        terms = terms_of((root.grad_fn, 0))
+        parts = added(terms)
+        if self._context.updates and self._context.log.runs("anchor_moves"):
+            self._look_at_anchors(parts)
+        if root.numel() != 1 or all(term is not None for term, _ in terms):
             return
         held = {id(one) for _, one in self._context.parameters()} | self._context.held()
         inputs = [one for one in asked if one.grad is None and id(one) not in held]
@@ -71,12 +75,12 @@ class TermChecks:
                 self._context.log.say("penalty_detached", self._context.step, facts, need=_NEED)
                 return
         if self._context.log.runs("term_detached"):
-            self._compute_rest(root)
+            self._compute_rest(root, parts)
 
-    def _look_at_anchors(self, root: torch.Tensor) -> None:
+    def _look_at_anchors(self, parts: Mapping[Value, float]) -> None:
         """Look whether weights are compared with themselves."""
-        log, step, terms = self._context.log, self._context.step, parts_of((root.grad_fn, 0))
-        pairs = [pair for node, _ in terms if (pair := _distance(node)) is not None]
+        log, step = self._context.log, self._context.step
+        pairs = [pair for node, _ in parts if (pair := _distance(node)) is not None]
         names = [self._context.name_of(weight) for weight, _ in pairs]
         if not pairs or len({one.device for _, one in pairs}) > 1:
             return
@@ -89,9 +93,8 @@ class TermChecks:
 
         self._context.values.read(judge, torch.stack([one.detach().abs().max().float() for _, one in pairs]))
 
-    def _compute_rest(self, root: torch.Tensor) -> None:
+    def _compute_rest(self, root: torch.Tensor, parts: Mapping[Value, float]) -> None:
         """Compute what the loss has besides its terms with a gradient."""
-        parts = parts_of((root.grad_fn, 0))
         if not 0 < len(parts) <= _MOST_TERMS or not is_plain(root) or not root.is_floating_point():
             return
         if any(kind_of(node) in _CHANGING for node in _between(root.grad_fn, {node for node, _ in parts})):
