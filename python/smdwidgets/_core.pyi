@@ -939,16 +939,17 @@ def norm(buffer: _Buffer, dtype: str | None = None) -> float:
     5.0
     """
 
-def norm_of_gradients(parameters: list[Any], plain: tuple[object, object, object], most: int) -> float | None:
+def norm_of_gradients(parameters: list[Any], class_: type, most: int) -> float | None:
     """Compute the l2 norm of gradients of PyTorch in double precision.
 
     Args:
         parameters: the parameters.
-        plain: the class, the dtype and the layout that every gradient has: `torch.Tensor`, float32, strided.
+        class_: the class that every gradient has: `torch.Tensor`.
         most: the largest number of elements.
 
     Returns:
-        None if a gradient is missing, not plain, not contiguous or not on the CPU, or if there are more elements.
+        None if a gradient is missing, of another class, not contiguous, not float32 or not on the CPU, if there are more
+        elements, or if this release of PyTorch lacks DLPack's exchange interface.
     """
 
 def widen(buffer: _Buffer, dtype: str) -> NDArray[np.float32]:

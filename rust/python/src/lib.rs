@@ -6,6 +6,7 @@ use smdwidgets_core::allocator::HugePageAllocator;
 mod block_copy;
 mod buffer;
 mod catalog;
+mod dlpack;
 mod elements;
 mod errors;
 mod events;

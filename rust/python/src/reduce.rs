@@ -8,6 +8,7 @@ use pyo3::types::{PyComplex, PyDict, PyList};
 use smdwidgets_core::reduce::{self as core, Op, OpSet, Reductions, Scalar, Value};
 use smdwidgets_core::tensor::DType;
 
+use crate::dlpack::Tensors;
 use crate::elements::Elements;
 use crate::errors::to_python;
 use crate::gil::detached;
@@ -143,44 +144,26 @@ pub fn norm(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: Option<&str>) -> P
 
 /// The l2 norm of the gradients of parameters of PyTorch, in double precision, as of one tensor.
 ///
-/// None if a gradient is missing, not plain, not contiguous, freed or not on the CPU, or if they have more elements than `most`.
-/// `plain` is the class, the dtype and the layout that each has; the dtype is float32.
+/// None if a gradient is missing, not of this class, not a contiguous one of float32 on the CPU, or freed, if they have
+/// more elements than `most`, or if this release of PyTorch cannot give them so.
 #[pyfunction]
 pub fn norm_of_gradients(
     py: Python<'_>,
     parameters: &Bound<'_, PyList>,
-    plain: (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>),
+    class_: Bound<'_, PyAny>,
     most: usize,
 ) -> PyResult<Option<f64>> {
-    let (class, dtype, layout) = plain;
+    let Some(tensors) = Tensors::of(class_)? else { return Ok(None) };
     let mut data: Vec<u8> = Vec::new();
     for parameter in parameters {
         let gradient = parameter.getattr(intern!(py, "grad"))?;
-        if !gradient.get_type().is(&class)
-            || !gradient.getattr(intern!(py, "dtype"))?.is(&dtype)
-            || !gradient.getattr(intern!(py, "layout"))?.is(&layout)
-            || !gradient.getattr(intern!(py, "is_cpu"))?.is_truthy()?
-            || !gradient.call_method0(intern!(py, "is_contiguous"))?.is_truthy()?
-        {
+        // SAFETY: the bytes are used before any other code runs. A gradient that is smaller than its shape says would
+        // harm the update, too, which reads it next.
+        let Some(bytes) = (unsafe { tensors.float32(&gradient) }) else { return Ok(None) };
+        if bytes.len() / size_of::<f32>() > most - data.len() / size_of::<f32>() {
             return Ok(None);
         }
-        let count: usize = gradient.call_method0(intern!(py, "numel"))?.extract()?;
-        let address: usize = gradient.call_method0(intern!(py, "data_ptr"))?.extract()?;
-        // A storage that was freed or resized is smaller than its tensor.
-        let storage = gradient.call_method0(intern!(py, "untyped_storage"))?;
-        let held: usize = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
-        let before: usize = gradient.call_method0(intern!(py, "storage_offset"))?.extract()?;
-        let fits = before.saturating_add(count) <= held / size_of::<f32>();
-        if !fits || count > most - data.len() / size_of::<f32>() {
-            return Ok(None);
-        }
-        if count > 0 {
-            // SAFETY: a contiguous tensor of the CPU has so many elements of four bytes at its address, and its storage
-            // holds them. `gradient` keeps it alive, and the GIL is held, so that no other Python code resizes it.
-            data.extend_from_slice(unsafe {
-                std::slice::from_raw_parts(address as *const u8, count * size_of::<f32>())
-            });
-        }
+        data.extend_from_slice(bytes);
     }
     if data.is_empty() {
         return Ok(None);

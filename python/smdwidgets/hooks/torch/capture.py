@@ -38,8 +38,6 @@ NUMBERS = {torch.float32: "float32", torch.float64: "float64", torch.float16: "f
 _SMALL, _MOST_GATHERED = 1024, 1 << 22
 #: The norm of so many elements takes no longer than the rest of a step.
 _FEW = 1 << 16
-#: Class, type and layout of gradients whose memory is read directly.
-_PLAIN = torch.Tensor, torch.float32, torch.strided
 #: Tensors of so many bytes are not copied from a device for their statistics alone.
 _LARGE = 1 << 20
 #: A parameter's name, the parameter, and its gradient or this worker's part of it.
@@ -197,7 +195,7 @@ class TorchCapture(TensorCapture):
             return None
         if updated.elements is None:
             updated.elements = sum(one.numel() for one in parameters)
-        return _core.norm_of_gradients(parameters, _PLAIN, _FEW) if updated.elements <= _FEW else None
+        return _core.norm_of_gradients(parameters, torch.Tensor, _FEW) if updated.elements <= _FEW else None
 
     def norm_of_parameters(self, updated: Updated, parameters: Sequence[torch.Tensor]) -> object:
         """Return the l2 norm of gradients that are not captured at this step.
