@@ -479,6 +479,13 @@ def has_batches_in_the_middle(training, step):
     training.step()
 
 
+def is_compiled(training, step):
+    """The graph of the model gives no signals."""
+    if step == 0:
+        training.model.compile(backend="eager")
+    training.step()
+
+
 def is_seen_of(path, way, monkeypatch, short):
     """Train; return what signals and replay have recorded.
 
@@ -529,6 +536,7 @@ def is_seen_of(path, way, monkeypatch, short):
         updates_twice,
         raises_in_a_pass,
         has_batches_in_the_middle,
+        is_compiled,
     ],
 )
 def test_parts_that_miss_events_know_as_much(tmp_path, monkeypatch, way):

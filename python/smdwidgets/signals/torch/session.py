@@ -186,6 +186,7 @@ class TorchSignals:
             return
         self._adapt()
         if self._is_compiled(model):
+            self._read_at = self._whole_at = self._updates  # to look again after as many updates
             for mechanism in ("attention", "routing", "blocks"):
                 for kind in _MECHANISMS[mechanism]:
                     self._writer.off(kind, "torch.compile has made the graph of the model")
