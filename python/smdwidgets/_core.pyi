@@ -948,8 +948,8 @@ def norm_of_gradients(parameters: list[Any], class_: type, most: int) -> float |
         most: the largest number of elements.
 
     Returns:
-        None if a gradient is missing, of another class, not contiguous, not float32 or not on the CPU, if there are more
-        elements, or if this release of PyTorch lacks DLPack's exchange interface.
+        None if a gradient is missing, of another class, not contiguous, not float32 or not on the CPU, if there are
+        more elements, or if this release of PyTorch lacks DLPack's exchange interface.
     """
 
 def widen(buffer: _Buffer, dtype: str) -> NDArray[np.float32]:
