@@ -557,6 +557,24 @@ def test_time_of_the_short_way_is_counted(tmp_path):
     training.hook.close()
 
 
+def test_patterns_that_a_script_appends_are_seen(tmp_path):
+    """The hook, which is not called, looks at the list some times a second."""
+    training = Training(tmp_path / "run")
+    collection = training.hook.get_collection("weights")
+    plan, quiet = training.hook.parts.plan, training.hook.loop.quiet
+    while not quiet.is_active:
+        training.step()
+    collection.include_regex.append("another")
+    assert plan.has_changed()
+    for _ in range(100_000):
+        training.step()
+        if not plan.has_changed():
+            break
+    else:
+        pytest.fail("the change was not seen")
+    training.hook.close()
+
+
 def test_norm_of_gradients():
     parameters = [nn.Parameter(torch.ones(size)) for size in ((3, 5), (7,), (), (0,))]
     assert _core.norm_of_gradients(parameters, torch.Tensor, 100) is None

@@ -316,7 +316,7 @@ class QuietSteps:
             and queue.series is not None
             and capture is not None
             and capture.dense_until <= self._step
-            and not self._plan.has_changed()
+            and not self._plan.was_set
             and ((time.perf_counter() < self._next_look and not queue.is_odd) or self._look())
         )
 
@@ -331,7 +331,7 @@ class QuietSteps:
         assert capture is not None
         capture.measure(self._step + 1, self._gate.elapsed, self._queue.waited_seconds)
         self._next_look = time.perf_counter() + _LOOK_EVERY
-        return capture.rhythm == self._rhythm
+        return capture.rhythm == self._rhythm and not self._plan.has_changed()
 
     def _follows(self, event: Event) -> bool:
         """Take an event that nothing else is known of."""
