@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { Frame, Histogram } from "../src/data/frames";
 import {
   cellAt,
@@ -21,6 +21,7 @@ import {
 import { drawLines, extent, type LinesPicture, layoutLines, tracePoints } from "../src/draw/lines";
 import { kindOf, notFiniteColour, notFiniteRanges, notFiniteText } from "../src/draw/not-finite";
 import { drawOutcomes } from "../src/draw/outcomes";
+import { CanvasPen } from "../src/draw/pen";
 import { drawStatistics, type StatisticsPicture } from "../src/draw/statistics";
 import { SvgPen } from "../src/draw/svg-pen";
 import { drawTrack, trackScale } from "../src/draw/timeline";
@@ -70,6 +71,19 @@ const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({
   comparedColour: "#f80",
   emptyMessage: "nothing here",
   ...over,
+});
+
+test("a canvas measures a text once in each font", () => {
+  const measureText = vi.fn((text: string) => ({ width: 6 * text.length }));
+  const context = { canvas: {}, measureText, setTransform: () => {}, clearRect: () => {} };
+  const canvas = new CanvasPen(context as unknown as CanvasRenderingContext2D);
+  for (let frame = 0; frame < 10; frame++) {
+    canvas.begin(400, 200, 1, theme);
+    for (const label of ["100", "200"]) expect(canvas.measure(label, { fill: "" })).toBe(18);
+  }
+  expect(measureText).toHaveBeenCalledTimes(2);
+  canvas.measure("100", { fill: "", size: 20 });
+  expect(measureText).toHaveBeenCalledTimes(3);
 });
 
 describe("histogram", () => {

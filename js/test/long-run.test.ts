@@ -23,8 +23,8 @@ function requester() {
     },
   };
   const of = new DataRequester(session as unknown as Session, new AbortController().signal);
-  const show = (step: number, range: number[] = []) => {
-    const traits = { ...DEFAULTS, _kind: "inspector", tensor: "w", step, range, follow: false };
+  const show = (step: number, range: number[] = [], tensor = "w") => {
+    const traits = { ...DEFAULTS, _kind: "inspector", tensor, step, range, follow: false };
     of.update({ traits, step, axis: { steps: STEPS, labels: STEPS, modes: new Uint8Array(5000) } } as unknown as Scene);
   };
   return { store, requests, show };
@@ -45,9 +45,18 @@ test("of a long run some frames are requested, and the one at which the view res
   show(4006);
   await vi.advanceTimersByTimeAsync(500);
   expect(requests.slice(1).map(([slot, { steps }]) => [slot, steps])).toEqual([["frames/main/exact", [4006]]]);
-  show(4006, [100, 300]);
-  expect(requests.at(-1)?.[1]).toMatchObject({ most: 1024, from: 64, to: 320 });
   const { length } = requests;
-  show(4006, [104, 304]);
+  for (let at = 1600; at >= 100; at -= 100) {
+    show(4006, [at, at + 200]);
+    await vi.advanceTimersByTimeAsync(16);
+  }
   expect(requests).toHaveLength(length);
+  await vi.advanceTimersByTimeAsync(500);
+  expect(requests).toHaveLength(length + 1);
+  expect(requests.at(-1)?.[1]).toMatchObject({ most: 1024, from: 64, to: 320 });
+  show(4006, [104, 304]);
+  await vi.advanceTimersByTimeAsync(500);
+  expect(requests).toHaveLength(length + 1);
+  show(4006, [1000, 1200], "v");
+  expect(requests.at(-1)?.[1]).toMatchObject({ tensor: "v", most: 1024, from: 960, to: 1216 });
 });

@@ -59,6 +59,8 @@ function font(theme: Theme, style: TextStyle): string {
   return `${style.bold ? "600 " : ""}${style.size ?? 11}px ${style.mono ? theme.mono : theme.font}`;
 }
 
+const MOST_WIDTHS = 500;
+
 /** A cached part of a canvas drawing. */
 interface CachedLayer {
   inputs: readonly unknown[];
@@ -76,6 +78,8 @@ export class CanvasPen implements Pen {
   #last: Pixels | undefined;
   /** the font set on the canvas; setting it is slow */
   #font = "";
+  /** of texts; measuring is slow, and axes have the same labels in most frames */
+  readonly #widths = new Map<string, number>();
   #theme: Theme | undefined;
   constructor(private readonly c: CanvasRenderingContext2D) {}
 
@@ -206,8 +210,15 @@ export class CanvasPen implements Pen {
   }
 
   measure(text: string, style: TextStyle): number {
-    this.#setFont(style);
-    return this.c.measureText(text).width;
+    const key = `${font(this.#theme as Theme, style)} ${text}`;
+    let width = this.#widths.get(key);
+    if (width === undefined) {
+      this.#setFont(style);
+      width = this.c.measureText(text).width;
+      if (this.#widths.size === MOST_WIDTHS) this.#widths.clear();
+      this.#widths.set(key, width);
+    }
+    return width;
   }
 }
 

@@ -2,7 +2,8 @@
 import { imageKey, type TensorFrames } from "../data/frames";
 import { partingKey } from "../data/store";
 import { defined } from "../lib/defined";
-import type { Role, SectionRequest, TensorRef } from "../protocol/types";
+import { Memo } from "../lib/memo";
+import type { KernelRequest, Role, SectionRequest, TensorRef } from "../protocol/types";
 import { comparedRuns, isComparing, sameTensor, tensorOfB } from "./comparison";
 import { framesSlot } from "./connection";
 import { neededDifference } from "./difference-need";
@@ -23,6 +24,8 @@ export class DataRequester {
   readonly #defaults: ViewDefaults;
   readonly #opening: Opening;
   readonly #frames: Record<Role, Resource>;
+  /** what is requested of a tensor, but for the part of a long run */
+  readonly #content: Record<Role, Memo> = { main: new Memo(), compare: new Memo() };
   /** the single frame of the step at which the view rests, of long runs */
   readonly #exact: Record<Role, Resource>;
   readonly #difference: Resource;
@@ -105,12 +108,15 @@ export class DataRequester {
     if (role === "compare" && sameTensor(place, traits)) return this.#frames.compare.cancel();
     // The axes as chosen: those of the tensor are known later, and are the same.
     const image = want.image && imageKey(traits.axes, traits.fixed, traits.pool);
-    this.#frames[role].update([place, want.update, want.hist, image, part], () => {
+    const content = [place, want.update, want.hist, image];
+    const send = (): KernelRequest => {
       const frames = store.frames(run, tensor, worker);
       // The request is sent even if all frames are loaded: the kernel then pushes later steps.
       const after = isComplete(frames, want) ? { after: defined(frames.steps[frames.steps.length - 1]) } : {};
       return { what: "frames", role, ...place, near, want, ...part, ...after };
-    });
+    };
+    // Each message takes a notebook about a frame, so that a zoom or pan sends none before it rests.
+    this.#frames[role].update([content, part], send, this.#content[role].changed(content) ? 0 : REST);
   }
 
   /** Requests the frame of a step if it is not among those of a long run. */
