@@ -102,6 +102,8 @@ class LossChecks:
         prediction, target = call.input, call.target
         if not (is_plain(prediction) and is_plain(target)) or not prediction.numel() or not target.numel():
             return
+        if not prediction.ndim or not target.ndim:  # one number, such as the value of one state
+            return
         classes = prediction.shape[1] if prediction.ndim > 1 else 1
         activation = activation_before(call.before)
         if call.kind in REGRESSION:
