@@ -234,8 +234,12 @@ class TokenChecks:
         if rest or abs(length - positions) > 1 or length < 5 or other.device != target.device:
             return
 
+        are_places_equal = length == positions <= _POSITIONS
+
         def judge(tokens: _Tokens, targets: _Tokens) -> None:
             self._same(tokens, targets, ignored, step)
+            if are_places_equal:
+                self._padding(tokens, targets, None, ignored, step)
 
         targets = target.reshape(rows, length)[:_ROWS, :_POSITIONS]
         self._context.values.read(judge, other[:_ROWS, :_POSITIONS], targets)
