@@ -376,8 +376,9 @@ def _learns_nothing(data: RunData, loss: Series, number: int) -> Finding | None:
     part = max(1, len(loss) // 5)
     start, end = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
     moved = [median(layer.typical) for layer in layers(data)]
-    if loss.trend is not None and loss.trend.z < FALLING:
-        return None  # slowly, it learns
+    # Slowly, it learns. A loss that comes down to guessing and stays above it need not.
+    if loss.trend is not None and loss.trend.z < (FALLING if end < chance else 2 * FALLING):
+        return None
     if len(loss) < 2 * part + 10 or not all(low * chance <= one <= high * chance for one in (start, end)) or not moved:
         return None
     if not HEALTHY_UPDATE[0] < np.median(moved) < HEALTHY_UPDATE[1]:
