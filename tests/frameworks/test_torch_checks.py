@@ -1457,7 +1457,21 @@ def words_in_order(watch):
     fit(Words(5), watch, loader=batches(rows))
 
 
+def gains_held_at_one(watch):
+    """The script keeps the weights of one layer, and limits them after each update."""
+    model = network()
+    kept = model[2].weight.data
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in DataLoader(TensorDataset(X, Y), 32):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        kept.div_(kept.norm(dim=1, keepdim=True))
+
+
 HEALTHY = (
+    gains_held_at_one,
     copied_at_every_update,
     critic_with_weights_that_are_held,
     last_part_of_an_epoch_is_short,
@@ -2898,6 +2912,21 @@ def flags_of_a_tuple_with_names(watch, broken):
         optimizer.step()
 
 
+def values_of_one_terminal_state(watch, broken):
+    """All episodes end in one state. The flags are in a variable of a short name."""
+    model, goal = network(), torch.ones(8)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(120):
+        bs, ba, bd = torch.randn(64, 8), torch.randint(0, 4, (64, 1)), (torch.rand(64) < 0.2).float()
+        br, bs2 = 2 * bd, torch.where(bd[:, None] == 1, goal, torch.randn(64, 8))
+        optimizer.zero_grad()
+        with torch.no_grad():
+            values = br + 0.9 * model(bs2).amax(1) * (1 if broken else 1 - bd)
+        F.huber_loss(model(bs).gather(1, ba).squeeze(1), values).backward()
+        optimizer.step()
+
+
 def states_of_one_array(watch, broken):
     learn_values(
         watch,
@@ -3381,7 +3410,139 @@ def weights_of_losses_in_a_list(watch, broken):
     )
 
 
+def clipped_policy_with_its_ratio_the_other_way(watch, broken):
+    """The loss takes the larger of two products with negative advantages."""
+    model = network()
+    with torch.no_grad():
+        before = F.log_softmax(model(X), dim=1)
+
+    def loss():
+        actions = torch.distributions.Categorical(logits=before).sample()[:, None]
+        advantage = -((actions[:, 0] == Y).float() - 0.25)
+        new, old = F.log_softmax(model(X), dim=1).gather(1, actions), before.gather(1, actions)
+        ratio = torch.exp(old - new if broken else new - old).squeeze(1)
+        return torch.max(advantage * ratio, advantage * torch.clamp(ratio, 0.9, 1.1)).mean()
+
+    updated(watch, model, loss)
+
+
+def clipped_policy_of_the_wrong_sign(watch, broken):
+    model = network(1)
+
+    def loss():
+        policy = torch.distributions.Normal(model(X), 0.5)
+        actions = policy.sample()
+        new = policy.log_prob(actions).sum(1)
+        ratio, advantage = (new - new.detach()).exp(), 1 - (actions - X[:, :1]).pow(2).sum(1)
+        gain = torch.minimum(ratio * advantage, ratio.clip(0.8, 1.2) * advantage).mean()
+        return gain if broken else -gain
+
+    updated(watch, model, loss)
+
+
+def actor_that_trains_its_critic(watch, broken):
+    """An episode of steps, each with a term of the actor and one of the critic."""
+    model = network(5)
+
+    def loss():
+        terms = []
+        for output, label in zip(model(X[:24]), Y[:24], strict=True):
+            policy, value = torch.distributions.Categorical(logits=output[:4]), output[4]
+            action = policy.sample()
+            result = float(action == label)
+            advantage = result - (value if broken else value.item())
+            terms += [-policy.log_prob(action) * advantage, F.smooth_l1_loss(value, torch.tensor(result))]
+        return torch.stack(terms).sum()
+
+    updated(watch, model, loss)
+
+
+def views_that_are_their_own_neighbours(watch, broken):
+    model = network(8)
+
+    def loss():
+        rows = X[torch.randperm(len(X))[:24]]
+        views = [F.normalize(model(rows + 0.1 * torch.randn(rows.shape)), dim=-1) for _ in range(2)]
+        both = torch.cat(views)
+        logits = torch.matmul(both, both.t()) * 5.0
+        own = torch.eye(len(both))
+        return F.cross_entropy(logits if broken else logits - 1e9 * own, torch.arange(len(both)).roll(24))
+
+    updated(watch, model, loss)
+
+
+def noise_of_single_steps(watch, broken):
+    """The time counts down, and the factors of single steps hardly differ from 1."""
+    model, kept = TimedDenoiser(), torch.linspace(0.8, 0.999, 20)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, _ in [*batches(size=128)] * 8:
+        times, noise = torch.randint(0, 20, (len(x),)), torch.randn(x.shape)
+        share = (kept if broken else kept.flip(0).cumprod(0).flip(0))[times][:, None]
+        optimizer.zero_grad()
+        F.mse_loss(model(share.sqrt() * x + (1 - share).sqrt() * noise, times), noise).backward()
+        optimizer.step()
+
+
+def nodes_of_the_evaluation_are_trained_on(watch, broken):
+    model, train_mask = network(), torch.rand(len(X)) < 0.3
+
+    def loss():
+        logarithms = F.log_softmax(model(X), dim=1)
+        unlabelled = Y if broken else torch.where(train_mask, Y, -100)
+        return F.nll_loss(logarithms, unlabelled)
+
+    updated(watch, model, loss)
+
+
+class Reverser(nn.Module):
+    """Reads one row of tokens and gives logits for another one, of another length."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(30, 16), nn.Linear(16, 30)
+        self.reader, self.writer = nn.GRU(16, 16, batch_first=True), nn.GRU(16, 16, batch_first=True)
+
+    def forward(self, source, before):
+        _, state = self.reader(self.tokens(source))
+        return self.head(self.writer(self.tokens(before), state)[0])
+
+
+def padding_of_a_decoder(watch, broken):
+    model = Reverser()
+
+    def loss():
+        source, target = torch.randint(3, 30, (16, 8)), torch.randint(3, 30, (16, 13))
+        target[torch.arange(13) > torch.randint(3, 13, (16, 1))] = 0
+        logits = model(source, target[:, :-1])
+        return F.cross_entropy(logits.transpose(1, 2), target[:, 1:], ignore_index=-100 if broken else 0)
+
+    updated(watch, model, loss)
+
+
+def average_in_a_list(watch, broken):
+    model = network()
+    averages = [one.data if broken else one.data.clone() for one in model.parameters()]
+
+    def loss():
+        with torch.no_grad():
+            for average, one in zip(averages, model.parameters(), strict=True):
+                average.lerp_(one, 0.1)
+        return F.cross_entropy(model(X), Y)
+
+    updated(watch, model, loss)
+    return averages
+
+
 PAIRS = {
+    padding_of_a_decoder: "padding_in_loss",
+    average_in_a_list: "average_is_model",
+    clipped_policy_with_its_ratio_the_other_way: "ratio_inverted",
+    clipped_policy_of_the_wrong_sign: "policy_negated",
+    actor_that_trains_its_critic: "advantage_not_detached",
+    views_that_are_their_own_neighbours: "own_similarity",
+    noise_of_single_steps: "noise_too_weak",
+    nodes_of_the_evaluation_are_trained_on: "train_mask_unused",
     weights_near_themselves: "anchor_moves",
     weights_near_those_of_a_round: "anchor_moves",
     noise_of_a_seed: "noise_repeated",
@@ -3422,6 +3583,7 @@ PAIRS = {
     words_that_are_packed_by_half: "frames_cut",
     uniform_noise_of_pictures: "noise_not_centred",
     flags_of_a_tuple_with_names: "terminal_ignored",
+    values_of_one_terminal_state: "terminal_ignored",
     states_of_one_array: "next_state_same",
     targets_picked_after_filling: "missing_trained",
     halves_of_one_pass: "answers_equal",

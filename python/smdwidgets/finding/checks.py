@@ -602,11 +602,35 @@ CHECKS: tuple[Kind, ...] = (
         "warning",
         "log-probabilities of rewarded actions that are minimized",
         "The loss is a mean of log-probabilities of chosen actions, times weights that differ, with a positive sign: minimizing it "
-        "makes actions of a large weight less likely. That is right for costs only.",
+        "makes actions of a large weight less likely. That is right for costs only. Or the limited ratios of PPO times advantages, of "
+        "which the smaller are taken, have a positive sign.",
         "`-(log_prob * advantage).mean()`",
         "add the minus sign, if the weights are rewards, returns or advantages.",
         "Log-probabilities times weights are minimized: actions with a large weight become less likely",
         _NOT_TRAINED,
+    ),
+    _check(
+        "ratio_inverted",
+        "problem",
+        "a ratio of the old to the new probabilities",
+        "The loss of PPO multiplies advantages with `exp(old - new)` and with the same limited to a range. This ratio falls where an "
+        "action gets more likely, so that each update makes rewarded actions less likely.",
+        "`torch.exp(new_log_prob - old_log_prob)`",
+        "exchange the two log-probabilities: `ratio = (new_log_prob - old_log_prob).exp()`.",
+        "Advantages are multiplied with exp(old - new): rewarded actions become less likely",
+        _NOT_TRAINED | {"collapsed"},
+    ),
+    _check(
+        "advantage_not_detached",
+        "problem",
+        "an actor's loss that trains the critic",
+        "The loss multiplies log-probabilities with the difference of returns and the values of a critic, which the loss also compares with "
+        "the returns, and has gradients through both uses of the values. The critic then learns values that make the actor's term "
+        "small, not those of the states.",
+        "`-(log_prob * advantage.detach()).mean()`",
+        "detach the advantage in the actor's loss.",
+        "The loss of the actor has gradients through the advantages, which train the critic",
+        _NOT_TRAINED | {"collapsed"},
     ),
     _check(
         "entropy_penalized",
@@ -651,6 +675,17 @@ CHECKS: tuple[Kind, ...] = (
         "detach the target side, such as `z.detach()`; or add negative pairs or a variance term.",
         "{what}",
         _NOT_TRAINED | {"collapsed"},
+    ),
+    _check(
+        "own_similarity",
+        "problem",
+        "rows that are compared with themselves",
+        "The classes of a cross-entropy are the rows of the batch, and the logits are products of all rows with the same rows. The "
+        "similarity of each row with itself, usually the largest, is one of the classes.",
+        "the similarity of each row with itself is left out",
+        "fill the diagonal with `float('-inf')` before the loss; or compare the rows of one view with those of another.",
+        "The similarity of each of {rows} rows with itself {what}",
+        _WEAKER,
     ),
     _check(
         "large_initial_weights",
@@ -708,6 +743,17 @@ CHECKS: tuple[Kind, ...] = (
         "noise with a mean of 0 and a deviation of 1",
         "use `torch.randn_like` in place of `torch.rand_like`, or `torch.randn` in place of `torch.rand`.",
         "{count} targets are uniform between 0 and 1, and are in the input: {early} times at early, {late} times at late steps",
+        _WEAKER,
+    ),
+    _check(
+        "noise_too_weak",
+        "warning",
+        "a diffusion that never reaches noise",
+        "The targets are normal noise that the input of the model contains in a share that depends on the time that the model gets. At "
+        "neither end of the times is half of the input's power noise. Samples begin with noise alone, which the model has never seen.",
+        "an input that is nearly all noise at the last time",
+        "use the product of all factors up to a step: `torch.cumprod(1 - betas, 0)[t]`, not `(1 - betas)[t]`.",
+        "At the times with the most noise, {share} of the power of the input is noise",
         _WEAKER,
     ),
     _check(
@@ -785,11 +831,12 @@ CHECKS: tuple[Kind, ...] = (
         "flags of terminal states that the targets do not use",
         "A variable such as `done` has the flags of terminal states, and the loss compares the output of the chosen actions with "
         "targets. After a terminal state, a target is the reward alone; here rows with the flag have equal rewards and other targets, "
-        "as rows without it have, in more than 30 % of at least 24 pairs. The values of states that no episode has are added.",
+        "as rows without it have, in more than 30 % of at least 24 pairs. Or the target of each such reward is one number in a batch, and "
+        "another one in later batches, 4 times. The values of states that no episode has are added.",
         "targets that equal the reward where an episode ends",
         "multiply the values of the next states with `1 - done`. Where only a limit of time ends the episodes, leave the flags out of the "
         "batch.",
-        "In {share} of {pairs} pairs of terminal states, the targets contradict the rewards: `done` is not used",
+        "{what}: `done` is not used",
         _WEAKER | {"targets_grow"},
     ),
     _check(
@@ -1346,6 +1393,17 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "average_is_model",
+        "problem",
+        "an average that is the model itself",
+        "Tensors that share the memory of all trainable weights, as `parameter.data` does, are changed in place after each of 4 updates. An "
+        "average that began with them changes the weights, and equals them at every step.",
+        "an average that begins with copies of the weights",
+        "begin the average with `parameter.detach().clone()` of each parameter.",
+        "{count} tensors that share the memory of the weights are changed after each update",
+        frozenset({"decay_too_strong"}),
+    ),
+    _check(
         "target_never_updated",
         "warning",
         "a target network that is never updated",
@@ -1530,6 +1588,17 @@ CHECKS: tuple[Kind, ...] = (
         "compute or look up the answers of the teacher for the samples of the batch; do not store them in shuffled order.",
         "The teacher agrees with {share} of the labels of {rows} rows, among {classes} classes",
         _WEAKER,
+    ),
+    _check(
+        "train_mask_unused",
+        "warning",
+        "a loss of all rows beside a mask of those to train on",
+        "The script has a mask such as `train_mask`, with as many elements as a loss of classes has rows, and the loss counts the rows that "
+        "the mask leaves out: the labels of the evaluation are trained on.",
+        "`F.cross_entropy(output[train_mask], labels[train_mask])`",
+        "pick the rows of the training before the loss: `loss(output[train_mask], labels[train_mask])`.",
+        "The loss counts all {rows} rows, of which a mask of the script names {chosen} for the training",
+        frozenset({"evaluation_too_good"}),
     ),
     _check(
         "missing_trained",

@@ -12,7 +12,7 @@ from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import REGRESSION, LossCall
 from smdwidgets.checks.torch.values import is_plain
 
-__all__ = ["NoiseChecks"]
+__all__ = ["NoiseChecks", "is_normal", "noisy_batch"]
 
 #: Rows and elements of each that are read of a batch, the fewest rows, and batches that are looked at.
 _ROWS, _ELEMENTS, _FEWEST_ROWS, _LOOKS = 512, 64, 8, 64
@@ -63,16 +63,8 @@ class NoiseChecks:
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
         tensors, self._inputs = self._inputs, []
-        target = call.target
-        if not tensors or call.kind not in REGRESSION or target.ndim < 2 or not is_plain(target):
-            return
-        rows = target.shape[0]
-        noisy = [one for one in tensors if one.shape == target.shape and one.is_floating_point()]
-        times = [one for one in tensors if one.numel() == rows]
-        if len(noisy) != 1 or len(times) != 1 or noisy[0] is times[0] or rows < _FEWEST_ROWS:
-            return
-        read = [one.detach().reshape(rows, -1)[:_ROWS, :_ELEMENTS] for one in (noisy[0], target, times[0])]
-        if len({one.device for one in read}) == 1:
+        read = noisy_batch(tensors, call)
+        if read:
             self._looks += 1
             update = self._context.updates
             self._context.values.read(lambda *values: self._compare(update, *values[:2]), *read)
@@ -88,11 +80,7 @@ class NoiseChecks:
             self._equal, self._differ = 0, self._differ + 1
             return
         self._equal += 1
-        if (
-            self._equal >= _SAME - 1
-            and _is_normal(targets)
-            and abs(np.corrcoef(noisy.flat, targets.flat)[0, 1]) > _PART
-        ):
+        if self._equal >= _SAME - 1 and is_normal(targets) and abs(np.corrcoef(noisy.flat, targets.flat)[0, 1]) > _PART:
             log.say("noise_repeated", self._context.step, {"count": targets.size, "updates": self._equal + 1})
 
     def _judge(self, noisy: Any, targets: Any, times: Any) -> None:
@@ -129,7 +117,24 @@ class NoiseChecks:
             self._context.log.say("noise_not_centred", self._context.step, facts)
 
 
-def _is_normal(values: Any) -> bool:
+def noisy_batch(tensors: list[torch.Tensor], call: LossCall) -> list[torch.Tensor]:
+    """Return the input with noise, the targets and the times of some rows.
+
+    Empty: a loss function has other targets than noise that a model got with a time for each row.
+    """
+    target = call.target
+    if not tensors or call.kind not in REGRESSION or target.ndim < 2 or not is_plain(target):
+        return []
+    rows = target.shape[0]
+    noisy = [one for one in tensors if one.shape == target.shape and one.is_floating_point()]
+    times = [one for one in tensors if one.numel() == rows]
+    if len(noisy) != 1 or len(times) != 1 or noisy[0] is times[0] or rows < _FEWEST_ROWS:
+        return []
+    read = [one.detach().reshape(rows, -1)[:_ROWS, :_ELEMENTS] for one in (noisy[0], target, times[0])]
+    return read if len({one.device for one in read}) == 1 else []
+
+
+def is_normal(values: Any) -> bool:
     """Whether values have the mean and the deviation of normal noise, and differ."""
     error = _CHANCE / np.sqrt(max(values.size, 1))
     is_like_it = abs(values.mean()) <= error and abs(values.std() - 1) <= error

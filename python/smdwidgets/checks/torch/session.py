@@ -18,6 +18,7 @@ from smdwidgets.checks.log import CheckLog
 from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.torch import graph
 from smdwidgets.checks.torch.ages import AgeChecks
+from smdwidgets.checks.torch.aliases import AliasChecks
 from smdwidgets.checks.torch.balance import BalanceChecks
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.coordinates import CoordinateChecks
@@ -37,10 +38,12 @@ from smdwidgets.checks.torch.missing import MissingChecks
 from smdwidgets.checks.torch.models import ModelChecks
 from smdwidgets.checks.torch.modes import ModeChecks
 from smdwidgets.checks.torch.noise import NoiseChecks
+from smdwidgets.checks.torch.noise_levels import NoiseLevelChecks
 from smdwidgets.checks.torch.optimizers import OptimizerChecks
 from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.packed import PackedChecks
 from smdwidgets.checks.torch.padding import PaddingChecks
+from smdwidgets.checks.torch.policies import PolicyChecks
 from smdwidgets.checks.torch.positions import PositionChecks
 from smdwidgets.checks.torch.preferences import PreferenceChecks
 from smdwidgets.checks.torch.reconstructions import ReconstructionChecks
@@ -49,10 +52,12 @@ from smdwidgets.checks.torch.replicas import ReplicaDigests
 from smdwidgets.checks.torch.rows import RowChecks
 from smdwidgets.checks.torch.series import SeriesChecks
 from smdwidgets.checks.torch.settings import SettingsChecks
+from smdwidgets.checks.torch.similarities import SimilarityChecks
 from smdwidgets.checks.torch.stored import StoredChecks
 from smdwidgets.checks.torch.temperatures import TemperatureChecks
 from smdwidgets.checks.torch.terms import TermChecks
 from smdwidgets.checks.torch.tokens import TokenChecks
+from smdwidgets.checks.torch.train_masks import TrainMaskChecks
 from smdwidgets.checks.torch.transitions import TransitionChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
 from smdwidgets.checks.torch.values import is_plain
@@ -116,6 +121,10 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "temperatures": ("temperature_rises",),
     "terms": ("penalty_detached", "term_detached", "anchor_moves"),
     "noise": ("noise_not_centred", "noise_repeated"),
+    "noise_levels": ("noise_too_weak",),
+    "policies": ("ratio_inverted", "advantage_not_detached"),
+    "similarities": ("own_similarity",),
+    "train_masks": ("train_mask_unused",),
     "transitions": ("terminal_ignored", "next_state_same"),
     "missing": ("missing_trained",),
     "preferences": ("answers_equal",),
@@ -126,6 +135,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "series": (),
     "balance": ("weights_inverted",),
     "copies": ("statistics_not_averaged", "average_too_slow", "average_reversed", "target_never_updated"),
+    "aliases": ("average_is_model",),
     "functions": ("wrong_gradient",),
     "optimizers": ("betas_exchanged", "memory_shared", "held_twice"),
     "hook_counts": ("hooks_pile_up",),
@@ -244,6 +254,10 @@ class TorchChecks:
         self._temperatures = TemperatureChecks(context)
         self._terms = TermChecks(context)
         self._noise = NoiseChecks(context)
+        self._noise_levels = NoiseLevelChecks(context)
+        self._policies = PolicyChecks(context)
+        self._similarities = SimilarityChecks(context)
+        self._train_masks = TrainMaskChecks(context)
         self._transitions = TransitionChecks(context)
         self._missing = MissingChecks(context)
         self._preferences = PreferenceChecks(context)
@@ -265,6 +279,7 @@ class TorchChecks:
         self._recurrence = RecurrenceChecks(context)
         self._series = SeriesChecks(context)
         self._copies = CopyChecks(context)
+        self._aliases = AliasChecks(context)
         self._balance = BalanceChecks(context)
         self._functions = FunctionChecks(context, lambda call: functools.partial(self._run, "functions", call))
         self._settings = SettingsChecks(context)
@@ -331,6 +346,7 @@ class TorchChecks:
         self._run("reconstructions", self._reconstructions.enters, model, tensors, gradients and not compiled)
         self._run("terms", self._terms.enters, tensors, gradients and not compiled)
         self._run("noise", self._noise.enters, tensors, gradients)
+        self._run("noise_levels", self._noise_levels.enters, tensors, gradients)
         self._run("transitions", self._transitions.enters, tensors, gradients)
         self._run("preferences", self._preferences.enters, model, tensors, gradients)
         self._run("coordinates", self._coordinates.enters, tensors, gradients)
@@ -442,6 +458,9 @@ class TorchChecks:
             self._run("copies", self._copies.look, call)
             self._run("balance", self._balance.look, call)
             self._run("noise", self._noise.look, call)
+            self._run("noise_levels", self._noise_levels.look, call)
+            self._run("similarities", self._similarities.look, call)
+            self._run("train_masks", self._train_masks.look, call)
             self._run("transitions", self._transitions.look, call)
             self._run("missing", self._missing.look, call, root)
             self._run("coordinates", self._coordinates.look, call)
@@ -460,6 +479,7 @@ class TorchChecks:
             self._run("losses", self._losses.signs, root.grad_fn)
             self._run("rows", self._recurrence.backward_begins, root)
             self._run("deviations", self._deviations.backward_begins, root)
+            self._run("policies", self._policies.backward_begins, root)
         return any(call.is_root and call.reduction == "mean" for call in calls)
 
     def _walk(self, root: torch.Tensor) -> None:
@@ -533,6 +553,7 @@ class TorchChecks:
         self._run("models", self._models.look)
         self._run("order", self._order.before_update, optimizer, closure)
         self._run("optimizers", self._optimizers.before_update, optimizer)
+        self._run("aliases", self._aliases.before_update)
         if self._roots and not closure:
             self._run("losses", self._losses.maximized, optimizer, self._roots)
         if self._depends is False and not closure:
@@ -561,6 +582,7 @@ class TorchChecks:
         self._preferences.update_ends()
         self._context.updates += 1
         self._run("copies", self._copies.after_update)
+        self._run("aliases", self._aliases.after_update)
         self._walks = 0
         self._roots, self._depends = [], None
         self._updated(self._context.updates)

@@ -25,6 +25,8 @@ _NEXT = frozenset({"s2", "obs2", "o2", "ns", "sp", "nxt", "s_", "state_", "state
 _ROWS, _GROUP, _PAIRS, _CONTRADICT = 512, 32, 24, 0.3
 #: By how much two targets differ, relative to the largest one.
 _DIFFER = 1e-4
+#: By how much the target of a reward changes, relative to the larger one, and how many different ones it has.
+_DRIFTS, _LEVELS = 0.05, 4
 #: Rows and elements of states that are compared, the share that is equal, and batches in which it is so.
 _STATES, _ELEMENTS, _EQUAL, _BATCHES = 64, 1024, 0.8, 4
 
@@ -47,6 +49,8 @@ class TransitionChecks:
         self._rewards: torch.Tensor | None = None
         #: Of rows without and with a flag: pairs, and those whose targets contradict their rewards.
         self._pairs, self._contradicting = np.zeros(2), np.zeros(2)
+        #: By rewards of terminal states: the different targets, of later and later batches. They are one in each batch.
+        self._levels: dict[float, list[float]] = {}
 
     def enters(self, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
@@ -82,6 +86,7 @@ class TransitionChecks:
 
     def _judge(self, flags: Any, rewards: Any, targets: Any) -> None:
         """Look whether the targets of terminal states follow from their rewards."""
+        self._follow(rewards[flags == 1], targets[flags == 1])
         groups = [np.flatnonzero(flags == flag)[:_GROUP] for flag in (0, 1)]
         if not np.isin(flags, (0, 1)).all() or min(map(len, groups)) < 2:
             return
@@ -94,8 +99,27 @@ class TransitionChecks:
             self._pairs[flag] += len(first)
         # A flag may be 1 where an episode goes on.
         if self._pairs.min() >= _PAIRS and (self._contradicting > _CONTRADICT * self._pairs).all():
-            facts = {"pairs": int(self._pairs[1]), "share": f"{self._contradicting[1] / self._pairs[1]:.0%}"}
+            share, pairs = f"{self._contradicting[1] / self._pairs[1]:.0%}", int(self._pairs[1])
+            facts = {"what": f"In {share} of {pairs} pairs of terminal states, the targets contradict the rewards"}
             self._context.log.say("terminal_ignored", self._context.step, facts)
+
+    def _follow(self, rewards: Any, targets: Any) -> None:
+        """Look whether each reward of a terminal state has other targets in later batches.
+
+        Where all episodes end in one state, its value is the same for all rows of a batch, and changes from batch to
+        batch.
+        """
+        for reward in np.unique(rewards):
+            values = targets[rewards == reward]
+            levels = self._levels.setdefault(float(reward), [])
+            if np.ptp(values) > _DIFFER * np.abs(values).max():
+                continue
+            if not levels or abs(values[0] - levels[-1]) > _DRIFTS * max(abs(values[0]), abs(levels[-1])):
+                levels.append(float(values[0]))
+        if self._levels and all(len(levels) >= _LEVELS for levels in self._levels.values()):
+            reward, levels = next(iter(self._levels.items()))
+            what = f"After terminal states with a reward of {reward:.3g}, targets go from {levels[0]:.3g} to {levels[-1]:.3g}"
+            self._context.log.say("terminal_ignored", self._context.step, {"what": what})
 
     def _compare(self, states: Any, following: Any) -> None:
         """Look whether states equal the ones that follow."""
@@ -110,11 +134,11 @@ class TransitionChecks:
 def _plain(name: str) -> str:
     """Return a name without the words that all variables of a batch have.
 
-    >>> _plain("batch_dones"), _plain("Reward_t"), _plain("s2"), _plain("s_")
-    ('dones', 'reward', 's2', 's_')
+    >>> _plain("batch_dones"), _plain("Reward_t"), _plain("s2"), _plain("s_"), _plain("bd")
+    ('dones', 'reward', 's2', 's_', 'd')
     """
-    words = [word for word in name.lower().split("_") if word not in _OF_BATCH]
-    return "_".join(words)
+    plain = "_".join(word for word in name.lower().split("_") if word not in _OF_BATCH)
+    return plain[1:] if plain[:1] == "b" and plain[1:] in _FLAGS | _REWARDS | _NEXT else plain
 
 
 def _is_next(name: str) -> bool:
