@@ -3495,6 +3495,24 @@ def nodes_of_the_evaluation_are_trained_on(watch, broken):
     updated(watch, model, loss)
 
 
+class OneQuery(nn.Module):
+    """Reads 5 places of a memory by one query for each row."""
+
+    def __init__(self, axis):
+        super().__init__()
+        self.query, self.head, self.axis = nn.Linear(8, 8), nn.Linear(8, 4), axis
+        self.memory = nn.Parameter(torch.randn(5, 8))
+
+    def forward(self, x):
+        memory = self.memory + x[:, None]
+        scores = torch.bmm(self.query(x)[:, None], memory.transpose(1, 2))
+        return self.head(torch.bmm(scores.softmax(self.axis), memory)[:, 0])
+
+
+def one_query_over_itself(watch, broken):
+    fit(OneQuery(-2 if broken else -1), watch)
+
+
 class Reverser(nn.Module):
     """Reads one row of tokens and gives logits for another one, of another length."""
 
@@ -3535,6 +3553,7 @@ def average_in_a_list(watch, broken):
 
 
 PAIRS = {
+    one_query_over_itself: "softmax_over_queries",
     padding_of_a_decoder: "padding_in_loss",
     average_in_a_list: "average_is_model",
     clipped_policy_with_its_ratio_the_other_way: "ratio_inverted",

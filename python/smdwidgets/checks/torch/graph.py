@@ -969,7 +969,8 @@ def _over_queries(product: Any) -> tuple[int, ...]:
     if not isinstance(weights, torch.Tensor) or not isinstance(multiplied, torch.Tensor) or weights.ndim < 3:
         return ()
     queries, keys = weights.shape[-2:]
-    if multiplied.shape[-2:] != (queries, keys) or min(queries, keys) < _FEWEST_PLACES:
+    # Over one query, all weights are 1.
+    if multiplied.shape[-2:] != (queries, keys) or keys < _FEWEST_PLACES or 1 < queries < _FEWEST_PLACES:
         return ()
     return tuple(weights.shape) if softmax_axis(node, weights.ndim) == weights.ndim - 2 else ()
 
