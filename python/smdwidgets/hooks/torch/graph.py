@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from smdwidgets.hooks.torch.names import part_of
+
 __all__ = [
     "AVAILABLE",
     "around_compiled_calls",
@@ -137,7 +139,7 @@ def inside_compiled(models: Iterable[nn.Module]) -> set[int]:
     found: set[int] = set()
     for model in models:
         for module in model.modules():
-            compiled = module if is_compiled_in_place(module) else module._modules.get("_orig_mod")
+            compiled = module if is_compiled_in_place(module) else part_of(module, "_orig_mod")
             if compiled is not None:
                 found.update(id(part) for part in compiled.modules())
     return found
@@ -196,12 +198,12 @@ def _compiled_parts(models: Iterable[nn.Module]) -> list[nn.Module]:
     """Return the modules of these models that torch.compile was called with."""
     parts = {id(part): part for model in models for part in model.modules()}
     collected = [part for part in parts.values() if is_compiled_in_place(part)]
-    wrapped = {id(inner) for part in parts.values() if (inner := part._modules.get("_orig_mod")) is not None}
+    wrapped = {id(inner) for part in parts.values() if (inner := part_of(part, "_orig_mod")) is not None}
     if not (collected or wrapped):
         # The script may have registered the model, and call what torch.compile has returned. `isinstance` would run
         # code of lazy objects.
         wrappers = [one for one in gc.get_objects() if issubclass(type(one), torch._dynamo.OptimizedModule)]
-        wrapped = {id(one.__dict__.get("_orig_mod") or one._modules.get("_orig_mod")) for one in wrappers}
+        wrapped = {id(one.__dict__.get("_orig_mod", part_of(one, "_orig_mod"))) for one in wrappers}
     return collected + [part for part in parts.values() if id(part) in wrapped]
 
 
@@ -213,7 +215,7 @@ def _codes_of(parts: Iterable[nn.Module]) -> list[CodeType]:
     from torch._dynamo import convert_frame, external_utils, resume_execution
 
     modules = {id(module): module for part in parts for module in part.modules()}
-    forwards = [getattr(type(module).forward, "__code__", None) for module in modules.values()]
+    forwards = [getattr(getattr(type(module), "forward", None), "__code__", None) for module in modules.values()]
     shared = (external_utils.__file__, torch.nn.modules.module.__file__)
     seen = [code for each in convert_frame.input_codes.seen if (code := each()) is not None]
     pending = [

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -129,7 +130,7 @@ class ModuleCalls:
         while pending:
             module = pending.pop()
             for part in module.children():
-                if part not in self._parts:
+                if part not in self._parts and not isinstance(part, torch.jit.ScriptModule):
                     self._parts[part] = self.follow_calls(part, PartCallback)
                 if not (hasattr(part, "_orig_mod") or part.__dict__.get("_compiled_call_impl")):
                     pending.append(part)
@@ -180,6 +181,12 @@ class ModuleCalls:
                     wanted = self._wanted_of(name, id(module) in in_compiled and module is not root)
                     if self.by_script:
                         pass
+                    elif wanted and isinstance(module, torch.jit.ScriptModule):
+                        self._guard.warn_once(
+                            "scripted",
+                            "inputs and outputs of %s are not saved: scripted modules have no callbacks",
+                            name,
+                        )
                     elif module is not root:
                         self.tap(module, wanted)
                     elif (called := outer[id(root)]) is not None:

@@ -81,7 +81,8 @@ def is_called_in_parts(module: nn.Module) -> bool:
 
     It has no ``forward``, or a ``training_step``, as a module of Lightning.
     """
-    return type(module).forward is nn.Module.forward or callable(getattr(type(module), "training_step", None))
+    forward = getattr(type(module), "forward", None)  # the class of a scripted module has none
+    return forward is nn.Module.forward or callable(getattr(type(module), "training_step", None))
 
 
 def class_names(module: nn.Module) -> list[str]:

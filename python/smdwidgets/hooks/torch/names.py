@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
-__all__ = ["class_name", "keyed_tensors_in", "plain_name", "tensors_in", "unwrapped_module", "wrapped_by"]
+__all__ = ["class_name", "keyed_tensors_in", "part_of", "plain_name", "tensors_in", "unwrapped_module", "wrapped_by"]
 
 
 def unwrapped_module(module: nn.Module) -> nn.Module:
@@ -26,10 +26,16 @@ def unwrapped_module(module: nn.Module) -> nn.Module:
 _WRAPPERS = frozenset({"_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
 
 
+def part_of(module: nn.Module, name: str) -> nn.Module | None:
+    """Return the submodule of this name, or None."""
+    parts = module.__dict__.get("_modules", ())  # those of a scripted module are no dictionary
+    part = parts[name] if name in parts else None  # noqa: SIM401
+    return part if isinstance(part, nn.Module) else None
+
+
 def wrapped_by(module: nn.Module) -> nn.Module | None:
     """Return the module inside a wrapper, or None for other modules."""
-    children = module.__dict__.get("_modules", {})
-    return next((children[name] for name in _WRAPPERS if isinstance(children.get(name), nn.Module)), None)
+    return next((part for name in _WRAPPERS if (part := part_of(module, name)) is not None), None)
 
 
 def plain_name(name: str) -> str:
