@@ -97,6 +97,7 @@ class RegisteredModels:
         self._models.append((root, weakref.ref(inner)))
         self._outer.append(weakref.ref(module))
         self._may_have_changed = True
+        self._list_parameters()
         return inner
 
     def forget(self) -> None:
@@ -186,11 +187,16 @@ class RegisteredModels:
         """List the parameters if any was added, removed or replaced."""
         if (now := self._ids_of_all()) == self._listed:
             return
+        before = dict(self._parameters)
         listed: dict[int, tuple[str, weakref.ref[nn.Parameter]]] = {}
         for root, module in self.roots():
-            for name, parameter in module.named_parameters():
-                if id(parameter) not in listed:
-                    listed[id(parameter)] = f"{root}_{plain_name(name)}", weakref.ref(parameter)
+            for path, parameter in module.named_parameters():
+                name = f"{root}_{plain_name(path)}"
+                # While `functional_call` runs, other tensors are in the places of parameters.
+                known = None if isinstance(parameter, nn.Parameter) or name not in before else before[name]()
+                one = parameter if known is None else known
+                if id(one) not in listed:
+                    listed[id(one)] = name, weakref.ref(one)
         self._listed, self._parameters, self._ids = now, list(listed.values()), frozenset(listed)
         self.changes += 1
 
