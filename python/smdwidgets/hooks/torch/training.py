@@ -397,8 +397,10 @@ class TrainingLoop:
         """
         self.quiet.interrupt()
         self._names_losses = True
-        self.steps.value_arrives(name)
-        if self._run_steps.is_open:
+        is_early = self.steps.precedes(name)  # the model is called in a transform, so that no pass begins the step
+        if not is_early:
+            self.steps.value_arrives(name)
+        if self._run_steps.is_open and not is_early:
             self._save_loss(name, value, origin_of(value)[1], averages)
         elif len(self._pending) < _MOST_PENDING:
             self._pending.append((name, value.detach(), *origin_of(value)))
