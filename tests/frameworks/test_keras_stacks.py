@@ -1,4 +1,4 @@
-"""A hook leaves the training of each stack of Keras as it is, bit for bit, on each backend."""
+"""A hook leaves trainings of Keras as they are, bit for bit, on each backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hook leaves the training of each stack as it is, bit for bit, and records all of it."""
+"""A hook leaves each training as it is, bit for bit, and records all of it."""
 
 from __future__ import annotations
 

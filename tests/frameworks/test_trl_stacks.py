@@ -1,4 +1,4 @@
-"""A hook leaves trainings of TRL and PEFT as they are, bit for bit, and records all of them."""
+"""A hook leaves trainings of TRL and PEFT as they are, bit for bit."""
 
 from __future__ import annotations
 

@@ -193,8 +193,8 @@ class RegisteredModels:
             for path, parameter in module.named_parameters():
                 name = f"{root}_{plain_name(path)}"
                 # While `functional_call` runs, other tensors are in the places of parameters.
-                known = None if isinstance(parameter, nn.Parameter) or name not in before else before[name]()
-                one = parameter if known is None else known
+                replaced = None if isinstance(parameter, nn.Parameter) or name not in before else before[name]()
+                one = parameter if replaced is None else replaced
                 if id(one) not in listed:
                     listed[id(one)] = name, weakref.ref(one)
         self._listed, self._parameters, self._ids = now, list(listed.values()), frozenset(listed)
