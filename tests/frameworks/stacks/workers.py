@@ -151,7 +151,7 @@ def fsdp2_and_tensor_parallel_loss(record):
 
 @stack(workers=2)
 def pipeline(record):
-    """The first rank sends activations of two micro-batches, the second one sends gradients back."""
+    """The first rank sends activations, the second one sends gradients back."""
     rank = dist.get_rank()
     whole = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
     part = whole[:2] if rank == 0 else whole[2:]
