@@ -597,6 +597,7 @@ def test_norm_of_gradients():
 
 def test_gradients_that_are_not_plain_memory_are_not_read():
     """Freed storages, other types and views with gaps are left to PyTorch."""
+
     def norm_of(*gradients, most=100):
         parameters = [nn.Parameter(torch.zeros_like(one).float()) for one in gradients]
         for parameter, gradient in zip(parameters, gradients, strict=True):

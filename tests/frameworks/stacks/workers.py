@@ -139,7 +139,7 @@ def fsdp2_with_compiled_blocks_and_checkpointing(record):
 
 
 @stack(workers=2)
-def fsdp2_and_tensor_parallel_loss(record):
+def tensor_parallel_with_parallel_loss(record):
     """Tensor parallelism within a block of which the rest is sharded."""
     model = Net(8, 16, 4)
     parallelize_module(model, init_device_mesh("cpu", (2,)), {"body": ColwiseParallel(), "head": RowwiseParallel()})

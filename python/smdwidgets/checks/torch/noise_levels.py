@@ -20,6 +20,8 @@ __all__ = ["NoiseLevelChecks"]
 _LOOKS, _FEWEST, _PART = 64, 8, 10
 #: The correlation with the noise that means that half of the power is noise, and the errors by which it must be less.
 _HALF, _ERRORS = math.sqrt(0.5), 4.0
+#: A smaller correlation shows that the targets are no noise of the input, such as velocities.
+_LEAST = 0.1
 
 
 class NoiseLevelChecks:
@@ -69,6 +71,6 @@ class NoiseLevelChecks:
         of_noise, products, of_input, count = self._sums.T
         shares = np.abs(products) / np.sqrt(np.maximum(of_noise * of_input, 1e-30))
         error = _ERRORS / math.sqrt(count.min())
-        if shares.max() + error < _HALF and abs(shares[1] - shares[0]) > error:
+        if _LEAST < shares.max() < _HALF - error and abs(shares[1] - shares[0]) > error:
             facts = {"share": f"{shares.max() ** 2:.0%}"}
             self._context.log.say("noise_too_weak", self._context.step, facts)

@@ -25,8 +25,9 @@ _NEXT = frozenset({"s2", "obs2", "o2", "ns", "sp", "nxt", "s_", "state_", "state
 _ROWS, _GROUP, _PAIRS, _CONTRADICT = 512, 32, 24, 0.3
 #: By how much two targets differ, relative to the largest one.
 _DIFFER = 1e-4
-#: By how much the target of a reward changes, relative to the larger one, and how many different ones it has.
-_DRIFTS, _LEVELS = 0.05, 4
+#: By how much the target of a reward changes, relative to the larger one, how many different ones it has, and most
+#: rewards that are followed.
+_DRIFTS, _LEVELS, _REWARDS_AT_MOST = 0.05, 4, 64
 #: Rows and elements of states that are compared, the share that is equal, and batches in which it is so.
 _STATES, _ELEMENTS, _EQUAL, _BATCHES = 64, 1024, 0.8, 4
 
@@ -109,6 +110,8 @@ class TransitionChecks:
         Where all episodes end in one state, its value is the same for all rows of a batch, and changes from batch to
         batch.
         """
+        if len(self._levels) > _REWARDS_AT_MOST:  # rewards that are no few numbers
+            return
         for reward in np.unique(rewards):
             values = targets[rewards == reward]
             levels = self._levels.setdefault(float(reward), [])
