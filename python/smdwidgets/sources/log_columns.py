@@ -14,6 +14,7 @@ from smdwidgets.sources.log_pairs import (
     STEPS,
     Pairs,
     Row,
+    has_numbers,
     of_role,
     pairs_in,
     tells,
@@ -163,6 +164,8 @@ class ColumnReader:
         if first not in _FIRST_COLUMNS and not (is_cut and not columns[0] and len(columns) >= _FEWEST_COLUMNS):
             return False
         if not tells(columns) or any(_NUMBER_ALONE.fullmatch(one) or (is_cut and ":" in one) for one in columns):
+            return False
+        if has_numbers(line):  # "Epoch   1/9: train loss=0.5  val loss=0.6", with spaces that align the numbers
             return False
         self._columns, self._is_cut = columns, is_cut
         return True

@@ -127,7 +127,7 @@ TRAINERS: Final = (
             ),
             _line(
                 "| epoch ",
-                r"\| epoch (?P<epoch>\d+) \| (?=loss )",
+                r"\| epoch (?P<epoch>\d+) \| (?=loss .*\bnum_updates )",  # others print "step 3 | epoch 0 | loss 0.5"
                 Pairs.SPACED,
                 prefix="train/",
                 step_name="num_updates",

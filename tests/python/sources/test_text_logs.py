@@ -177,6 +177,19 @@ def test_fairseq_with_a_first_line_that_looks_like_columns(tmp_path):
         assert values(trial, "val/loss") == {50: 4.1, 100: 4.2, 150: 4.3}
 
 
+def test_lines_with_a_step_and_an_epoch_are_not_those_of_fairseq(tmp_path):
+    lines = [f"step {step} | epoch {step // 40} | loss 1.{step} | lr 0.01" for step in (20, 30, 40, 50, 60)]
+    with opened(tmp_path, "\n".join([*lines, ""])) as trial:
+        assert list(values(trial, "loss")) == [20, 30, 40, 50, 60]
+
+
+def test_numbers_that_spaces_align_are_no_names_of_columns(tmp_path):
+    lines = [f"Epoch {epoch:4}/30: train MSE=3{epoch:02}.5  val MSE=4{epoch:02}.5" for epoch in (8, 9, 10)]
+    with opened(tmp_path, "\n".join([*lines, ""])) as trial:
+        assert values(trial, "train MSE") == {8: 308.5, 9: 309.5, 10: 310.5}
+        assert values(trial, "val MSE") == {8: 408.5, 9: 409.5, 10: 410.5}
+
+
 def test_losses_without_a_word_are_those_of_their_data(tmp_path):
     text = "".join(
         f"{step} val 4.{step}\nstep {step:5}/700 | train loss 3.{step} | lr 8.00e-05\n" for step in (0, 1, 2)
