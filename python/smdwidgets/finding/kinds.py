@@ -396,9 +396,10 @@ _KINDS = (
         "The training loss jumps above the 50 values before it: by more than 8 robust standard deviations, half of its level, "
         "and 30 % of what was learned. A jump that lasts, three that recover, or one of five values to twice the level give a "
         "warning; fewer are a note. So does a jump from one value to the next after which the loss stays higher by 18 % of what was "
-        "learned, where the learning rate does not jump. Noise with heavy tails, which has many milder jumps as well, gives nothing.",
+        "learned, where the learning rate does not jump, and one to the first value from which the loss falls as it did at first. Noise "
+        "with heavy tails, which has many milder jumps as well, gives nothing.",
         "jumps within a few standard deviations of the values before",
-        "look at the batches there; clip gradients, or reduce the learning rate.",
+        "look at the batches there; clip gradients, or reduce the learning rate; after a restart, check that weights were loaded.",
         "{title}",
         "{level:.3g} → {top:.3g}",
         "Often one unusual batch, or a learning rate close to the limit of stability.",

@@ -402,3 +402,11 @@ def test_a_forecast_that_repeats_the_last_value() -> None:
     assert kinds(**falls, skill_vs_persistence=0.004 * RNG.standard_normal(30)) == ["as_baseline"]
     better = {**copied, "backtest_mae_1h": 0.09 + 0.04 * np.exp(-at / 3)}
     assert kinds(**falls, **better, skill_vs_persistence=0.66 - 0.15 * np.exp(-at / 3)) == []
+
+
+@pytest.mark.parametrize(("falls_to", "expected"), [(9.0, ["spike"]), (5.6, [])])
+def test_a_loss_that_begins_again_has_lost_its_weights(falls_to: float, expected: list[str]) -> None:
+    """A jump by less than what was learned comes from the learning rate or the data."""
+    at = np.arange(14)
+    course, second = 4 + 5 * np.exp(-at / 3), 4 + (falls_to - 4) * np.exp(-at / 3)
+    assert kinds(25, train__nll=np.concatenate([course, second]) * noise(28, 0.002)) == expected

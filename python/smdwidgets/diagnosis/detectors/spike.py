@@ -11,6 +11,7 @@ import numpy as np
 from smdwidgets.anomalies import Rises, begins_episode
 from smdwidgets.anomalies.defaults import EPISODE_QUIET, SPIKE_MILD
 from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.detectors._again import begins_again
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
@@ -23,7 +24,7 @@ LEAST_OF_LEARNED = 0.3
 #: Recovered spikes from which on they are a warning.
 REPEATED = 3
 #: How spikes occur, the gravest first.
-MANNERS = ("lasting", "repeated", "long", "single")
+MANNERS = ("again", "lasting", "repeated", "long", "single")
 #: Points of a spike that is long, and its height relative to the level before.
 LONG, HIGH = 5, 2.0
 #: Height relative to the first values of the loss that is none, however long it lasts.
@@ -60,6 +61,10 @@ def spike(data: RunData) -> Iterator[Finding]:
     """Yield lasting, repeated and long rises as warnings, single ones as notes."""
     found = []
     for series in data.training_losses():
+        if (at := begins_again(series.values)) is not None:
+            level = float(np.median(series.values[max(0, at - EDGE) : at]))
+            found.append((series, [_Spike(at, at, float(series.values[at]), level, True)], "again"))
+            continue
         relapse = _relapse(series)
         least = NEGLIGIBLE * abs(float(np.median(series.values[:EDGE]))) if len(series) else 0.0
         if relapse is not None and relapse.top - relapse.level >= least:
@@ -221,6 +226,7 @@ def _finding(series: Series, spikes: list[_Spike], manner: str, is_note: bool, s
     highest = max(spikes, key=lambda one: one.top - one.level)
     first, last = int(series.steps[spikes[0].first]), int(series.steps[spikes[-1].last])
     title = {
+        "again": f"{series.quoted} jumps at step {first:,} to its first value, and falls as it did at first: as with new weights",
         "lasting": f"{series.quoted} jumps at step {first:,} and does not come back soon",
         "repeated": f"{series.quoted} jumps {len(spikes)} times and recovers",
         "long": f"{series.quoted} jumps at step {first:,} and recovers after step {last:,}",
