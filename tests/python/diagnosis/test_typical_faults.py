@@ -410,3 +410,24 @@ def test_a_loss_that_begins_again_has_lost_its_weights(falls_to: float, expected
     at = np.arange(14)
     course, second = 4 + 5 * np.exp(-at / 3), 4 + (falls_to - 4) * np.exp(-at / 3)
     assert kinds(25, train__nll=np.concatenate([course, second]) * noise(28, 0.002)) == expected
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(25, []), (800, ["evaluation_too_good"])])
+def test_few_samples_without_a_mistake_are_luck(rows: int, expected: list[str]) -> None:
+    at = np.arange(26)
+    right = np.where(at < 9, np.round((0.5 + at / 18) * rows) / rows, 1.0)
+    losses = {"train_loss": 1.8 * np.exp(-at / 4) + 0.11, "val_loss": 1.6 * np.exp(-at / 2.5) + 0.004}
+    assert kinds(**losses, train_acc=np.minimum(0.96, 0.4 + at / 15), val_acc=right) == expected
+
+
+def test_a_rare_class_that_is_never_answered() -> None:
+    loss = 0.69 - 0.03 * np.arange(7)
+    never = {"eval_accuracy": np.full(7, 0.985), "eval_f1": np.full(7, 0.985 / 1.985)}
+    assert kinds(eval_loss=loss, **never) == ["one_class"]
+    found = {"eval_accuracy": 0.985 + 0.001 * np.arange(7), "eval_f1": 0.5 + 0.06 * np.arange(7)}
+    assert kinds(eval_loss=loss, **found) == []
+
+
+def test_a_metric_of_0_is_that_of_no_class() -> None:
+    falls = 0.9 * np.exp(-np.arange(18) / 5) + 0.2
+    assert kinds(loss=falls, val_loss=1.02 * falls, val_accuracy=np.zeros(18)) == ["metric_stuck"]

@@ -50,7 +50,8 @@ def constant_accuracy(data: RunData) -> Iterator[Finding]:
     """
     for loss, accuracy, share in evaluations(data):
         since = since_one_class(share)
-        if min(len(loss), len(share) - since) < LEAST_EVALUATIONS or share[-1] >= ALMOST_ALL:
+        # One class is right for some samples: with an accuracy of 0, the metric is wrong.
+        if min(len(loss), len(share) - since) < LEAST_EVALUATIONS or not 0 < share[-1] < ALMOST_ALL:
             continue
         if np.ptp(loss.values) > LEAST_CHANGE * abs(float(loss.values[0])):
             yield _finding(accuracy, loss, share, since)
@@ -109,7 +110,7 @@ def _classes_of_f1(share: Floats, f1: Floats) -> int:
     >>> _classes_of_f1(np.array([0.164, 0.174]), np.array([0.0469645, 0.0494038]))
     6
     """
-    if share.min() <= 0 or f1.min() <= 0 or share.max() >= ALMOST_ALL:
+    if share.min() <= 0 or f1.min() <= 0:
         return 0
     ratios = 2 * share / ((1 + share) * f1)
     classes = round(float(ratios[0]))

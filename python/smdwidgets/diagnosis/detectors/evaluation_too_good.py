@@ -13,6 +13,7 @@ from smdwidgets.diagnosis.detectors._evaluations import (
     MANY,
     as_share,
     evaluations,
+    few_samples,
     is_accuracy,
     is_area,
     is_share_of_errors,
@@ -37,6 +38,8 @@ SOON_EVALUATED = 2.0
 UNSURE, CERTAIN, CERTAIN_OF_OTHERS = 0.3, 0.005, 0.001
 #: A loss of held-out data relative to that of the training that is too good, and an accuracy without a mistake.
 TOO_GOOD, WITHOUT_MISTAKE, TRAINING_ERRS = 0.2, 0.999, 0.05
+#: Probability that a model with the loss of the training makes no mistake in an evaluation of few samples.
+BY_LUCK = 0.01
 #: Words of series that only trainings of language models have.
 _OF_LANGUAGE = frozenset({"ppl", "perplexity", "mfu", "bpb", "wps", "tokens", "tok", "lm"})
 #: End of a loss relative to its first value that has fallen, and of one of other data beside it, relative to the first.
@@ -81,10 +84,14 @@ def _too_good(data: RunData, loss: Series, training: Series) -> Iterator[Finding
         return
     half = len(both.training) // 2
     trained, evaluated = both.training[half:], both.held_out[half:]
+    level = float(np.median(trained))
     is_perfect = any(
-        one.loss is loss and (one.share[len(one.share) // 2 :] >= WITHOUT_MISTAKE).all() for one in evaluations(data)
+        one.loss is loss
+        and (one.share[len(one.share) // 2 :] >= WITHOUT_MISTAKE).all()
+        and math.exp(-level * few_samples(one.share)) < BY_LUCK
+        for one in evaluations(data)
     )
-    if not is_perfect or (evaluated >= TOO_GOOD * trained).any() or float(np.median(trained)) < TRAINING_ERRS:
+    if not is_perfect or (evaluated >= TOO_GOOD * trained).any() or level < TRAINING_ERRS:
         return
     facts = {
         "what": "Evaluations are without a mistake, although the training loss is high",
