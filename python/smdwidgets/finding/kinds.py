@@ -460,7 +460,8 @@ _KINDS = (
         "has barely fallen; or by less than a ten thousandth while the loss falls in a straight line to the end of the run. Where only "
         "scalars were recorded: the loss of an untrained model falls in a straight line by less than 15 % in the whole run, and the "
         "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it; or the "
-        "learning rate is never above 0.00000003; or the loss of a language model is above 5 and still falls when its rate has come to its end.",
+        "learning rate is never above 0.00000003, or above 0.000002 while all losses stay within 2 %; or the loss of a language model is "
+        "above 5 and still falls when its rate has come to its end.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "increase the learning rate by a factor of 10 to 100.",
         "{what}",

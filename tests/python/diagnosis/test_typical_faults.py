@@ -431,3 +431,38 @@ def test_a_rare_class_that_is_never_answered() -> None:
 def test_a_metric_of_0_is_that_of_no_class() -> None:
     falls = 0.9 * np.exp(-np.arange(18) / 5) + 0.2
     assert kinds(loss=falls, val_loss=1.02 * falls, val_accuracy=np.zeros(18)) == ["metric_stuck"]
+
+
+@pytest.mark.parametrize(("summed", "expected"), [(8, ["losses_on_two_scales"]), (1, [])])
+def test_losses_of_accumulated_batches_that_are_not_divided(summed: int, expected: list[str]) -> None:
+    """Few evaluations show it, although the loss itself moves by little."""
+    at = np.arange(24)
+    loss = 7.0 + 0.9 * np.exp(-at / 9)
+    run = {"loss": (5 * at, 1.5 * summed * loss), "eval_loss": (25 * np.arange(1, 5), 1.01 * loss[5:21:5])}
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == expected
+
+
+def test_a_loss_that_falls_in_a_line_by_next_to_nothing() -> None:
+    at = np.arange(14)
+    line = 3.9 - 0.0003 * at
+    assert kinds(train_loss=line, val_loss=line + 0.004, lr=np.full(14, 2e-4)) == ["rate_too_low"]
+    assert kinds(train_loss=3.9 * np.exp(-at / 20), val_loss=4 * np.exp(-at / 21), lr=np.full(14, 2e-4)) == []
+
+
+@pytest.mark.parametrize(("fall", "expected"), [(0.001, ["rate_too_low"]), (0.4, [])])
+def test_a_rate_for_trained_models_with_which_nothing_moves(fall: float, expected: list[str]) -> None:
+    at = np.arange(18)
+    loss = 7.6 - fall * (1 - np.exp(-at / 6))
+    run = {
+        "loss": (10 * at, loss * noise(18, 0.0003)),
+        "eval_loss": (60 * np.arange(3), loss[::6] + 0.1),
+        "learning_rate": (10 * at, np.linspace(1.5e-6, 1e-7, 18)),
+    }
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == expected
+
+
+def test_accuracies_below_1_percent() -> None:
+    at = np.arange(14)
+    trains = {"train_loss": 2.2 * np.exp(-at / 2) + 0.05, "eval_loss": 2.6 + 0.4 * at}
+    wrong = {"eval_top1": 0.9 * np.exp(-at / 2), "eval_top5": 36 + RNG.standard_normal(14)}
+    assert kinds(**trains, **wrong) == ["evaluation_differs"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.detectors._evaluations import FEW, MANY, evaluations, logged_pairs, pair
+from smdwidgets.diagnosis.detectors._evaluations import FEW, FEWEST, MANY, evaluations, logged_pairs, pair
 from smdwidgets.diagnosis.detectors._falls import ends
 from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -16,6 +16,8 @@ from smdwidgets.finding import Finding
 
 #: Ratio of two losses of one name, and its spread as a logarithm.
 TWO_SCALES, STEADY = 8.0, 0.15
+#: Range of the logarithm of the loss in units of that spread, which is at least as large as rounding makes it.
+MOVES, ROUNDED = 2.0, 0.01
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
 SWINGS, ABOVE_BEST = 0.35, 1.5
 #: Share of the least loss that wrong answers allow, above which a loss may be another one; the training loss beside it.
@@ -37,12 +39,13 @@ def _two_scales(data: RunData, loss: Series) -> Iterator[Finding]:
     """Judge losses of which one is a multiple of the other."""
     # Those of single batches vary more than their means over epochs, which may be there, too.
     for training in data.training_by_words.get((loss.kind, loss.stem), []):
-        both = pair(loss, training)
+        both = pair(loss, training, FEWEST)
         if both is None or both.training.min() <= 0 or both.held_out.min() <= 0:
             continue
         logs = np.log(both.training / both.held_out)
         ratio = math.exp(float(np.median(logs)))
-        moves = loss.values.min() > 0 and np.ptp(np.log(loss.values)) > 2 * STEADY
+        # Of two levels that hardly move, any ratio is steady.
+        moves = loss.values.min() > 0 and np.ptp(np.log(loss.values)) > MOVES * max(float(np.std(logs)), ROUNDED)
         if max(ratio, 1 / ratio) >= TWO_SCALES and float(np.std(logs)) <= STEADY and moves:
             yield _of_scales(loss, training, ratio)
             return

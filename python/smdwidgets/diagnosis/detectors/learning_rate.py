@@ -54,6 +54,8 @@ HIGH, ABOVE, FOR_LONG = 0.01, 1.02, 0.12
 TWICE, LARGE_PART, HALVED = 2.0, 0.3, 0.5
 #: Largest rate that is far too small. Updates of weights of about 0.01 are then lost even in single precision.
 FAR_TOO_SMALL = 3e-8
+#: The same of losses that stay within this share of their level, and the fewest values of each.
+TOO_SMALL, STILL, SHOW_IT = 2e-6, 0.02, 3
 #: Values before the jump whose rate must fall, so that it is neither a warm-up nor a cycle.
 DECAYS = 5
 
@@ -62,7 +64,7 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
     """Yield rates of 0, and jumps that may explain what follows."""
     for series in data.of(Kind.LEARNING_RATE):
         yield from _warm_up(data, series)
-        yield from _far_too_small(series)
+        yield from _far_too_small(data, series)
         yield from list(_far_too_large(data, series)) or _above_first(data, series)
         peaks: list[Finding] = []
         if len(series) >= LEAST_POINTS:
@@ -92,10 +94,11 @@ def _warm_up(data: RunData, series: Series) -> Iterator[Finding]:
     yield beside("warm_up_too_long", "problem", (series,), facts)
 
 
-def _far_too_small(series: Series) -> Iterator[Finding]:
+def _far_too_small(data: RunData, series: Series) -> Iterator[Finding]:
     """Judge a learning rate with which no optimizer moves the weights."""
     largest = float(series.values.max(initial=0))
-    if len(series) < LEAST_OF_WARM_UP or not 0 < largest <= FAR_TOO_SMALL:
+    limit = TOO_SMALL if _stands_still(data) else FAR_TOO_SMALL
+    if len(series) < LEAST_OF_WARM_UP or not 0 < largest <= limit:
         return
     facts = {
         "what": f"The learning rate is {largest:.2g} at most",
@@ -103,6 +106,16 @@ def _far_too_small(series: Series) -> Iterator[Finding]:
         "or_stopped": ", such as a number of the wrong unit",
     }
     yield beside("rate_too_low", "problem", (series,), facts)
+
+
+def _stands_still(data: RunData) -> bool:
+    """Whether the losses of training and evaluation stay at the same level.
+
+    A rate that is usual for a trained model is too low for one that has learned nothing.
+    """
+    losses = [one for one in (*data.training_losses(), *data.held_out(Kind.LOSS)) if len(one) >= SHOW_IT]
+    still = all(float(np.ptp(one.values)) <= STILL * abs(float(np.median(one.values))) for one in losses)
+    return still and any(one.role.is_held_out for one in losses) and not data.of(Kind.REWARD)
 
 
 def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:

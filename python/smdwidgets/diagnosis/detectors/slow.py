@@ -22,7 +22,7 @@ MOST_OF_BOTH, OF_BOTH, TOGETHER = 0.5, 30, 0.1
 STRAIGHT, AS_FAST = 0.12, 0.6
 #: Fewest values of a loss that hardly falls in a straight line, and the share of it by which it falls at most; another
 #: loss relative to its first value that has fallen.
-LEAST_OF_LINE, CRAWLS, SMALL = 20, 0.05, 0.9
+LEAST_OF_LINE, CRAWLS, SMALL = 12, 0.05, 0.9
 #: An accuracy at the end, and at the start relative to that of guessing by the loss, of a model that began untrained.
 POOR, UNTRAINED = 0.5, (0.3, 2.5)
 #: Loss of guessing among some thousands of classes.
@@ -35,8 +35,9 @@ RISES = 1.2
 #: its least fall, the fall of the second half relative to that of the first one, and the part of the largest rate that
 #: is left at the end.
 UNUSABLE, MOST_OF_TOKENS, FELL, FELL_ON, LEFT = 5.0, 13.0, 0.05, 0.2, 0.15
-#: A rate with which language models learn: a training that ends before it is short, not slow.
-NOT_LOW = 1e-3
+#: A rate with which language models learn, as those of some hundred million weights are trained: a training that ends
+#: before they have learned is short, not slow.
+NOT_LOW = 2.5e-4
 #: Share of clipped updates in percent that is all of them, and the least learning rate of an optimizer that clipping
 #: slows down; those that divide by the size of the gradients have smaller ones.
 ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1
