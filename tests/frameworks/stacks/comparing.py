@@ -1,4 +1,4 @@
-"""Compare a training with the same one without a hook, and with what the hook has recorded."""
+"""Compare a training with the same one without a hook, and with its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Trainings of PyTorch whose graph or modules are not the usual ones: compiled, functional, checkpointed, rewritten."""
+"""Trainings of PyTorch whose graph or modules are not the usual ones.
+
+They are compiled, functional, checkpointed or rewritten.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +133,7 @@ def compiled_step(record):
 
 @stack
 def gradients_of_a_function(record):
-    """`torch.func.grad_and_value` of a model that is a function; the script names the loss."""
+    """`torch.func.grad_and_value` of a model; the script names the loss."""
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     hook = record(model)
@@ -288,7 +291,7 @@ def shared_modules(record):
 
 @stack
 def modules_that_come_later(record):
-    """A layer is added during the training, with an optimizer of its own."""
+    """A layer is added during the training, with a separate optimizer."""
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
     record(model)

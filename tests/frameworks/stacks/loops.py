@@ -214,7 +214,7 @@ def contrastive(record):
 
 @stack
 def mixture_of_experts(record):
-    """Experts as modules and as one stacked parameter; not all see a token in each step."""
+    """Experts as modules and as one parameter; not all see a token in each step."""
 
     class Experts(nn.Module):
         def __init__(self):

@@ -1,4 +1,4 @@
-"""Run training stacks, each in a process of its own.
+"""Run training stacks, each in a separate process.
 
 Usage: `python -m frameworks.stacks.running WAY MODULE ...`, where the way is `plain` or `hooked`. It reads lines with
 the name of a stack of these modules and a folder. The stack is trained in forked processes, which leave in the folder
@@ -31,7 +31,7 @@ SECONDS = 300
 
 
 class Runner:
-    """The two processes that fork trainings, without and with the hook, as a context manager."""
+    """Two processes that fork trainings, without and with the hook."""
 
     def __init__(self, *modules: str, **env: str) -> None:
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])

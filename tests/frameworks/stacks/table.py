@@ -1,4 +1,4 @@
-"""The table of training stacks: small trainings that are run with and without a hook."""
+"""The training stacks: small trainings that run with and without a hook."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Recorder:
         return [hook]
 
     def note(self, start: Mapping[str, np.ndarray], gradients: Sequence[str]) -> None:
-        """Note the weights at the start and the names of gradients, as the run must have them."""
+        """Note the weights at the start and the names of gradients."""
         self.start.update(start)
         self.gradients += gradients
 

@@ -1,4 +1,4 @@
-"""Trainings whose loop belongs to a library: Transformers, Accelerate, Lightning, Keras on PyTorch."""
+"""Trainings whose loop belongs to Transformers, Accelerate or Lightning."""
 
 from __future__ import annotations
 

@@ -116,7 +116,10 @@ class Checkpointed(nn.Module):
 
 @stack(workers=2)
 def fsdp2_with_compiled_blocks_and_checkpointing(record):
-    """As in torchtitan: each block is checkpointed, compiled and sharded, with bfloat16 for what is exchanged."""
+    """As in torchtitan: each block is checkpointed, compiled and sharded.
+
+    What is exchanged is bfloat16.
+    """
     model = Decoder(tied=False)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

@@ -17,10 +17,10 @@ _LOOK, _NEED = 2, 4
 
 
 class AliasChecks:
-    """Looks for tensors that share the memory of all weights and are changed after each update.
+    """Looks for tensors that share the memory of all weights and change by the script.
 
-    `parameter.data` is such a tensor. It counts its own changes, so that those by the optimizer do not count. Tensors
-    that exist for a moment only, as for limiting weights, are not found.
+    They change after each update. `parameter.data` is such a tensor. It counts its own changes, so that those by the
+    optimizer do not count. Tensors that exist for a moment only, as for limiting weights, are not found.
 
     Args:
         context: what the mechanisms share.
@@ -63,15 +63,15 @@ class AliasChecks:
 
     def _find(self) -> None:
         weights = {one.data_ptr(): one for _, one in self._context.parameters() if _is_trained(one)}
-        found: dict[int, torch.Tensor] = {}
+        sharing: dict[int, torch.Tensor] = {}
         for one in living(torch.Tensor):
             weight = weights.get(one.data_ptr()) if type(one) is torch.Tensor and is_plain(one) else None
             if weight is not None and one.shape == weight.shape and not one.requires_grad and not one.is_inference():
-                found[one.data_ptr()] = one
+                sharing[one.data_ptr()] = one
         for model in self._context.models():
             own = {one.data_ptr() for one in model.parameters() if _is_trained(one)}
-            if len(own) > 1 and own <= found.keys():
-                self._aliases = [weakref.ref(found[each]) for each in own]
+            if len(own) > 1 and own <= sharing.keys():
+                self._aliases = [weakref.ref(sharing[each]) for each in own]
                 return
 
 

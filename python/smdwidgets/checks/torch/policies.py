@@ -66,7 +66,7 @@ def _joined(node: Any) -> list[Any]:
 
 
 def _ratio_of(node: Any) -> Any:
-    """Return the exponential that a loss limits and multiplies with advantages, or None."""
+    """Return the exponential that a loss limits and multiplies with advantages."""
     products = [one for one, _ in values_before(node)] if kind_of(node) in _CHOOSING else []
     if len(products) != 2 or any(tensor_of(one) is None for one in products):
         return None
@@ -100,7 +100,7 @@ def _subtracted(value: Value) -> Value | None:
 
 
 def _moves_values(node: Any, values: set[Value]) -> bool:
-    """Whether a product of logarithms of probabilities and advantages has gradients through values."""
+    """Whether log-probabilities are multiplied with something that has the values."""
     sides = values_before(node)
     if kind_of(node) != "Mul" or len(sides) != 2:
         return False

@@ -20,7 +20,7 @@ _IDLE = 4
 
 
 class TrainMaskChecks:
-    """Compares the rows of a loss with a mask of the script that names those of the training.
+    """Compares the rows of a loss with a mask of the script.
 
     Args:
         context: what the mechanisms share.
