@@ -233,7 +233,7 @@ def test_a_closed_client_is_said_and_this_process_reads(
 def test_a_client_that_is_closed_while_workers_read(
     near_bucket: LocalCluster, explore: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey_module, "SAMPLE_BYTES", 40_000)
+    monkeypatch.setattr(survey_module, "SAMPLE_BYTES", 1_000)  # less than what is left, however much has come before
     client = Client(near_bucket, set_as_default=False)
     smdwidgets.use(client)
     original = Survey._add
