@@ -12,7 +12,7 @@ from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import REGRESSION, LossCall
 from smdwidgets.checks.torch.values import is_plain
 
-__all__ = ["NoiseChecks", "is_normal", "noisy_batch"]
+__all__ = ["NoiseChecks", "NoisyBatches", "is_normal", "moments"]
 
 #: Rows and elements of each that are read of a batch, the fewest rows, and batches that are looked at.
 _ROWS, _ELEMENTS, _FEWEST_ROWS, _LOOKS = 512, 64, 8, 64
@@ -41,8 +41,7 @@ class NoiseChecks:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._inputs: list[torch.Tensor] = []
-        self._looks = 0
+        self._batches = NoisyBatches(context)
         self._may_be_uniform = True
         #: The last targets with their update, updates with equal ones, and those with others.
         self._last: tuple[int, NDArray[np.float64]] | None = None
@@ -56,16 +55,11 @@ class NoiseChecks:
 
     def enters(self, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
-        may_be_noise = self._looks < _LOOKS and (self._may_be_uniform or self._differ < _OTHERS)
-        is_looked_at = looks and may_be_noise and self._context.due and 2 <= len(tensors) <= 4
-        self._inputs = tensors if is_looked_at and all(is_plain(one) for one in tensors) else []
+        self._batches.keep(tensors, looks and (self._may_be_uniform or self._differ < _OTHERS))
 
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
-        tensors, self._inputs = self._inputs, []
-        read = noisy_batch(tensors, call)
-        if read:
-            self._looks += 1
+        if read := self._batches.take(call):
             update = self._context.updates
             self._context.values.read(lambda *values: self._compare(update, *values[:2]), *read)
             self._context.values.read(self._judge, *read)
@@ -99,8 +93,7 @@ class NoiseChecks:
         self._products += float((neighbours[0] * neighbours[1]).sum())
         self._pairs += neighbours[0].size
         for sums, half in zip(self._sums, halves, strict=True):
-            one, other = targets[half], noisy[half]
-            sums += (one**2).sum(), (one * other).sum(), (other**2).sum(), one.size
+            sums += moments(targets[half], noisy[half])
         self._say()
 
     def _say(self) -> None:
@@ -117,21 +110,52 @@ class NoiseChecks:
             self._context.log.say("noise_not_centred", self._context.step, facts)
 
 
-def noisy_batch(tensors: list[torch.Tensor], call: LossCall) -> list[torch.Tensor]:
-    """Return the input with noise, the targets and the times of some rows.
+class NoisyBatches:
+    """Finds the batches of a model that gets noise, and a time for each row.
 
-    Empty: a loss function has other targets than noise that a model got with a time for each row.
+    Args:
+        context: what the mechanisms share.
     """
-    target = call.target
-    if not tensors or call.kind not in REGRESSION or target.ndim < 2 or not is_plain(target):
-        return []
-    rows = target.shape[0]
-    noisy = [one for one in tensors if one.shape == target.shape and one.is_floating_point()]
-    times = [one for one in tensors if one.numel() == rows]
-    if len(noisy) != 1 or len(times) != 1 or noisy[0] is times[0] or rows < _FEWEST_ROWS:
-        return []
-    read = [one.detach().reshape(rows, -1)[:_ROWS, :_ELEMENTS] for one in (noisy[0], target, times[0])]
-    return read if len({one.device for one in read}) == 1 else []
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._inputs: list[torch.Tensor] = []
+        #: How many were taken.
+        self.count = 0
+
+    def keep(self, tensors: list[torch.Tensor], looks: bool) -> None:
+        """Keep the inputs of a model until a loss function has targets."""
+        is_looked_at = looks and self.count < _LOOKS and self._context.due and 2 <= len(tensors) <= 4
+        self._inputs = tensors if is_looked_at and all(is_plain(one) for one in tensors) else []
+
+    def take(self, call: LossCall) -> list[torch.Tensor]:
+        """Return the input with noise, the targets and the times of some rows.
+
+        Empty: the targets are no noise that the model got with a time for each row.
+        """
+        tensors, self._inputs = self._inputs, []
+        target = call.target
+        if not tensors or call.kind not in REGRESSION or target.ndim < 2 or not is_plain(target):
+            return []
+        rows = target.shape[0]
+        noisy = [one for one in tensors if one.shape == target.shape and one.is_floating_point()]
+        times = [one for one in tensors if one.numel() == rows]
+        if len(noisy) != 1 or len(times) != 1 or noisy[0] is times[0] or rows < _FEWEST_ROWS:
+            return []
+        read = [one.detach().reshape(rows, -1)[:_ROWS, :_ELEMENTS] for one in (noisy[0], target, times[0])]
+        if len({one.device for one in read}) > 1:
+            return []
+        self.count += 1
+        return read
+
+    def end(self) -> None:
+        """Take no more of them."""
+        self.count = _LOOKS
+
+
+def moments(targets: Any, noisy: Any) -> tuple[Any, ...]:
+    """Return sums of squares and products of targets and input, and the number."""
+    return (targets**2).sum(), (targets * noisy).sum(), (noisy**2).sum(), targets.size
 
 
 def is_normal(values: Any) -> bool:

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall
-from smdwidgets.checks.torch.noise import is_normal, noisy_batch
-from smdwidgets.checks.torch.values import is_plain
+from smdwidgets.checks.torch.noise import NoisyBatches, is_normal, moments
 
 __all__ = ["NoiseLevelChecks"]
 
-#: Batches that are looked at, fewest that are judged, and the part of the rows with the first and with the last times.
-_LOOKS, _FEWEST, _PART = 64, 8, 10
+#: Fewest batches that are judged, and the part of the rows with the first and with the last times.
+_FEWEST, _PART = 8, 10
 #: The correlation with the noise that means that half of the power is noise, and the errors by which it must be less.
 _HALF, _ERRORS = math.sqrt(0.5), 4.0
 #: A smaller correlation shows that the targets are no noise of the input, such as velocities.
@@ -36,35 +35,29 @@ class NoiseLevelChecks:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._inputs: list[torch.Tensor] = []
-        self._looks = 0
+        self._batches = NoisyBatches(context)
         #: Of rows with the first and with the last times: the sums of squares of the noise, of its products with the
         #: input, and of squares of the input, and the number of elements.
         self._sums: NDArray[np.float64] = np.zeros((2, 4))
 
     def enters(self, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
-        is_looked_at = looks and self._looks < _LOOKS and self._context.due and 2 <= len(tensors) <= 4
-        may_fire = is_looked_at and self._context.log.runs("noise_too_weak")
-        self._inputs = tensors if may_fire and all(is_plain(one) for one in tensors) else []
+        self._batches.keep(tensors, looks and self._context.log.runs("noise_too_weak"))
 
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
-        tensors, self._inputs = self._inputs, []
-        if read := noisy_batch(tensors, call):
-            self._looks += 1
+        if read := self._batches.take(call):
             self._context.values.read(self._judge, *read)
 
     def _judge(self, noisy: Any, noise: Any, times: Any) -> None:
         if not is_normal(noise) or np.ptp(times) == 0:
-            self._looks = _LOOKS
+            self._batches.end()
             return
         order = np.argsort(times[:, 0])
         number = max(1, len(order) // _PART)
         for sums, rows in zip(self._sums, (order[:number], order[-number:]), strict=True):
-            one, other = noise[rows], noisy[rows]
-            sums += (one**2).sum(), (one * other).sum(), (other**2).sum(), one.size
-        if self._looks >= _FEWEST:
+            sums += moments(noise[rows], noisy[rows])
+        if self._batches.count >= _FEWEST:
             self._say()
 
     def _say(self) -> None:
