@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import smdwidgets
+from python.counting import Store
 from smdwidgets import _core
 from smdwidgets.exceptions import TruncatedDataError
 from smdwidgets.numpy import Hook
 from smdwidgets.storage import LocalStorage, Range
-from smdwidgets.storage.remote import Listed
 from smdwidgets.trials.statistics.file import StatisticsFile
 
 
@@ -214,29 +214,6 @@ def test_statistics_are_read_through_a_storage(tmp_path: Path) -> None:
         assert not file.refresh()
         assert file.read(["w1"])["step"].tolist() == list(range(step + 1))
     assert file.faults(ended=True) == []
-
-
-class Store(LocalStorage):
-    """A storage whose listing has sizes, and that counts the requests for files."""
-
-    reads_at_once = 4
-    requests = 0
-
-    def listing(self, prefix: str) -> Iterator[Listed]:
-        """Return the files with their sizes."""
-        return (Listed(key, Path(self.url, key).stat().st_size, None) for key in self.list(prefix))
-
-    def read(self, key: str) -> bytes:
-        """Count a request."""
-        self.requests += 1
-        return super().read(key)
-
-    def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | memoryview]:
-        """Count a request, and refuse what is behind the end of a file."""
-        self.requests += len(ranges)
-        if any(each.offset + each.length > Path(self.url, each.key).stat().st_size for each in ranges):
-            raise TruncatedDataError("range not satisfiable")
-        return super().read_ranges(ranges)
 
 
 @pytest.mark.parametrize("segments", [3, 7])

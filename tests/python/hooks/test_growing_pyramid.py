@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import smdwidgets
+from python.counting import Store
 from smdwidgets import _core, create_trial
 from smdwidgets.hooks.writing import growing_pyramid
 from smdwidgets.numpy import Hook
@@ -216,6 +217,23 @@ def test_a_build_that_is_killed_is_continued_by_the_next_hook_and_by_compact(run
     assert sorted(path.name for path in (run / "statistics/worker_0").glob("survey*")) == ["survey.pyramid"]
     (run / "statistics/worker_0/survey.pyramid").unlink()
     assert_same(stored, surveyed(run), begin)
+
+
+def test_a_growing_run_in_a_store_opens_with_few_requests_however_often_it_was_resumed(run):
+    begin = 0
+    for resumed in (False, True, True, True):
+        with Hook(run, plan=PLAN, resume=resumed) as hook:
+            begin = train_until_grown(hook, run, begin, begin + 100)
+    segments = len([*run.glob("statistics/*/*.arrows")])
+    assert segments > 3
+    file = StatisticsFile(store := Store(str(run)))
+    assert file.refresh()
+    # The index, and what came after it: rows of the last segment, or all of the last two.
+    assert store.requests <= 1 + 2 * 2 < 2 * segments
+    assert file.faults(ended=True) == []
+    local = StatisticsFile(LocalStorage(str(run)), _core.Files(str(run)))
+    assert local.refresh()
+    assert file.read(["w3"])["step"].tolist() == local.read(["w3"])["step"].tolist()
 
 
 def test_a_file_with_damage_is_ignored_with_a_message_and_written_again(run, caplog):

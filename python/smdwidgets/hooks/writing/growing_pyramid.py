@@ -1,8 +1,9 @@
 """Continue the pyramid of a worker's statistics while they grow.
 
-A large run then opens fast before it has ended. The rows that the file does not have yet are read back by a thread of
-low priority. The training and the thread that writes its steps do not wait for it. What a process leaves when it is
-killed is not read by anyone, and the next one continues the last state that is whole.
+A large run then opens fast before it has ended, also in a store that it is copied to: the index of the segments is
+written with it. The rows that the file does not have yet are read back by a thread of low priority. The training and
+the thread that writes its steps do not wait for it. What a process leaves when it is killed is not read by anyone, and
+the next one continues the last state that is whole.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from smdwidgets import _core
+from smdwidgets._atomic import replace_file
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.naming.scalars import losses_of
-from smdwidgets.trials.statistics.file import DIRECTORY, pyramid_key
+from smdwidgets.trials.statistics.file import DIRECTORY, pyramid_key, segment_index_key
 
 __all__ = ["GrowingPyramid"]
 
@@ -121,12 +123,18 @@ class GrowingPyramid:
         if rows < FEWEST_ROWS:
             self._left = min(self._left, FEWEST_ROWS - rows)
             return
+        index = self._reader.segment_index(self._worker)
+        if index is not None:
+            replace_file(self._path(segment_index_key(self._worker)), index)
         losses = sorted(losses_of(name for name, *_ in self._reader.names(files)))
-        path = self._root.joinpath(*pyramid_key(self._worker).split("/"))
+        path = self._path(pyramid_key(self._worker))
         # What a run that is resumed has more of follows after the next rows.
         self.size = _core.Pyramid.write(
             files, self._reader, self._worker, str(path), losses, self._check, growing=_AT_ONCE
         )
+
+    def _path(self, key: str) -> Path:
+        return self._root.joinpath(*key.split("/"))
 
     def _check(self, done: int, total: int) -> None:
         if self._stopped.is_set():
