@@ -82,6 +82,11 @@ class Reader:
             return None
         return self._row(self._block, self._block.prefix, pairs_in(line[body.end() :], Pairs.NAMED))
 
+    @property
+    def in_block(self) -> bool:
+        """Whether the next line may belong to this trainer without a mark of it."""
+        return self._block is not None
+
     def beside(self, line: str) -> Row | None:
         """Return the numbers of a line that the script prints beside those of its trainer.
 

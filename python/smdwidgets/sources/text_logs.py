@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -29,12 +29,16 @@ _SEARCHED: Final = 2 << 20
 ENOUGH: Final = 3
 #: Lines of numbers after which a trainer is known.
 _SURE: Final = 50
+#: Lines with the same number after which there is no trainer if none of it came before.
+_SURE_OF_NONE: Final = 1000
 #: Larger numbers of steps in a text are cut.
 _LARGEST_STEP: Final = 2**53
 #: Rows that become columns at once.
 _ROWS: Final = 50_000
 #: Names in the lines of CatBoost that do not say what they measure.
 _CATBOOST: Final = {"learn", "test", "best"}
+#: What the lines of trainers contain, with the number of the trainer.
+_MARKS: Final = tuple((line.mark, at) for at, trainer in enumerate(TRAINERS) for line in trainer.lines)
 #: Name of the reader for lines of no known trainer.
 _ANY: Final = "names and numbers that repeat"
 
@@ -64,13 +68,18 @@ def _is_log(tree: Tree, key: str) -> bool:
     head = _text(data)
     if b"\0" in head or table_layout(head, key) is not None:
         return False
-    if trainer_of(_lines(head)) is not None:
+    if _trainer_of_text(head) is not None:
         return True
-    return len(data) == HEAD and trainer_of(_lines(_text(tree.head(key, _SEARCHED)))) is not None
+    return len(data) == HEAD and _trainer_of_text(_text(tree.head(key, _SEARCHED))) is not None
 
 
 def _text(beginning: bytes) -> bytes:
     return as_utf8(beginning, encoding_of(beginning))
+
+
+@lru_cache(maxsize=4)  # a log is looked at when it is listed, opened and read
+def _trainer_of_text(text: bytes) -> Trainer | str | None:
+    return trainer_of(_lines(text))
 
 
 def _trainer_in(tree: Tree, key: str) -> Trainer | str | None:
@@ -78,8 +87,8 @@ def _trainer_in(tree: Tree, key: str) -> Trainer | str | None:
 
     The beginning is enough where it has lines of a known one.
     """
-    trainer = trainer_of(_lines(_text(tree.head(key))))
-    return trainer if isinstance(trainer, Trainer) else trainer_of(_lines(_text(tree.head(key, _SEARCHED))))
+    trainer = _trainer_of_text(_text(tree.head(key)))
+    return trainer if isinstance(trainer, Trainer) else _trainer_of_text(_text(tree.head(key, _SEARCHED)))
 
 
 def _lines(data: bytes) -> Iterable[str]:
@@ -98,25 +107,31 @@ def trainer_of(lines: Iterable[str]) -> Trainer | str | None:
     >>> trainer_of(f"epoch {i}: loss 0.5" for i in range(5)), trainer_of(["numpy==2.1"] * 5)
     ('', None)
     """
-    readers = {trainer.name: (trainer, Reader(trainer)) for trainer in TRAINERS}
-    lines_of: Counter[str] = Counter()
+    readers = [Reader(trainer) for trainer in TRAINERS]
+    lines_of: Counter[int] = Counter()
+    in_block: set[int] = set()
     any_reader, names = ColumnReader(), Counter[str]()
     for line in lines:
         if len(line) > LONGEST_LINE:
             continue
-        rows = [name for name, (_, reader) in readers.items() if reader.read(line) is not None]
+        # A line is none of most trainers, and asking all of them takes longer than all else.
+        asked = sorted(in_block | {at for mark, at in _MARKS if mark in line})
+        rows = [at for at in asked if readers[at].read(line) is not None]
+        in_block = {at for at in asked if readers[at].in_block}
         lines_of.update(rows)
         if rows and lines_of[rows[0]] >= _SURE:
             break
-        if any(reader.recognized and reader.has_step for _, reader in readers.values()):
+        if any(readers[at].recognized and readers[at].has_step for at in asked):
             continue
         if (row := any_reader.read(line)) is not None:
             names.update(row.values.keys())
+            if not lines_of and any(names[name] >= _SURE_OF_NONE for name in row.values):
+                break
     # Lines of a trainer without any that has a step are not its own: "Validation accuracy: 0.5".
-    if lines_of := Counter({name: count for name, count in lines_of.items() if readers[name][1].has_step}):
-        best = max(lines_of, key=lambda name: lines_of[name])
+    if lines_of := Counter({at: count for at, count in lines_of.items() if readers[at].has_step}):
+        best = max(lines_of, key=lambda at: lines_of[at])
         if lines_of[best] > 1 and lines_of[best] >= max(names.values(), default=0):
-            return readers[best][0]
+            return TRAINERS[best]
     return "" if max(names.values(), default=0) >= ENOUGH else None
 
 
