@@ -1470,7 +1470,36 @@ def gains_held_at_one(watch):
         kept.div_(kept.norm(dim=1, keepdim=True))
 
 
+def prior_of_a_fixed_variance(watch):
+    """The target is an output, too, and the variance is set."""
+    encoder, prior = network(), network()
+    watch(encoder, prior)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *prior.parameters()], 0.01)
+    for x, y in batches():
+        optimizer.zero_grad()
+        output = encoder(x)
+        near = F.gaussian_nll_loss(prior(x), output, torch.full_like(output, 0.5))
+        (F.cross_entropy(output, y) + 0.1 * near).backward()
+        optimizer.step()
+
+
+def powers_of_errors_weigh_them(watch):
+    """Regression that weighs large errors, and a penalty of sure answers."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for x, y in batches():
+        optimizer.zero_grad()
+        output = model(x)
+        error = F.mse_loss(output, x[:, :4], reduction="none")
+        sure = F.softmax(output, 1).gather(1, y[:, None]) ** 2
+        (error**0.5 * error).mean().add(0.1 * sure.mean()).backward()
+        optimizer.step()
+
+
 HEALTHY = (
+    prior_of_a_fixed_variance,
+    powers_of_errors_weigh_them,
     gains_held_at_one,
     copied_at_every_update,
     critic_with_weights_that_are_held,
@@ -2852,6 +2881,46 @@ def rare_positives_that_weigh_little(watch, broken):
     fit(network(1), watch, loss, batches(y=rare), epochs=2)
 
 
+def likelihood_with_its_arguments_exchanged(watch, broken):
+    model = network(2)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(8):
+        y = X[:, :1].abs() + 0.5
+        mean, variance = model(X)[:, :1], model(X)[:, 1:].exp()
+        optimizer.zero_grad()
+        nn.GaussianNLLLoss()(mean, *((variance, y) if broken else (y, variance))).backward()
+        optimizer.step()
+
+
+def outputs_in_place_of_labels(watch, broken):
+    def loss(output, y):
+        pair = output.squeeze(1), y
+        return nn.BCEWithLogitsLoss()(*(pair[::-1] if broken else pair))
+
+    fit(network(1), watch, loss, batches(y=(X[:, 0] > 0).float()))
+
+
+def focal_loss_of_what_is_learned(watch, broken):
+    def loss(output, y):
+        loss = F.cross_entropy(output, y, reduction="none")
+        probability = torch.exp(-loss)
+        return ((probability if broken else 1 - probability) ** 2 * loss).mean()
+
+    fit(network(), watch, loss)
+
+
+def focal_loss_of_probabilities_with_weights(watch, broken):
+    alpha = torch.tensor([0.4, 0.2, 0.2, 0.2])
+
+    def loss(output, y):
+        logarithms = F.log_softmax(output, 1).gather(1, y[:, None]).squeeze(1)
+        shares = F.softmax(output, 1).gather(1, y[:, None]).squeeze(1)
+        return -(alpha[y] * (shares if broken else 1 - shares).pow(1.5) * logarithms).sum() / len(y)
+
+    fit(network(), watch, loss)
+
+
 def classes_of_pixels_flipped_alone(watch, broken):
     pictures, classes = torch.randn(256, 3, 10, 12) * 0.3, torch.zeros(256, 10, 12, dtype=torch.long)
     pictures[:, :, :4], classes[:, :4] = pictures[:, :, :4] + 1, 2
@@ -3609,6 +3678,10 @@ PAIRS = {
     points_of_a_picture_upside_down: "coordinates_mirrored",
     sampler_of_frequent_classes: "weights_inverted",
     rare_positives_that_weigh_little: "weights_inverted",
+    likelihood_with_its_arguments_exchanged: "arguments_exchanged",
+    outputs_in_place_of_labels: "arguments_exchanged",
+    focal_loss_of_what_is_learned: "focal_reversed",
+    focal_loss_of_probabilities_with_weights: "focal_reversed",
     classes_of_pixels_flipped_alone: "targets_mirrored",
     average_of_a_model_that_is_gone: "average_too_slow",
     batches_without_a_loader: "gradients_discarded",

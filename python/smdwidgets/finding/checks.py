@@ -677,6 +677,28 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED | {"collapsed"},
     ),
     _check(
+        "arguments_exchanged",
+        "problem",
+        "a loss whose arguments are exchanged",
+        "A binary cross-entropy has a gradient through its targets and none through its predictions. Or a Gaussian likelihood compares "
+        "two outputs of the model, and divides by a variance that is data: the variance and the target stand in each other's place.",
+        "`binary_cross_entropy(prediction, target)`, `gaussian_nll_loss(mean, target, variance)`",
+        "pass the arguments in the order of the function, or by their names.",
+        "{what}",
+        _WEAKER,
+    ),
+    _check(
+        "focal_reversed",
+        "problem",
+        "a focal loss that favours what is learned",
+        "The loss of each row is multiplied with a power of the probability of the right class, so that rows of which the model is sure "
+        "weigh most, and those that it gets wrong have hardly a gradient.",
+        "a power of 1 less the probability",
+        "use `(1 - p) ** gamma * loss`.",
+        "Losses are multiplied with a power of p in place of 1 - p: rows that are wrong hardly count",
+        _WEAKER,
+    ),
+    _check(
         "own_similarity",
         "problem",
         "rows that are compared with themselves",

@@ -830,6 +830,8 @@ def _call(node: Any, kind: str, top: Any) -> LossCall | None:
     if not isinstance(prediction, torch.Tensor) or not isinstance(target, torch.Tensor):
         return None
     before, ignored, axis = _previous(node), None, None
+    if before is None:  # the gradient is that of the targets, see `exchanged`
+        return None
     if kind == "nll_loss":
         ignored = getattr(node, "_saved_ignore_index", None)
         ignored = _signed(ignored) if isinstance(ignored, int) else ignored

@@ -25,6 +25,8 @@ from smdwidgets.checks.torch.coordinates import CoordinateChecks
 from smdwidgets.checks.torch.copies import CopyChecks
 from smdwidgets.checks.torch.deviations import DeviationChecks
 from smdwidgets.checks.torch.drifts import DriftChecks
+from smdwidgets.checks.torch.exchanged import ExchangedChecks
+from smdwidgets.checks.torch.focal import FocalChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
 from smdwidgets.checks.torch.hook_counts import HookCounts
 from smdwidgets.checks.torch.ignored import IgnoredChecks
@@ -124,6 +126,8 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "noise_levels": ("noise_too_weak",),
     "policies": ("ratio_inverted", "advantage_not_detached"),
     "similarities": ("own_similarity",),
+    "exchanged": ("arguments_exchanged",),
+    "focal": ("focal_reversed",),
     "train_masks": ("train_mask_unused",),
     "transitions": ("terminal_ignored", "next_state_same"),
     "missing": ("missing_trained",),
@@ -256,6 +260,8 @@ class TorchChecks:
         self._noise = NoiseChecks(context)
         self._noise_levels = NoiseLevelChecks(context)
         self._policies = PolicyChecks(context)
+        self._exchanged = ExchangedChecks(context)
+        self._focal = FocalChecks(context)
         self._similarities = SimilarityChecks(context)
         self._train_masks = TrainMaskChecks(context)
         self._transitions = TransitionChecks(context)
@@ -480,6 +486,8 @@ class TorchChecks:
             self._run("rows", self._recurrence.backward_begins, root)
             self._run("deviations", self._deviations.backward_begins, root)
             self._run("policies", self._policies.backward_begins, root)
+            self._run("exchanged", self._exchanged.backward_begins, root)
+            self._run("focal", self._focal.backward_begins, root)
         return any(call.is_root and call.reduction == "mean" for call in calls)
 
     def _walk(self, root: torch.Tensor) -> None:
