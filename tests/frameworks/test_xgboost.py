@@ -115,6 +115,18 @@ def test_without_a_plan_metrics_every_ten_rounds(run):
     }
 
 
+def test_run_without_evaluated_data_says_why_it_is_empty(run):
+    """As of an estimator that is cloned for each fold of a cross-validation."""
+    features = np.random.default_rng(0).random((90, 3))
+    with Hook(run) as hook:
+        for _ in range(3):
+            xgboost.XGBClassifier(n_estimators=4, callbacks=[hook]).fit(features, features[:, 0] > 0.5)
+    with create_trial(run) as trial:
+        [(_, note)] = trial.notes()
+    assert note.startswith("collection 'metrics' is saved by default, but nothing was saved for it in 12 steps")
+    assert "pass evals to xgboost.train, or eval_set to fit" in note
+
+
 def test_estimators_linear_boosters_and_missing_data(run, caplog):
     x, y = np.random.default_rng(0).random((50, 3)), np.arange(50) % 2
     with caplog.at_level(logging.WARNING), Hook(run, save_all=True, save_config=EVERY) as hook:

@@ -187,6 +187,11 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         last = model.num_boosted_rounds()
         return [tree.count("leaf=") for tree in model[last - 1 : last].get_dump()]
 
+    def _why_missing(self, name: str) -> str:
+        if name == CollectionKeys.METRICS:
+            return "no data were evaluated; pass evals to xgboost.train, or eval_set to fit"
+        return super()._why_missing(name)
+
     def _detach(self) -> None:
         if self._checks is not None:
             self._checks.close()

@@ -34,6 +34,8 @@ _MODES_WITHOUT_GRADIENTS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
 _GRADIENT_COLLECTIONS = frozenset(
     {CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES, CollectionKeys.OPTIMIZER_STATE}
 )
+#: What every training has, if its framework always saves it. The first of them counts.
+_OF_TRAININGS = (CollectionKeys.LOSSES, CollectionKeys.METRICS)
 #: What `save_all` saves of every model that trains.
 _OF_MODELS = (CollectionKeys.WEIGHTS, CollectionKeys.GRADIENTS)
 #: How many numbered inputs and outputs of a module are matched one by one.
@@ -386,12 +388,11 @@ class Plan:
 
         The second value is whether any of their steps was reached.
 
-        Among those that are always saved only losses count, and with ``save_all`` weights and gradients too: not every
-        model has the rest.
+        Among those that are always saved only losses count, or metrics where there are no losses, and with ``save_all``
+        weights and gradients too: not every model has the rest.
         """
         expected = [*self.asked]
-        if CollectionKeys.LOSSES in self.included:
-            expected.append(CollectionKeys.LOSSES)
+        expected += [name for name in _OF_TRAININGS if name in self.included][:1]
         if CollectionKeys.ALL in self.included:
             expected += [name for name in _OF_MODELS if self._built_in.get(name)]
         missing = dict.fromkeys(name for name in expected if name not in self._came)

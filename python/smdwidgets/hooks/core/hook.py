@@ -239,6 +239,10 @@ class Hook:
             "no tensor was saved to it, and it has no patterns" if self.meets_tensors else "no tensor was saved to it"
         )
 
+    def _unseen(self) -> Sequence[tuple[str, str]]:
+        """Return what was not seen of the training, and what the run lacks."""
+        return ()
+
     # -------------------------------------------------------------------------------------------------------- state
 
     @property
@@ -710,18 +714,20 @@ class Hook:
             return
         steps = f"{ended} step{'s' if ended != 1 else ''}"
         notes = []
+        missing = plan.missing() if ended else {}
         if not ended:
             if end is not None and end.how == "completed":
                 notes.append(("steps", f"no step was recorded: {self.why_no_step()}"))
         else:
-            for name, due in plan.missing().items():
+            for name, due in missing.items():
                 what = f"collection {shown(name)} {'is included' if name in plan.asked else 'is saved by default'}, but"
                 if due:
                     notes.append((name, f"{what} nothing was saved for it in {steps}: {self._why_missing(name)}"))
                 elif end is not None:
                     notes.append((name, f"{what} its save_config selected none of the {steps} of its modes"))
+            notes += [(what, f"{what} in {steps}: {why}") for what, why in self._unseen()]
         for name, note in notes:
-            if name != "steps" and plan.is_empty(name):
+            if name in missing and plan.is_empty(name):
                 continue  # which was logged when the first step began
             self.guard.warn_once(f"missing {name}", "%s: %s", shown(self.out_dir, 200), note)
         recorder.notes = [note for _, note in notes]

@@ -484,6 +484,16 @@ class Hook(BaseHook):
             return "no optimizer of PyTorch updated a registered model, or it keeps no state"
         return super()._why_missing(name)
 
+    def _unseen(self) -> Sequence[tuple[str, str]]:
+        steps = self.loop.steps
+        if self.parts.plan.capture is None or not steps.backwards or steps.updates:
+            return ()  # without a plan, the script chooses what the run has
+        meaning = (
+            "learning rates are missing, and gradients and their norm are those that backward passes leave; save a rate with "
+            'hook.save_scalar("learning_rate", rate)'
+        )
+        return [("no optimizer of PyTorch updated a registered model", meaning)]
+
     # ------------------------------------------------------------------------------------------------------ closing
 
     def _detach(self) -> None:

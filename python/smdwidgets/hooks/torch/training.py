@@ -45,6 +45,7 @@ from smdwidgets.hooks.torch.registered import RegisteredModels, Updated
 from smdwidgets.hooks.torch.shards import LocalShard
 from smdwidgets.hooks.torch.short_way import ShortWay
 from smdwidgets.hooks.torch.steps import Steps
+from smdwidgets.hooks.torch.whole_norm import NormParts, WholeNorm
 from smdwidgets.modes import ModeKeys
 
 __all__ = ["AS_SMDEBUG", "EVALUATIONS", "Listeners", "TorchOptions", "TrainingLoop"]
@@ -110,6 +111,8 @@ class _Step:
     before_clipping: set[str] = field(default_factory=set)
     #: Ids of clipped parameters, and the norm of their gradients before.
     norms: list[tuple[frozenset[int], object]] = field(default_factory=list)
+    #: What the norm of the gradients of all parameters is computed from.
+    whole_norm: NormParts = field(default_factory=NormParts)
 
 
 class TrainingLoop:
@@ -147,6 +150,7 @@ class TrainingLoop:
         self.steps = Steps(self, "auto" if options.step_on == AS_SMDEBUG else options.step_on)
         self._clipped_gradients = bool(options.clipped_gradients)
         self._optimizers = Optimizers()
+        self._whole_norm = WholeNorm(parts, tensors, models)
         self._now = _Step()
         self._suspended = _Step()
         #: The modules that are being called, outermost first.
@@ -279,6 +283,7 @@ class TrainingLoop:
         for name, (copy, spec) in now.gradients.items():
             self._queue.tensor(name, copy, spec)
         now.gradients.clear()
+        self._whole_norm.save(now.whole_norm)
         observed, now.observed = now.observed, []
         if self._observes or (observed and not self._has_losses()):
             now.origins.update(origin for _, origin, _ in observed)
@@ -518,6 +523,8 @@ class TrainingLoop:
         if not self.quiet.backward_ends():
             self.quiet.note(Event.BACKWARD_ENDED)
             self.steps.backward_ends()
+            if self.watches_gradients and self.steps.is_open:
+                self._whole_norm.backward_ended(self._now.whole_norm)
 
     @property
     def watches_gradients(self) -> bool:
@@ -629,6 +636,7 @@ class TrainingLoop:
             self.steps.update_begins(id(optimizer))
         finally:
             self._by_update = False
+        self._now.whole_norm.of_backward = None
 
     def after_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """``optimizer.step()`` has returned."""
@@ -817,8 +825,7 @@ class TrainingLoop:
         record, parameters = self._models.updated_by(optimizer)
         if not saves and scale is None:
             norm = self._tensors.norm_of_parameters(record, parameters)
-            if norm is not None:
-                self._tensors.number(norm_name, norm)
+            self._save_norm(norm_name, norm)
             self._save_norms_before_clipping(norm_name, record)
             return
         gradients: list[NamedGradient] = []
@@ -842,10 +849,16 @@ class TrainingLoop:
                     copies.append(copy if is_whole else None)
                 gradients.append((name, parameter, gradient))
             if wants_norm:
-                norm = norm_of(copies, self._queue.staging) or self._tensors.norm(gradients)
-                if norm is not None:
-                    self._tensors.capture(norm_name, norm)
+                self._save_norm(norm_name, norm_of(copies, self._queue.staging) or self._tensors.norm(gradients))
                 self._save_norms_before_clipping(norm_name, record)
+
+    def _save_norm(self, name: str, norm: object) -> None:
+        """Save the norm of an optimizer's gradients, unless it is unknown."""
+        if norm is None:
+            return
+        if self.steps.number_of_optimizers > 1 and self._plan.capture is not None:
+            norm = self._whole_norm.update_begins(self._now.whole_norm, name, norm, self.steps.backwards)
+        self._tensors.number(name, norm)
 
     def _save_norms_before_clipping(self, norm_name: str, updated: Updated) -> None:
         for ids, before in self._now.norms:
