@@ -95,7 +95,8 @@ class Incident:
         workers: all workers that recorded it.
         place: place of the trigger's tensor in the causal order of its step: stage, position in it. Smaller ones are
             earlier. None if it is not known.
-        jumps: the tensors whose magnitudes jumped most at that step, the largest jump first.
+        jumps: the tensors whose magnitudes jumped at that step, the first ones in causal order; then those that the
+            step lacks, and that jumped at the next step with them.
         rows: the rows of the data set in the batches of that step, as far as they are known.
         recorded: what was recorded to execute the steps again: ``keyframe``, ``steps``, ``bytes``, ``why_not``.
     """
@@ -308,7 +309,7 @@ class Incident:
     def __str__(self) -> str:
         text = f"step {self.step:,}: {self.cause}"
         if self.jumps:
-            text += f"; largest jump: {self.jumps[0]}"
+            text += f"; first jump: {self.jumps[0]}"
         if self.rows:
             text += f"; {self.rows_text}"
         if self.steps:

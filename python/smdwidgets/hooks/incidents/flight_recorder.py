@@ -227,18 +227,23 @@ class FlightRecorder:
         if columns.names:
             causes += [self._located(step, cause) for cause in self._triggers.judge(key, columns)]
             causes += [] if self._rules is None else self._rules.judge(key, columns)
-            jumps = self._jumps.largest(key[1], columns) if causes else ()
+            if causes or self._incident is not None:
+                jumps = self._jumps.first(key[1], columns, self._triggers.places(columns.names))
             self._jumps.push(key[1], columns)
         step.statistics = []
         self._keep(step)
         if self._companion is not None:
             self._companion.judged(key[0])
         for cause in causes:
-            self._begin_or_extend(key[0], cause, jumps)
+            self._begin_or_extend(key[0], cause, columns.names, jumps)
         incident = self._incident
         if incident is not None:
+            # A step at which few tensors are captured may not have the one that jumped first.
+            is_changed = incident.compare(columns.names, jumps)
             if incident.saves and step in self._ring and key[0] <= incident.dense_until:
                 self._write([step], incident)
+                is_changed = True
+            if is_changed:
                 incident.write()
             if key[0] >= incident.dense_until:
                 incident.complete()
@@ -400,14 +405,17 @@ class FlightRecorder:
     # ---------------------------------------------------------------------------------------------------------
     # incidents
 
-    def _begin_or_extend(self, step: int, cause: Cause, jumps: tuple[Jump, ...] = ()) -> None:
+    def _begin_or_extend(
+        self, step: int, cause: Cause, names: tuple[str, ...] = (), jumps: tuple[Jump, ...] = ()
+    ) -> None:
         incident = self._incident
         if incident is not None:
             incident.extend(step, cause.why)
         else:
-            incident = self._incident = self._log.open(step, cause.why, cause.trigger, cause.place, jumps)
+            incident = self._incident = self._log.open(step, cause.why, cause.trigger, cause.place)
             if incident is None:
                 return
+        incident.compare(names, jumps)
         if incident.saves:
             if self._capture is not None:
                 self._capture.capture_densely(incident.dense_until)

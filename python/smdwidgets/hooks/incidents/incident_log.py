@@ -15,6 +15,7 @@ from smdwidgets._atomic import replace_file
 from smdwidgets._core import worker_file_name
 from smdwidgets._text import shown
 from smdwidgets.hooks.incidents.companion import Companion, Written
+from smdwidgets.hooks.incidents.jumps import MOST
 from smdwidgets.incident import DENSE_STEPS, INCIDENTS_PREFIX, MOST_ROWS, Incident, Jump, Trigger
 
 __all__ = ["IncidentLog", "OpenIncident"]
@@ -44,6 +45,8 @@ class OpenIncident:
         self.allowed = allowed
         self._recorded: Written | None = None
         self._is_recorded = False
+        #: Names of the tensors that were compared with their last steps.
+        self._compared: set[str] = set()
 
     @property
     def dense_until(self) -> int:
@@ -55,6 +58,20 @@ class OpenIncident:
         until = max(self.dense_until, step + DENSE_STEPS)
         reasons = self._incident.why if why in self._incident.why else (*self._incident.why, why)
         self._incident = replace(self._incident, why=reasons, dense_until=until)
+
+    def compare(self, names: Iterable[str], jumps: Iterable[Jump]) -> bool:
+        """Add jumps of tensors that no step of the incident has had before.
+
+        Those of later steps come last, because they may be effects. Returns whether any were added.
+
+        Args:
+            names: names of the tensors of a step.
+            jumps: those of them that jump.
+        """
+        new = [one for one in jumps if one.tensor not in self._compared][: MOST - len(self._incident.jumps)]
+        self._compared.update(names)
+        self._incident = replace(self._incident, jumps=(*self._incident.jumps, *new))
+        return bool(new)
 
     def add_steps(self, steps: Iterable[int] = (), missed: int = 0) -> None:
         """Add steps that were written, and the number of those that are not whole."""
@@ -147,7 +164,6 @@ class IncidentLog:
         why: str,
         trigger: Trigger | None,
         place: tuple[int, int] | None = None,
-        jumps: tuple[Jump, ...] = (),
     ) -> OpenIncident | None:
         """Begin an incident at a step; None if the run has too many of them.
 
@@ -156,7 +172,6 @@ class IncidentLog:
             why: the reason.
             trigger: the statistic that is the reason.
             place: place of its tensor in the causal order of the step.
-            jumps: the tensors whose magnitudes jumped at the step.
         """
         wall, now = self._clock()
         while self._recent and now - self._recent[0] >= 3600:
@@ -173,7 +188,7 @@ class IncidentLog:
         rank, world, run = self._about
         incident = Incident(
             self._worker, step, (why,), trigger, (), step + DENSE_STEPS if allowed else step, 0, wall, rank, world, run,
-            place=place, jumps=jumps,
+            place=place,
         )  # fmt: skip
         name = f"{int(wall * 1e9)}_{os.getpid()}_{next(self._numbers)}.json"
         logger.warning(

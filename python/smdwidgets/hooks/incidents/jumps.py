@@ -3,12 +3,14 @@
 It is compared with the largest elements of the last steps.
 
 Nothing is decided by it: it says where to look when something else has shown that a training broke, such as a loss that
-a flipped bit of one weight has raised.
+a flipped bit of one weight has raised. A jump grows on its way through the step: the gradients rise by the weight's
+factor again and again. So the first jumps in causal order are returned, not the largest.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from smdwidgets.hooks.incidents.step_columns import StepColumns
 from smdwidgets.incident import Jump
 from smdwidgets.modes import ModeKeys
+from smdwidgets.naming.causal_order import Place
 
 __all__ = ["Jumps"]
 
@@ -26,6 +29,8 @@ _LEAST: Final = 8
 #: Jumps that are returned at most, and the factor from which one counts.
 MOST: Final = 5
 _LEAST_FACTOR: Final = 2.0
+#: The least logarithm of a factor by that of the largest one. Smaller jumps did not cause it.
+_LEAST_SHARE: Final = 0.25
 
 
 class Jumps:
@@ -53,20 +58,22 @@ class Jumps:
         self._pushed += 1
         steps.append((self._pushed, step["abs_max"]))
 
-    def largest(self, mode: ModeKeys, step: StepColumns) -> tuple[Jump, ...]:
-        """Return the tensors with the largest jumps, the largest first.
+    def first(self, mode: ModeKeys, step: StepColumns, places: Sequence[Place]) -> tuple[Jump, ...]:
+        """Return the first tensors in causal order that jump.
 
-        The step was not added yet.
+        Args:
+            mode: the mode of the step.
+            step: the step, which was not added yet.
+            places: place of each of its tensors in causal order.
         """
         if mode not in self._steps or not step.names:
             return ()
         before, now = self._before(mode, step.names), step["abs_max"]
         factors = np.zeros(len(now))
         np.divide(now, before, out=factors, where=np.isfinite(now) & (before > 0))
-        first = np.argsort(-factors, kind="stable")[:MOST]
-        return tuple(
-            Jump(step.names[row], float(before[row]), float(now[row])) for row in first if factors[row] >= _LEAST_FACTOR
-        )
+        least = max(_LEAST_FACTOR, float(factors.max()) ** _LEAST_SHARE)
+        rows = sorted(np.flatnonzero(factors >= least).tolist(), key=places.__getitem__)[:MOST]
+        return tuple(Jump(step.names[row], float(before[row]), float(now[row])) for row in rows)
 
     def _before(self, mode: ModeKeys, names: tuple[str, ...]) -> NDArray[np.float64]:
         """Return the largest of the last finite magnitudes of each tensor.

@@ -10,6 +10,7 @@ and evaluations.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan, sqrt
 from typing import Final
@@ -116,6 +117,10 @@ class Triggers:
             causes += self._not_finite(key, table, layout)
             causes += self._spikes(key, table, layout)
         return causes
+
+    def places(self, names: tuple[str, ...]) -> Sequence[Place]:
+        """Return the places of a step's tensors in causal order."""
+        return self._layout(names).places
 
     def _layout(self, names: tuple[str, ...]) -> _Layout:
         layout = self._layouts.get(names)
