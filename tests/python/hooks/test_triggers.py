@@ -45,6 +45,15 @@ def test_plateau_after_a_jump_is_one_spike(triggers):
     assert found == [100]
 
 
+def test_rises_of_a_loss_that_is_as_good_as_zero_are_rounding(triggers):
+    """Of a model that has learned its data by heart."""
+    for step in range(600):
+        value = 2.3 if step < 60 else 0.0 if step % 57 else 1.863e-09
+        assert judge(triggers, step, loss=[value]) == []
+    [cause] = judge(triggers, 600, loss=[1e-3])
+    assert cause.why.startswith("loss 0.001 is far above")
+
+
 def test_losses_of_modes_are_judged_apart(triggers):
     for step in range(200):
         assert judge(triggers, step, EVAL if step % 2 else TRAIN, loss=[100.0 if step % 2 else 1.0]) == []

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan, sqrt
+from math import isfinite, nan, sqrt
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from smdwidgets._text import shown
 from smdwidgets.anomalies import Episodes, NotFinite, SpikeScan
-from smdwidgets.anomalies.defaults import EPISODE_QUIET, SPIKE_WINDOW
+from smdwidgets.anomalies.defaults import EPISODE_QUIET, SPIKE_FIRST, SPIKE_WINDOW
 from smdwidgets.hooks.capture.captured import StepKey
 from smdwidgets.hooks.incidents.step_columns import NOT_FINITE, StepColumns
 from smdwidgets.incident import Trigger
@@ -32,6 +33,8 @@ __all__ = ["Cause", "Triggers"]
 
 #: Skipped updates in a row that are an incident. Single ones are how a GradScaler finds its scale.
 MOST_SKIPPED: Final = 5
+#: A loss or norm below this share of its first values is as good as 0: a rise there is one of rounding.
+_NEGLIGIBLE: Final = 1e-6
 #: Sets of names whose layout is cached.
 _MOST_LAYOUTS: Final = 64
 
@@ -102,6 +105,8 @@ class Triggers:
         self._episodes: defaultdict[tuple[str, ModeKeys, str], Episodes] = defaultdict(Episodes)
         self._not_finite_episodes: dict[ModeKeys, _NotFiniteEpisode] = {}
         self._scans: defaultdict[tuple[ModeKeys, str], SpikeScan] = defaultdict(SpikeScan)
+        #: The first magnitudes of each series.
+        self._starts: defaultdict[tuple[ModeKeys, str], list[float]] = defaultdict(list)
         #: Which values of each judged tensor should be finite.
         self._values: dict[str, NotFinite] = {}
         self._skipped_in_a_row = 0
@@ -230,7 +235,11 @@ class Triggers:
             series = "" if what == "gradient norm" and not layout.norms else name
             no_gradient = what == "gradient norm" and value == 0  # neither judged nor compared with
             spike = self._scans[key[1], series].push(nan if no_gradient else value)
-            if spike is not None and self._begins("spike", key, series):
+            start = self._starts[key[1], series]
+            if len(start) < SPIKE_FIRST and isfinite(value):
+                start.append(abs(value))
+            is_rounding = spike is not None and value < _NEGLIGIBLE * median(start)
+            if spike is not None and not is_rounding and self._begins("spike", key, series):
                 text = f"{what} {value:.4g} is far above the last {SPIKE_WINDOW} (limit {spike.limit:.4g})"
                 why = f"{text}: {shown(name)}" if series else text
                 causes.append(Cause(why, Trigger(name, column, value), layout.places[row]))
