@@ -95,8 +95,8 @@ class Incident:
         workers: all workers that recorded it.
         place: place of the trigger's tensor in the causal order of its step: stage, position in it. Smaller ones are
             earlier. None if it is not known.
-        jumps: the tensors whose magnitudes jumped at that step, the first ones in causal order; then those that the
-            step lacks, and that jumped at the next step with them.
+        jumps: the tensors whose magnitudes jumped most at that step, and the first that did, in causal order; then
+            those that the step lacks, and that jumped at the next step with them.
         rows: the rows of the data set in the batches of that step, as far as they are known.
         recorded: what was recorded to execute the steps again: ``keyframe``, ``steps``, ``bytes``, ``why_not``.
     """

@@ -228,7 +228,7 @@ class FlightRecorder:
             causes += [self._located(step, cause) for cause in self._triggers.judge(key, columns)]
             causes += [] if self._rules is None else self._rules.judge(key, columns)
             if causes or self._incident is not None:
-                jumps = self._jumps.first(key[1], columns, self._triggers.places(columns.names))
+                jumps = self._jumps.largest(key[1], columns, self._triggers.places(columns.names))
             self._jumps.push(key[1], columns)
         step.statistics = []
         self._keep(step)

@@ -4,7 +4,7 @@ It is compared with the largest elements of the last steps.
 
 Nothing is decided by it: it says where to look when something else has shown that a training broke, such as a loss that
 a flipped bit of one weight has raised. A jump grows on its way through the step: the gradients rise by the weight's
-factor again and again. So the first jumps in causal order are returned, not the largest.
+factor again and again. So the first jump in causal order is returned with the largest ones.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Jumps:
         self._pushed += 1
         steps.append((self._pushed, step["abs_max"]))
 
-    def first(self, mode: ModeKeys, step: StepColumns, places: Sequence[Place]) -> tuple[Jump, ...]:
-        """Return the first tensors in causal order that jump.
+    def largest(self, mode: ModeKeys, step: StepColumns, places: Sequence[Place]) -> tuple[Jump, ...]:
+        """Return the tensors with the largest jumps, and the first one, in causal order.
 
         Args:
             mode: the mode of the step.
@@ -71,8 +71,14 @@ class Jumps:
         before, now = self._before(mode, step.names), step["abs_max"]
         factors = np.zeros(len(now))
         np.divide(now, before, out=factors, where=np.isfinite(now) & (before > 0))
-        least = max(_LEAST_FACTOR, float(factors.max()) ** _LEAST_SHARE)
-        rows = sorted(np.flatnonzero(factors >= least).tolist(), key=places.__getitem__)[:MOST]
+        rows = [row for row in np.argsort(-factors, kind="stable")[:MOST].tolist() if factors[row] >= _LEAST_FACTOR]
+        if not rows:
+            return ()
+        causes = np.flatnonzero(factors >= max(_LEAST_FACTOR, float(factors[rows[0]]) ** _LEAST_SHARE)).tolist()
+        first = min(causes, key=places.__getitem__)
+        if first not in rows:
+            rows[MOST - 1 :] = [first]
+        rows.sort(key=places.__getitem__)
         return tuple(Jump(step.names[row], float(before[row]), float(now[row])) for row in rows)
 
     def _before(self, mode: ModeKeys, names: tuple[str, ...]) -> NDArray[np.float64]:
