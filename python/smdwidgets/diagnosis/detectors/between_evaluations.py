@@ -30,6 +30,9 @@ class _Least(NamedTuple):
 _LIMITS = (_Least(4, 0.06, 0.2), _Least(3, 0.12, 0.25), _Least(2, 0.2, 0.4))
 #: Rise at a single evaluation relative to all that was gained until then.
 OF_GAIN = 0.5
+#: Values from the best on that are few, and their rise relative to all that was gained, which may be noise at the
+#: bottom of a loss that has fallen far.
+FEW, OF_ALL_GAINED = 3, 0.015
 #: Part of the rise by which it may fall back in between.
 FALLS_BACK = 0.2
 #: Values from the best on that show a slow rise with noise: the statistic of their trend, the rise relative to the best
@@ -62,6 +65,8 @@ def rises_while_training_falls(validation: Series, training: Series) -> bool:
         return False
     # A last value that is close to the best of a noisy series is no rise.
     rise, fall = float(after[-1] / after[0]) - 1, 1 - float(between[-1] / between[0])
+    if len(after) <= FEW and after[-1] - after[0] < OF_ALL_GAINED * (values[0] - after[0]):
+        return False
     if len(after) >= SLOW:
         level = float(np.median(after[-3:])) - float(after[0])
         is_slow = level >= max(SLOW_RISE * float(after[0]), OF_NOISE * local_noise(values))

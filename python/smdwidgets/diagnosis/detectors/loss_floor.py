@@ -20,6 +20,9 @@ __all__ = ["loss_floor"]
 LEAST_POINTS, FIRST, LAST = 20, 0.03, 0.025
 #: An accuracy that such a loss contradicts, and the noise of a loss that has come to its floor.
 GOOD, NOISE = 0.7, 0.02
+#: Range of the first values, and fall within the last third, relative to the level of the last ones, of a loss that
+#: begins slowly and rests.
+SLOWLY, AT_REST = 0.15, 0.015
 #: Numbers of classes whose floor is judged.
 CLASSES = range(3, 1001)
 #: Most classes without an accuracy. With more, the floor is about 1 below the first loss, where other losses rest, too.
@@ -106,10 +109,12 @@ def _follows_accuracy(data: RunData) -> Iterator[Finding]:
         if one.role is loss.role and len(loss) >= FEW and np.array_equal(one.steps, loss.steps)
     ]
     training = next((loss for loss, _ in pairs if not loss.role.is_held_out), None)
-    if training is None:
+    if training is None and pairs:  # only evaluations log what is right
+        training = data.partner(pairs[0][0])
+    if training is None or not len(training):
         return
     for classes in range(CLASSES[0], MOST_APART + 1):
-        follow = all(_follows(loss.values, share, classes) for loss, share in pairs) and _begins(training, classes)
+        follow = _begins(training, classes) and all(_follows(loss.values, share, classes) for loss, share in pairs)
         if follow or _comes_near(training, pairs, classes):
             series = tuple({id(loss): loss for loss, _ in pairs}.values())
             yield beside("softmax_before_loss", "problem", series, {"what": "Probably a softmax"})
@@ -133,9 +138,13 @@ def _comes_near(training: Series, pairs: list[tuple[Series, Floats]], classes: i
     if abs(float(training.values[0]) / guess - 1) > FIRST:
         return False
     of_training = [float(share[late:].min()) for loss, share in pairs if loss is training]
+    if not of_training and float(training.values.min()) < floor:
+        return False
+    of_training = of_training or [float(share[2 * len(share) // 3 :].min()) for _, share in pairs]
     if max(of_training, default=0.0) < GOOD_ENOUGH:
         return False
     for loss, share in pairs:
+        late = 2 * len(loss) // 3
         rest = float(np.median((loss.values - floor - (1 - share))[late:]))
         if loss.values.min() < floor or share[late:].min() < ALL_GOOD or not -BELOW <= rest <= NOT_SURE:
             return False
@@ -148,11 +157,23 @@ def _begins(training: Series, classes: int) -> bool:
     return floor + BEGINS * (guess - floor) <= first <= (1 + FIRST) * guess
 
 
+def _rests(values: Floats, level: float) -> bool:
+    """Whether a loss begins slowly, and has come to rest.
+
+    Where it falls at once, its first values do not tell the number of classes. The loss of a language model that falls
+    on passes by every level.
+    """
+    late = values[2 * len(values) // 3 :]
+    part = max(1, len(late) // 3)
+    falls_on = float(np.median(late[:part]) - np.median(late[-part:]))
+    return float(np.ptp(values[:3])) <= SLOWLY * level and falls_on <= AT_REST * level
+
+
 def _is_at_floor(data: RunData, series: Series) -> bool:
     first, late = float(np.median(series.values[:3])), series.values[2 * len(series) // 3 :]
     level = float(np.median(late))
     good = [float(np.median(as_share(one)[-3:])) for one in data.of(Kind.METRIC) if is_accuracy(one)]
-    is_sure = min(good) >= GOOD if good else float(np.std(late)) < NOISE * level
+    is_sure = min(good) >= GOOD if good else float(np.std(late)) < NOISE * level and _rests(series.values, level)
     most = CLASSES[-1] if good else MOST_ALONE
     if not is_sure or not math.log(CLASSES[0]) <= first <= math.log(most):
         return False
