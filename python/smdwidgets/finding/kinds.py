@@ -190,13 +190,15 @@ _KINDS = (
         "data that come in one order",
         "The training loss rises by half or more within each epoch, at the same places of all epochs: their courses have a "
         "correlation of 0.55 or more, of 0.75 if only two are known, or of 0.4 if six or more are. Where no epochs are logged, "
-        "evaluations at regular distances are taken for their ends.",
+        "evaluations at regular distances are taken for their ends. Or the loss is a row of at least 8 teeth of similar lengths: it "
+        "jumps by 35 % or more, and falls back from value to value. Or the model is worse than guessing while it learns in the first "
+        "epoch, as after many batches of one class, and much better in the evaluation after it.",
         "a loss that does not show at which place of an epoch it is",
         "shuffle the training data, of all files together, in another order in each epoch.",
-        "{series} rises and falls at the same places of each epoch, by a factor of {rise:.2g}",
-        "{epochs} epochs; {numbers}",
-        "Batches at these places have other data, so that the model learns one part and forgets another: probably they are not "
-        "shuffled.",
+        "{what}",
+        "{numbers}",
+        "Batches that follow one another have alike data, so that the model learns one part and forgets another: probably they are "
+        "not shuffled.",
         explains=frozenset({"spike", "diverged", "swings", "not_learning", "metric_falls", "overfit", "one_class"}),
         test="print the labels or sources of 5 successive batches: if they are alike, the order is the cause",
     ),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.detectors._evaluations import as_share, evaluations, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
@@ -20,6 +23,14 @@ EVALUATIONS = 4
 #: Correlation of the courses of two epochs, alone, among others, or among as many as follow, and the rise of the
 #: logarithm of the loss in each.
 ALIKE, ALIKE_AMONG, ALIKE_AMONG_MANY, MANY, RISES = 0.75, 0.55, 0.4, 6, 0.4
+#: Fewest values in which teeth are looked for, fewest teeth and values of one, and logs within which it rises.
+LEAST_OF_TEETH, TEETH, OF_TOOTH, FEW_TO_TOP = 60, 8, 4, 3
+#: Logarithm of the factor by which a tooth rises, share of the values that lie in teeth, share of the differences
+#: within them that are falls, and how far their lengths may differ.
+TOOTH, MOST_IN_TEETH, MOST_FALLING, SIMILAR = 0.3, 0.7, 0.75, 3.5
+#: Fewest epochs; accuracy of the first one relative to what its loss lets expect, and that of the evaluation after it
+#: relative to that.
+LEAST_EPOCHS, WORSE, BETTER = 5, 0.75, 3.0
 
 
 def order(data: RunData) -> Iterator[Finding]:
@@ -30,8 +41,87 @@ def order(data: RunData) -> Iterator[Finding]:
         courses = None if along is None else _courses(*along)
         if courses is not None and _repeat(courses):
             rise = float(np.exp(np.median([_rise(one) for one in courses])))
-            facts = {"series": loss.quoted, "rise": rise, "epochs": len(courses), "numbers": from_to(loss)}
+            facts = {
+                "what": f"{loss.quoted} rises and falls at the same places of each epoch, by a factor of {rise:.2g}",
+                "numbers": f"{len(courses)} epochs; {from_to(loss)}",
+            }
             yield beside("unshuffled", "problem", (loss,), facts)
+            return
+    yield from next((findings for judge in (_in_teeth, _worse_than_guessing) if (findings := list(judge(data)))), [])
+
+
+def _in_teeth(data: RunData) -> Iterator[Finding]:
+    """Yield a loss that jumps again and again, and falls back in between.
+
+    Noise of batches returns at once. A model that forgets has to learn again.
+    """
+    loss = data.longest_loss
+    if loss is None or len(loss) < LEAST_OF_TEETH or data.of(Kind.REWARD) or loss.values.min() <= 0:
+        return
+    rates = [one.values for one in data.of(Kind.LEARNING_RATE) if len(one) > 1]
+    if any((np.diff(one) > 0.5 * one.max()).sum() > 1 for one in rates):
+        return  # a rate that begins again makes teeth, too
+    teeth = _teeth(np.log(loss.values))
+    if len(teeth) < TEETH:
+        return
+    lengths = np.array([len(one) for one in teeth])
+    falling = np.concatenate([np.diff(one) <= 0 for one in teeth])
+    falls = np.array([one[0] - one[-1] for one in teeth])
+    low, high = np.quantile(lengths, [0.2, 0.8])
+    is_whole = lengths.sum() >= MOST_IN_TEETH * len(loss)
+    if is_whole and falling.mean() >= MOST_FALLING and np.median(falls) >= TOOTH and high <= SIMILAR * low:
+        rise = float(np.exp(np.median(falls)))
+        facts = {
+            "what": f"{loss.quoted} jumps up {len(teeth)} times, by a factor of about {rise:.2g}, and falls in between",
+            "numbers": f"{np.median(lengths):.0f} values between two jumps; {from_to(loss)}",
+        }
+        yield beside("unshuffled", "problem", (loss,), facts)
+
+
+def _teeth(values: Floats) -> list[Floats]:
+    """Return the stretches of a series between two jumps.
+
+    >>> [len(one) for one in _teeth(np.tile([3.0, 2.8, 2.5, 2.2, 2.0], 3))]
+    [5, 5, 5]
+    """
+    rises = np.diff(values, prepend=values[0] - TOOTH)
+    at: list[int] = []
+    begin = 0
+    while begin < len(values):
+        end = begin
+        while rises[begin] > 0 and end + 1 < len(values) and rises[end + 1] > 0 and end - begin < FEW_TO_TOP:
+            end += 1
+        low = values[begin - 1] if begin else values[0] - TOOTH
+        if rises[begin] > 0 and values[end] - low >= TOOTH:
+            at.append(end)
+        begin = end + 1
+    ends = [*at, len(values)]
+    return [values[one:other] for one, other in pairwise(ends) if other - one >= OF_TOOTH]
+
+
+def _worse_than_guessing(data: RunData) -> Iterator[Finding]:
+    """Yield an epoch in which the model is worse than guessing, by an evaluation.
+
+    After batches of one class, the next one is always wrong. A model is right more often than the probability that its
+    loss gives to the right class, whatever it has learned.
+    """
+    for training in data.of(Kind.METRIC):
+        loss = data.longest_loss
+        if training.role.is_held_out or not is_accuracy(training) or loss is None or not len(loss):
+            continue
+        for one in evaluations(data):
+            few = min(len(training), len(one.share), len(one.loss)) < LEAST_EPOCHS
+            if few or not np.array_equal(training.steps, one.accuracy.steps) or len(loss) != len(training):
+                continue
+            first, other = float(as_share(training)[0]), float(one.share[0])
+            guess = math.exp(-float(loss.values[0]))
+            if first >= WORSE * guess or other < BETTER * first or one.loss.values[0] >= loss.values[0] or guess < 1e-3:
+                continue
+            facts = {
+                "what": f"In the first epoch {training.quoted} is {first:.3g}, worse than guessing, and {one.accuracy.quoted} {other:.3g} after it",
+                "numbers": f"{from_to(loss)}, {from_to(training)}, {from_to(one.accuracy)}",
+            }
+            yield beside("unshuffled", "problem", (loss, training), facts)
             return
 
 
