@@ -158,7 +158,7 @@ class KerasChecks:
         judge_links(self.log, facts.links)
         for name, rate in (facts.dropouts or {}).items():
             if rate >= _DROPS:
-                self.log.say("strong_dropout", 0, {"tensor": name, "share": f"{rate:.0%}"}, [name])
+                self.log.say("strong_dropout", 0, {"what": f"`{name}`", "share": f"{rate:.0%}"}, [name])
         for name, momentum in (facts.momenta or {}).items():
             if momentum <= _MOMENTUM:
                 advice = "use 1 minus the momentum of PyTorch, such as 0.9 or 0.99."

@@ -36,6 +36,8 @@ RISEN, FEWEST = 4.0, 20
 SHORTLY = 5
 #: Steps of a training that are few.
 FEW_STEPS = 50
+#: Fewest evaluations, one at each value of the training loss, that show that steps are epochs.
+LEAST_EPOCHS = 8
 #: A loss after the first updates relative to its first value that only a rate which is too high gives.
 AT_ONCE = 1.2
 #: Share of the run that is most of it.
@@ -87,7 +89,11 @@ def _has_few_steps(data: RunData) -> bool | None:
     loss = data.longest_loss
     if loss is None or not len(loss):
         return None
-    return bool(loss.steps[-1] - loss.steps[0] < FEW_STEPS and not _explodes(data))
+    # Where each value has its evaluation, steps are epochs, of which each has many updates.
+    are_epochs = any(
+        np.array_equal(one.steps, loss.steps) for one in data.held_out(Kind.LOSS) if len(one) >= LEAST_EPOCHS
+    )
+    return bool(loss.steps[-1] - loss.steps[0] < FEW_STEPS and not are_epochs and not _explodes(data))
 
 
 def _only_returns(loss: Series) -> bool:

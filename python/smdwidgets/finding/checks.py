@@ -1373,10 +1373,10 @@ CHECKS: tuple[Kind, ...] = (
         "warning",
         "dropout that removes most values",
         "A dropout removes 80 % of the values or more. In PyTorch the number is the share that is removed, not the share that "
-        "is kept.",
+        "is kept. In logs: evaluations are right at least three times as often as the training, which is hardly better than guessing.",
         "a share of 0.1 to 0.5",
         "pass the share to remove, such as 1 minus the share to keep.",
-        "`{tensor}` removes {share} of the values",
+        "{what} removes {share} of the values",
         _WEAKER | {"rate_too_low", "vanishing"},
         frameworks=(TORCH, KERAS),
     ),

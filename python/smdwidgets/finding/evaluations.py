@@ -11,6 +11,22 @@ __all__ = ["OF_EVALUATIONS", "OF_TRENDS"]
 
 OF_EVALUATIONS: tuple[Kind, ...] = (
     Kind(
+        "strong_smoothing",
+        "Strong smoothing",
+        "targets that are nearly the same for all classes",
+        "The training loss begins at that of guessing and stays within 7 % of it, and so does that of evaluations, although at least "
+        "90 % of the answers are right.",
+        "a label smoothing of 0.05 to 0.2, and a loss that falls with the mistakes",
+        "reduce the label smoothing to 0.1; check by what the outputs are divided before the loss.",
+        "{series} stays at that of guessing, although {share:.0%} of the answers are right",
+        "{numbers}",
+        "Targets that are nearly the same for all classes give such a loss, as with a label smoothing near 1; so do outputs that are "
+        "limited, or divided by a high temperature.",
+        level="warning",
+        explains=frozenset({"not_learning", "rate_too_low", "evaluation_differs", "constant"}),
+        test="compute the cross-entropy of one batch without smoothing: if it is far lower, the targets are the cause",
+    ),
+    Kind(
         "no_targets",
         "No targets",
         "a part of the loss without targets",

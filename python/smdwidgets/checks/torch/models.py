@@ -119,7 +119,7 @@ class ModelChecks:
             if isinstance(part, BATCH_NORMS) and part.track_running_stats and part.momentum is not None:
                 self._momentum(name, part)
             if isinstance(part, DROPOUTS) and part.p >= _REMOVED:
-                context.log.say("strong_dropout", step, {"tensor": name, "share": f"{part.p:.0%}"}, [name])
+                context.log.say("strong_dropout", step, {"what": f"`{name}`", "share": f"{part.p:.0%}"}, [name])
 
     def _momentum(self, name: str, norm: Any) -> None:
         """Look whether running statistics never settle, or stay as they are."""

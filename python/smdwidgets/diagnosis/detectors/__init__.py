@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from smdwidgets.diagnosis.detectors.adversaries import adversaries
 from smdwidgets.diagnosis.detectors.baseline import baseline
+from smdwidgets.diagnosis.detectors.beside_accuracy import beside_accuracy
 from smdwidgets.diagnosis.detectors.checks import checks
 from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
@@ -66,6 +67,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     overfit,
     collapsed,
     constant_accuracy,
+    beside_accuracy,
     evaluation_differs,
     held_out_metrics,
     evaluation_too_good,

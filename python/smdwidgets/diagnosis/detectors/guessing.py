@@ -63,6 +63,8 @@ BY_FEW_SAMPLES = 0.12
 #: Fewest values of a loss that is never below that of guessing, by how much it may be; accuracies beside it relative to
 #: that of guessing, among two classes and among more, and the share of them that must be so.
 LEAST_ABOVE, HARDLY_BELOW, OF_TWO, OF_MORE, MOST_GUESS = 8, 0.99, (0.92, 1.08), (0.75, 1.25), 0.8
+#: Accuracies of evaluations relative to that of guessing, beside a training that guesses.
+HARDLY_MORE = 1.8
 #: The end of such a loss relative to that of guessing, where only accuracies tell the number of classes.
 NEAR_GUESS = 1.1
 #: Most classes among which guessing is recognized by its loss and accuracy.
@@ -142,7 +144,7 @@ def _never_below(data: RunData) -> Iterator[Finding]:
     Nearly all accuracies are those of guessing, or answers are all one class.
     """
     of_one = classes_of_one(data)
-    classes = of_one or _guessed_classes(_accuracies(data))
+    classes = of_one or _guessed_classes(_accuracies(data)) or _guessed_while_training(data)
     losses = [one for one in data.held_out(Kind.LOSS) if one.stem == ("loss",) and len(one)]
     if not classes or any(one.values.min() < HARDLY_BELOW * math.log(classes) for one in losses):
         return
@@ -165,6 +167,17 @@ def _guessed_classes(shares: list[Floats]) -> int:
     low, high = OF_TWO if classes == 2 else OF_MORE
     guess = all(((low <= one * classes) & (one * classes <= high)).mean() >= MOST_GUESS for one in shares)
     return classes if classes >= 2 and guess else 0
+
+
+def _guessed_while_training(data: RunData) -> int:
+    """Return the number of classes among which the training guesses, or 0.
+
+    Evaluations may be right a little more often, as of a model that learns next to nothing.
+    """
+    trained = [one for one in data.of(Kind.METRIC) if is_accuracy(one) and not one.role.is_held_out]
+    classes = _guessed_classes([as_share(one) for one in trained if len(one)])
+    others = [as_share(one) for one in data.held_out(Kind.METRIC) if is_accuracy(one)]
+    return classes if classes > 2 and others and all(one.max() <= HARDLY_MORE / classes for one in others) else 0
 
 
 def _equal_answers(data: RunData) -> Iterator[Finding]:

@@ -45,6 +45,8 @@ LEAST_OF_WARM_UP, LINE, ALL_OF_IT = 5, 0.1, 0.9
 #: A rate with which AdamW, which Transformers use, does not learn; the share of the run after which the loss must still
 #: fall, its fall from there to its end, and the fewest losses.
 FAR_TOO_LARGE, SOON, STILL_FALLS, LEAST_LARGE = 0.015, 0.2, 0.03, 20
+#: Fewest evaluations at which a slow loss falls.
+LEAST_OF_SLOW = 5
 #: A rate that is absurd for it, and the fall of a loss that is little then.
 ABSURD, FALLS_LITTLE = 0.03, 0.2
 #: A rate that is high for it, a loss relative to its first value, and the share of the logs at which it is above that.
@@ -137,6 +139,9 @@ def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:
     if end < max((1 - falls) * soon, 0.5 * float(values[0]), 1.0):
         return
     if any(one[-1] < (1 - falls) * one[min(1, len(one) - 1)] for one in others):
+        return
+    # Too large a rate makes a loss swing. One that falls at every evaluation is slow.
+    if any(len(one) >= LEAST_OF_SLOW and (np.diff(one) < 0).all() for one in others):
         return
     detail = f"{from_to(loss)}, {soon:.3g} after {SOON:.0%} of the run"
     facts = {

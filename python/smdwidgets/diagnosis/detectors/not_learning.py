@@ -53,12 +53,21 @@ UNMOVED, LEAST_EVALUATIONS = 0.005, 4
 USUAL, HARDLY_BETTER = 1e-5, 2e-4
 #: Fewest evaluations of a model that never comes near its targets, and the first squared error of large targets.
 LEAST_OF_TARGETS, LARGE_SQUARES = 10, 1e4
+#: A loss that only squares of large targets give, and its change, relative to its first values, to the end.
+HUGE_SQUARES, HARDLY_NEARER = 1e7, 0.15
 #: Share of the variance that a model explains which has learned something.
 EXPLAINS = 0.05
 #: Share of the run at its end that counts as its end.
 LATE = 0.15
 #: Growth of the norm of the gradient beside a loss that does not fall.
 GROWS = 20.0
+#: Numbers of classes whose loss of guessing is also recognized where a loss begins at it: the distance of the first
+#: values and of the median, and the noise, relative to it. Words of trainings of language
+#: models, whose losses are as large.
+FEW, AT_GUESS, NEAR_GUESS, EVEN_GUESS = (3, 4, 5), 0.006, 0.02, 0.015
+_OF_TOKENS = frozenset({"perplexity", "ppl", "tokens", "token", "entropy", "mfu", "bpb"})
+#: A rate with which no loss stays where it was, unless the updates are clipped.
+LARGE_RATE = 0.05
 #: Share of the values of a loss whose sign is not that of the value before, from which it is around 0.
 CHANGES_SIGN = 0.15
 #: A training loss that falls below this share of its first value has fallen, whatever evaluations say.
@@ -150,6 +159,7 @@ def _is_around_zero(series: Series) -> bool:
 
 def _far_from_targets(data: RunData) -> Iterator[Finding]:
     """Yield a regression whose outputs do not come to the size of its targets."""
+    yield from _never_near(data)
     losses = [one for one in data.training_losses() if is_whole(one) or "mse" in one.stem]
     explained = [one for one in data.of(Kind.METRIC) if "r2" in one.stem and len(one) >= LEAST_OF_TARGETS]
     explained = [one for one in explained if one.role.is_held_out] or explained
@@ -161,6 +171,25 @@ def _far_from_targets(data: RunData) -> Iterator[Finding]:
     what = f"{share.quoted} {share.values[0]:.3g} → {share.values[-1]:.3g} is below 0 to the end: the outputs are far from them"
     facts = {"target": math.sqrt(float(loss.values[0])), "what": what}
     yield beside("targets_not_scaled", "problem", (loss, share), facts)
+
+
+def _never_near(data: RunData) -> Iterator[Finding]:
+    """Yield a loss of many millions, the square of large targets, that hardly falls."""
+    loss = data.longest_loss
+    if loss is None or len(loss) < LEAST_OF_TARGETS or "loss" not in loss.stem or data.of(Kind.REWARD):
+        return
+    if any("r2" in one.stem for one in data.of(Kind.METRIC)) or float(loss.values.min()) < HUGE_SQUARES:
+        return
+    losses = [loss.values, *(one.values for one in data.held_out(Kind.LOSS) if len(one) >= 2 and one.stem == loss.stem)]
+    part = max(1, len(loss) // 5)
+    falls = [
+        1 - float(np.median(one[-min(part, len(one)) :])) / float(np.median(one[: min(part, len(one))]))
+        for one in losses
+    ]
+    if not -HARDLY_NEARER <= min(falls) <= max(falls) <= HARDLY_NEARER:
+        return
+    what = f"{loss.quoted} {loss.values[0]:.3g} → {loss.values[-1]:.3g} hardly falls: the outputs do not come near them"
+    yield beside("targets_not_scaled", "problem", (loss,), {"target": math.sqrt(float(loss.values[0])), "what": what})
 
 
 def _is_constant(series: Series, trend: Trend) -> bool:
@@ -229,9 +258,9 @@ def _held_out_unmoved(data: RunData) -> bool:
     losses = [one for one in data.held_out(Kind.LOSS) if len(one) >= LEAST_EVALUATIONS]
     exact = [one for one in data.held_out(Kind.LOSS) if len(one) == LEAST_EVALUATIONS - 1]
     losses += [one for one in exact if np.ptp(one.values) <= HARDLY_BETTER * abs(float(one.values[0]))]
-    # A trained model may know the data: with a usual rate, it then gets better at every evaluation, however little.
+    # A trained model may know the data: with a usual rate, its evaluations then move, and end a little better.
     rates = [float(one.values.max()) for one in data.of(Kind.LEARNING_RATE) if len(one)]
-    if max(rates, default=0.0) >= USUAL and all((np.diff(one.values) <= 0).all() for one in losses):
+    if max(rates, default=0.0) >= USUAL and all(one.values[-1] < one.values[0] for one in losses):
         losses = [one for one in losses if np.ptp(one.values) <= HARDLY_BETTER * abs(float(one.values[0]))]
     return bool(losses) and all(float(np.ptp(one.values)) <= UNMOVED * abs(float(one.values[0])) for one in losses)
 
@@ -280,8 +309,32 @@ def _of_loss(
         len(series) >= MANY_FLAT and trend.median > 0 and not falls and float(np.ptp(late)) <= FLAT * trend.median
     )
     is_flat = is_flat and float(np.ptp(series.values)) > 0
+    is_flat |= _begins_as_guessing(data, series) or (not falls and _has_large_rate(data, series))
     is_sure = (classes or held_out or at_mean or guesses or growth or is_flat) and not _margins_grow(data)
     return unlearned(series, facts, "medium" if is_sure else "low")
+
+
+def _begins_as_guessing(data: RunData, series: Series) -> bool:
+    """Whether a loss begins at that of guessing among few classes, and stays there.
+
+    A trained model of tokens has such a loss by chance, but names its tokens.
+    """
+    first, level = float(np.median(series.values[:3])), float(np.median(series.values))
+    is_near = any(abs(first / math.log(k) - 1) <= AT_GUESS and abs(level / math.log(k) - 1) <= NEAR_GUESS for k in FEW)
+    is_even = float(np.std(series.values)) <= EVEN_GUESS * abs(level)
+    names = frozenset(word for one in data.series for word in one.words)
+    return len(series) >= LEAST_POINTS and is_near and is_even and _OF_TOKENS.isdisjoint(names)
+
+
+def _has_large_rate(data: RunData, series: Series) -> bool:
+    """Whether a loss stays with a rate that moves any model, and with gradients.
+
+    A trained model gets worse with it at first.
+    """
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
+    norms = [one for one in data.of(Kind.GRADIENT_NORM) if len(one) >= LEAST_POINTS and np.median(one.values) > 0]
+    is_large = bool(rates) and float(np.median(rates[0].values)) >= LARGE_RATE
+    return is_large and bool(norms) and len(series) >= LEAST_POINTS and float(series.values.min()) > 1
 
 
 def _margins_grow(data: RunData) -> bool:

@@ -49,6 +49,8 @@ UNMOVED = 1e-4
 HARDLY_MOVES, MANY_LOGS, KEPT = 2e-3, 25, 0.03
 #: Logs of large updates, their median divergence in the second half, and the share of samples that is clipped.
 MANY_UPDATES, TOO_FAR, MOST_CLIPPED = 20, 0.2, 0.4
+#: The same of few logs: a divergence of the last ones that no clipping allows.
+FEW_UPDATES, FAR_AT_ONCE = 6, 1.0
 #: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
 _SAMPLER: Mapping[Quantity, tuple[Callable[[Floats], NDArray[np.bool_]], str]] = {
     Quantity.SAMPLER_LOG_GAP: (lambda values: np.abs(values) > 0.1, "below 0.1"),
@@ -116,8 +118,14 @@ def _keeps_its_entropy(data: RunData) -> bool:
 
 def _too_far(data: RunData) -> Iterator[Finding]:
     """Judge updates of PPO that change the policy beyond its clipping."""
-    divergences, clipped = _updates(data, MANY_UPDATES)
+    divergences, clipped = _updates(data, FEW_UPDATES)
     if not divergences or not clipped:
+        return
+    if len(divergences[0]) < MANY_UPDATES:
+        far = _until_end(divergences[0].values >= FAR_AT_ONCE, 3)
+        if far is not None and len(divergences[0]) - far >= 3:
+            numbers = f"{divergences[0].quoted} is {divergences[0].values[far:].min():.2g} or more at the last {len(divergences[0]) - far} updates"
+            yield _finding("policy_steps_large", divergences[0], far, {"numbers": numbers}, "medium")
         return
     late, share = (float(np.median(one.values[len(one) // 2 :])) for one in (divergences[0], clipped[0]))
     if late > TOO_FAR and MOST_CLIPPED < share <= 1:

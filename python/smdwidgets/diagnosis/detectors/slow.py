@@ -41,6 +41,8 @@ NOT_LOW = 2.5e-4
 #: Share of clipped updates in percent that is all of them, and the least learning rate of an optimizer that clipping
 #: slows down; those that divide by the size of the gradients have smaller ones.
 ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1
+#: Fewest evaluations that fall one by one, and the statistic of the trend of the training loss beside them.
+LEAST_OF_SLOW, FALLS_STEADILY = 5, -4.0
 #: Share of the run after which a loss that is learned has fallen on, and that fall relative to its level.
 SOON, FALLS_ON = 0.15, 0.05
 
@@ -93,6 +95,7 @@ def _crawls(data: RunData) -> Iterator[Finding]:
     """
     if any(one.trend is not None and one.values[-1] < SMALL * one.values[0] for one in data.of(Kind.LOSS)):
         return
+    yield from _crawls_with_large_rate(data)
     for loss in data.training_losses():
         fall = float(loss.values[0] - loss.values[-1]) if len(loss) >= LEAST_OF_LINE else 0.0
         if 0 < fall < CRAWLS * loss.values[0] and _creeps(loss, CRAWLS, 0.0, STRAIGHT / 2):
@@ -102,6 +105,34 @@ def _crawls(data: RunData) -> Iterator[Finding]:
                 "or_stopped": "",
             }
             yield beside("rate_too_low", "problem", (loss,), facts)
+            return
+
+
+def _crawls_with_large_rate(data: RunData) -> Iterator[Finding]:
+    """Judge evaluations that fall little, in a line, with a rate that is large.
+
+    The losses of batches are too noisy to show the line.
+    """
+    loss = data.longest_loss
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
+    if loss is None or loss.trend is None or not rates or np.median(rates[0].values) < PLAIN_RATE:
+        return
+    for other in data.held_out(Kind.LOSS):
+        if len(other) < LEAST_OF_SLOW or other.stem != loss.stem or loss.trend.z > FALLS_STEADILY:
+            continue
+        if (
+            (np.diff(other.values) < 0).all()
+            and _creeps(other, CRAWLS, 0.0)
+            and loss.trend.end > SMALL * loss.trend.start
+        ):
+            norms = [one for one in data.of(Kind.GRADIENT_NORM) if len(one)]
+            facts = {
+                "what": f"{other.quoted} has fallen by {1 - float(other.values[-1] / other.values[0]):.1%}, in a straight line, "
+                f"although the learning rate is {float(np.median(rates[0].values)):.2g}",
+                "detail": ", ".join(map(from_to, (loss, other, *norms[:1]))),
+                "or_stopped": ", or the limit of the clipping is far below the norm of the gradients",
+            }
+            yield beside("rate_too_low", "problem", (loss, other), facts)
             return
 
 
