@@ -23,7 +23,7 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "Targets that are nearly the same for all classes give such a loss, as with a label smoothing near 1; so do outputs that are "
         "limited, or divided by a high temperature.",
         level="warning",
-        explains=frozenset({"not_learning", "rate_too_low", "evaluation_differs", "constant"}),
+        explains=frozenset({"not_learning", "evaluation_differs", "constant"}),
         test="compute the cross-entropy of one batch without smoothing: if it is far lower, the targets are the cause",
     ),
     Kind(

@@ -159,3 +159,18 @@ def test_updates_of_a_policy_that_are_far_too_large_in_few_logs() -> None:
     assert kinds(**run, train__approx_kl=far) == ["policy_steps_large"]
     assert kinds(**run, train__approx_kl=far / 40) == []
     assert kinds(**run, train__approx_kl=far[::-1]) == []
+
+
+def test_the_best_five_answers_are_no_evaluation_of_the_first_one() -> None:
+    at = np.arange(20)
+    loss = {"loss": 2.48 - 0.001 * at, "test_loss": 2.45 - 0.001 * at}
+    five = {"acc1": 10 + 0.05 * at, "test_acc1": 10 + 0.05 * at, "Test__Acc@5": 51 + 0.05 * at}
+    assert not {"strong_dropout", "unshuffled"} & {*kinds(**loss, **five)}
+
+
+def test_means_that_begin_again_with_each_epoch_are_no_teeth() -> None:
+    # Five rows an epoch, of which the first one is a single batch.
+    rng = np.random.default_rng(1)
+    levels = np.repeat(1.2 * np.exp(-np.arange(30) / 8) + 0.1, 5)
+    rows = levels * np.tile([1.4, 1.15, 1.0, 0.95, 0.9], 30) * (1 + 0.05 * rng.standard_normal(150))
+    assert "unshuffled" not in kinds(20, loss=rows)

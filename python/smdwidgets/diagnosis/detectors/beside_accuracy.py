@@ -44,7 +44,7 @@ def _right_without_dropout(data: RunData) -> Iterator[Finding]:
     for training in _of_training(data):
         for one in evaluations(data):
             _, at, of = np.intersect1d(training.steps, one.accuracy.steps, return_indices=True)
-            if len(at) < LEAST_EVALUATIONS:
+            if len(at) < LEAST_EVALUATIONS or one.accuracy.stem != training.stem:  # the best five are right more often
                 continue
             trained, evaluated = as_share(training)[at], one.share[of]
             if ((evaluated >= LEARNED) & (evaluated >= TIMES * trained)).sum() >= OFTEN:

@@ -53,8 +53,9 @@ UNMOVED, LEAST_EVALUATIONS = 0.005, 4
 USUAL, HARDLY_BETTER = 1e-5, 2e-4
 #: Fewest evaluations of a model that never comes near its targets, and the first squared error of large targets.
 LEAST_OF_TARGETS, LARGE_SQUARES = 10, 1e4
-#: A loss that only squares of large targets give, and its change, relative to its first values, to the end.
-HUGE_SQUARES, HARDLY_NEARER = 1e7, 0.15
+#: A loss that only squares of large targets give, its change, relative to its first values, to the end, and a value
+#: relative to the first one that it does not reach.
+HUGE_SQUARES, HARDLY_NEARER, RISES_FAR = 1e7, 0.15, 3.0
 #: Share of the variance that a model explains which has learned something.
 EXPLAINS = 0.05
 #: Share of the run at its end that counts as its end.
@@ -179,6 +180,8 @@ def _never_near(data: RunData) -> Iterator[Finding]:
     if loss is None or len(loss) < LEAST_OF_TARGETS or "loss" not in loss.stem or data.of(Kind.REWARD):
         return
     if any("r2" in one.stem for one in data.of(Kind.METRIC)) or float(loss.values.min()) < HUGE_SQUARES:
+        return
+    if loss.values.max() > RISES_FAR * loss.values[0]:  # it diverged
         return
     losses = [loss.values, *(one.values for one in data.held_out(Kind.LOSS) if len(one) >= 2 and one.stem == loss.stem)]
     part = max(1, len(loss) // 5)

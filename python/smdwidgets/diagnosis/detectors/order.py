@@ -24,7 +24,7 @@ EVALUATIONS = 4
 #: logarithm of the loss in each.
 ALIKE, ALIKE_AMONG, ALIKE_AMONG_MANY, MANY, RISES = 0.75, 0.55, 0.4, 6, 0.4
 #: Fewest values in which teeth are looked for, fewest teeth and values of one, and logs within which it rises.
-LEAST_OF_TEETH, TEETH, OF_TOOTH, FEW_TO_TOP = 60, 8, 4, 3
+LEAST_OF_TEETH, TEETH, OF_TOOTH, FEW_TO_TOP = 60, 8, 7, 3
 #: Logarithm of the factor by which a tooth rises, share of the values that lie in teeth, share of the differences
 #: within them that are falls, and how far their lengths may differ.
 TOOTH, MOST_IN_TEETH, MOST_FALLING, SIMILAR = 0.3, 0.7, 0.75, 3.5
@@ -81,8 +81,8 @@ def _in_teeth(data: RunData) -> Iterator[Finding]:
 def _teeth(values: Floats) -> list[Floats]:
     """Return the stretches of a series between two jumps.
 
-    >>> [len(one) for one in _teeth(np.tile([3.0, 2.8, 2.5, 2.2, 2.0], 3))]
-    [5, 5, 5]
+    >>> [len(one) for one in _teeth(np.tile(np.linspace(3, 2, 8), 3))]
+    [8, 8, 8]
     """
     rises = np.diff(values, prepend=values[0] - TOOTH)
     at: list[int] = []
@@ -91,7 +91,7 @@ def _teeth(values: Floats) -> list[Floats]:
         end = begin
         while rises[begin] > 0 and end + 1 < len(values) and rises[end + 1] > 0 and end - begin < FEW_TO_TOP:
             end += 1
-        low = values[begin - 1] if begin else values[0] - TOOTH
+        low = values[begin - 1] if begin else -np.inf
         if rises[begin] > 0 and values[end] - low >= TOOTH:
             at.append(end)
         begin = end + 1
@@ -110,7 +110,7 @@ def _worse_than_guessing(data: RunData) -> Iterator[Finding]:
         if training.role.is_held_out or not is_accuracy(training) or loss is None or not len(loss):
             continue
         for one in evaluations(data):
-            few = min(len(training), len(one.share), len(one.loss)) < LEAST_EPOCHS
+            few = training.stem != one.accuracy.stem or min(len(training), len(one.share), len(one.loss)) < LEAST_EPOCHS
             if few or not np.array_equal(training.steps, one.accuracy.steps) or len(loss) != len(training):
                 continue
             first, other = float(as_share(training)[0]), float(one.share[0])
