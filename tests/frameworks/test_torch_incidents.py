@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from endings.running import run_script
 from smdwidgets import create_trial, diagnose
@@ -124,3 +125,44 @@ def test_every_parameter_is_a_weight_of_the_default_plan(tmp_path):
 def test_loss_that_overflows_is_named(tmp_path):
     with damaged(tmp_path, "loss") as trial:
         assert at_40(trial).why[0] == "infinity in 'loss_output_0'"
+
+
+NAN_IN_A_GRADIENT = """
+import sys
+import torch
+from torch import nn
+import torch.nn.functional as F
+import smdwidgets.pytorch as smd
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fc1, self.fc2, self.head = nn.Linear(16, width), nn.Linear(width, 32), nn.Linear(32, 1)
+
+    def forward(self, x):
+        return self.head(F.relu(self.fc2(F.relu(self.fc1(x)))))
+
+torch.manual_seed(0)
+model = Net(int(sys.argv[2]))
+optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+hook = smd.Hook(sys.argv[1], plan={"statistics": 64})  # no gradient is due at the step
+hook.register_module(model)
+for step in range(400):
+    x = torch.randn(8, 16)
+    loss = F.mse_loss(model(x), x[:, :1])
+    optimizer.zero_grad()
+    loss.backward()
+    if step == 337:
+        model.fc2.weight.grad[1, 1] = float("nan")
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("width", [32, 4096])
+def test_nan_in_a_gradient_that_is_not_due_is_named(tmp_path, width):
+    done = run_script(NAN_IN_A_GRADIENT, tmp_path, tmp_path / "run", width)
+    assert done.returncode == 0, done.stderr
+    assert "failed and was removed" not in done.stderr, done.stderr
+    with create_trial(tmp_path / "run") as trial:
+        incident = trial.incidents()[0]
+        assert (incident.step, incident.why[0]) == (337, "NaN in 'gradient/Net_fc2.weight'")

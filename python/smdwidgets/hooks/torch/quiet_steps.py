@@ -27,6 +27,7 @@ from smdwidgets.hooks.capture.arrays import TensorCopy, numbers_of
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch.capture import NUMBERS, TorchCapture
 from smdwidgets.hooks.torch.loss_origin import NamedNumber, origin_of, parts_of
+from smdwidgets.hooks.torch.lost_gradients import LostGradients
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.hooks.writing.number_steps import Column, Number, NumberStep
 
@@ -162,6 +163,7 @@ class QuietSteps:
         self._queue = parts.recorder.queue
         self._tensors = tensors
         self._models = models
+        self._lost = LostGradients()
         self._parts = parts
         self._restore, self._mean_of = restore, mean_of
         parts.guard.before_call = self.interrupt
@@ -446,8 +448,10 @@ class QuietSteps:
         place = len(now.numbers)
         norm: Any = self._tensors.norm_of_few(updated, parameters)
         if norm is None and (norm := self._tensors.norm_of_parameters(updated, parameters)) is not None:
+            if self._lost.begin(norm):
+                return self._leave()
             norm = self._tensors.copy(columns[place].name, norm)
-        if norm is None:
+        if norm is None or self._lost.begin(norm):
             return self._leave()
         numbers: list[Number] = [norm]
         for before, of_clipped in now.norms:

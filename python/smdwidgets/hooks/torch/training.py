@@ -30,6 +30,7 @@ from smdwidgets.hooks.losses import Losses
 from smdwidgets.hooks.torch.capture import GRADIENTS, NamedGradient, TorchCapture
 from smdwidgets.hooks.torch.evaluation import Evaluation
 from smdwidgets.hooks.torch.loss_origin import NamedNumber, RootLosses, origin_of, parts_of
+from smdwidgets.hooks.torch.lost_gradients import LOST, LostGradients
 from smdwidgets.hooks.torch.names import keyed_tensors_in
 from smdwidgets.hooks.torch.optimizers import (
     PREFIX,
@@ -151,6 +152,7 @@ class TrainingLoop:
         self._clipped_gradients = bool(options.clipped_gradients)
         self._optimizers = Optimizers()
         self._whole_norm = WholeNorm(parts, tensors, models)
+        self._lost = LostGradients()
         self._now = _Step()
         self._suspended = _Step()
         #: The modules that are being called, outermost first.
@@ -825,6 +827,9 @@ class TrainingLoop:
         record, parameters = self._models.updated_by(optimizer)
         if not saves and scale is None:
             norm = self._tensors.norm_of_parameters(record, parameters)
+            # Clipping by a norm that is not finite spreads it to all gradients, so that no order is left.
+            if self._lost.begin(self._tensors.norm_of_few(record, parameters) or norm) and not self._now.norms:
+                self._save_lost(record.names, parameters)
             self._save_norm(norm_name, norm)
             self._save_norms_before_clipping(norm_name, record)
             return
@@ -851,6 +856,14 @@ class TrainingLoop:
             if wants_norm:
                 self._save_norm(norm_name, norm_of(copies, self._queue.staging) or self._tensors.norm(gradients))
                 self._save_norms_before_clipping(norm_name, record)
+
+    def _save_lost(self, names: Sequence[str], parameters: Sequence[torch.Tensor]) -> None:
+        """Save the gradients that are not finite, though none is due."""
+        for name, parameter in zip(names, parameters, strict=True):
+            gradient, full = parameter.grad, f"gradient/{name}"
+            if type(gradient) is torch.Tensor and gradient.layout is torch.strided and not gradient.isfinite().all():
+                self._drop_gradient(full)
+                self._now.gradients[full] = self._tensors.copy_for(LOST, full, gradient), LOST
 
     def _save_norm(self, name: str, norm: object) -> None:
         """Save the norm of an optimizer's gradients, unless it is unknown."""
