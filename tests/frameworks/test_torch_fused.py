@@ -195,6 +195,16 @@ def test_flex_attention_of_a_model_is_recorded_and_changes_nothing(tmp_path, how
     assert trained(tmp_path / "without", how, signals=False)[1] == loss
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_model_is_read_beside_another_that_is_compiled(tmp_path):
+    other = nn.Linear(4, 4)
+    other.compile(backend="eager")
+    other(torch.randn(2, 4))
+    signals, _ = trained(tmp_path / "run", "named")
+    assert "attention_max" not in signals.off
+    assert len(signals.of("attention_max")) == 2
+
+
 @pytest.mark.parametrize("option", ["alibi_slopes", "own"])
 def test_unusual_arguments_are_said(tmp_path, monkeypatch, option):
     def flash_attn_func(x, **options):

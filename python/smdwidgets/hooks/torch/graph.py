@@ -15,6 +15,7 @@ import logging
 import sys
 import weakref
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -41,6 +42,8 @@ __all__ = [
 
 logger = logging.getLogger("smdwidgets.hooks")
 
+#: The directory of PyTorch's code.
+_PYTORCH = str(Path(torch.__file__).parent)
 _numbers = itertools.count()
 #: The callbacks by number. A graph may outlive them.
 _callbacks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -262,14 +265,20 @@ def compiled_count() -> int:
 def has_compiled_code(model: nn.Module) -> bool:
     """Return whether torch.compile has compiled a model or a part of it.
 
-    Functions that the model calls do not count. If it is unknown, the result is True.
+    Functions that the model calls do not count, and neither does code of PyTorch: other models share it. If it is
+    unknown, the result is True.
     """
     if not has_compiled():
         return False
     try:
         from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 
-        return bool(_compiled_parts([model])) or any(map(_debug_get_cache_entry_list, _codes_of([model])))
+        own = [code for code in _codes_of([model]) if not code.co_filename.startswith(_PYTORCH)]
+        return (
+            bool(_compiled_parts([model]))
+            or any(_debug_get_cache_entry_list(code) for code in own)
+            or any(hasattr(vars(part).get("forward"), "_torchdynamo_orig_callable") for part in model.modules())
+        )
     except Exception as error:  # private functions
         logger.debug("compiled code was not found: %s", error)
         return True
