@@ -34,7 +34,7 @@ from processes import ProcessFamily, interrupt_on_termination
 from steps import CACHE, ROOT
 
 LOGS = CACHE / "test"
-TIMEOUT = 50 * 60  # seconds; ends a suite that hangs
+TIMEOUT = 120 * 60  # seconds; ends a suite that hangs, and no other on a slow machine
 #: More failed tests of a run than this have a cause that a second attempt would only hide.
 UNSTABLE = 3
 #: Memory that must be free for temporary files on a tmpfs.
