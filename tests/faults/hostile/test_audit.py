@@ -112,7 +112,7 @@ def test_opening_a_hostile_run_executes_nothing_and_opens_no_other_files(
     # Isolated mode: otherwise Python searches the working directory for modules.
     arguments = [sys.executable, "-I", "-c", WATCHER, str(path), str(out), str(repository / "tests"), str(plain)]
     done = subprocess.run(
-        arguments, cwd=path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
+        arguments, cwd=path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=540, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(out.read_text()) == []
