@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import Value, kind_of, number_of, tensor_of, values_before
+from smdwidgets.checks.torch.graph import Value, kind_of, number_of, values_before
 from smdwidgets.checks.torch.sums import added, same, terms_of
 
 __all__ = ["FocalChecks"]
@@ -34,16 +32,15 @@ class FocalChecks:
 
     def backward_begins(self, root: torch.Tensor) -> None:
         """Look at a loss, before its backward pass."""
-        for node, _ in added(terms_of((root.grad_fn, 0))):
-            sides = _sides(node)
+        for term in added(terms_of((root.grad_fn, 0))):
+            sides = _sides(term)
             if any(_weighs_sure_rows(*pair) for pair in (sides, sides[::-1]) if len(pair) == 2):
                 self._context.log.say("focal_reversed", self._context.step, subject=["loss"], need=_NEED)
 
 
-def _sides(node: Any) -> list[Value]:
+def _sides(value: Value) -> list[Value]:
     """Return the values that a product multiplies, without its constant factors."""
-    while kind_of(node) == "Mul" and tensor_of(node) is not None:  # such as weights of the classes
-        node = same(values_before(node)[0])[0]
+    node = _without_factors(value)[0]  # such as weights of the classes
     return [_without_factors(one) for one in values_before(node)] if kind_of(node) == "Mul" else []
 
 

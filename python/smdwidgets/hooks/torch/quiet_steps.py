@@ -447,12 +447,12 @@ class QuietSteps:
         updated, parameters = self._models.updated_by(optimizer)
         place = len(now.numbers)
         norm: Any = self._tensors.norm_of_few(updated, parameters)
-        if norm is None and (norm := self._tensors.norm_of_parameters(updated, parameters)) is not None:
-            if self._lost.begin(norm):
-                return self._leave()
-            norm = self._tensors.copy(columns[place].name, norm)
+        if norm is None:
+            norm = self._tensors.norm_of_parameters(updated, parameters)
         if norm is None or self._lost.begin(norm):
             return self._leave()
+        if not isinstance(norm, float):
+            norm = self._tensors.copy(columns[place].name, norm)
         numbers: list[Number] = [norm]
         for before, of_clipped in now.norms:
             if not before.every.isdisjoint(updated.ids):
