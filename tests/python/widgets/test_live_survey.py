@@ -99,12 +99,12 @@ class Held:
     @property
     def is_judged(self) -> bool:
         """Whether all was read and judged; findings follow the values in another packet."""
-        sentence = text(self.findings) if self.findings else ""
-        return self.reading["state"] == "complete" and bool(sentence) and not sentence.startswith("In the ")
+        return self.reading["state"] == "complete" and bool(self.sentence) and not self.sentence.startswith("In the ")
 
-
-def text(findings: dict[str, Any]) -> str:
-    return "".join(clause["text"] for clause in findings["sentence"])
+    @property
+    def sentence(self) -> str:
+        """What the run map says of the run; empty until it was judged."""
+        return "".join(clause["text"] for clause in self.findings.get("sentence", []))
 
 
 def test_a_page_gets_the_whole_run_and_what_stands_out(tmp_path: Path, explore: Any) -> None:
@@ -120,7 +120,7 @@ def test_a_page_gets_the_whole_run_and_what_stands_out(tmp_path: Path, explore: 
     assert {place for (_, _, tensor, place), (_, flag) in held.cells.items() if tensor == bad and flag & NAN} == set(
         range(120, 200)
     )
-    assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
+    assert held.sentence.startswith("`layers.2.weight` is NaN from step 120")
     first = held.findings["findings"][0]
     assert (first["kind"], first["tensors"][0], first["first"], first["last"]) == ("not_finite", bad, 120, 199)
 
@@ -152,7 +152,7 @@ def test_the_sentence_is_about_all_when_reading_ends_without_a_new_value(tmp_pat
     until(lambda: survey.table._changed is None)
     ended, survey.reading = survey.reading, replace(survey.reading, state="reading", done=survey.reading.total // 2)
     survey.table._changed = 0
-    until(lambda: text(held.add(page.updates).findings or {"sentence": []}).startswith("In the 50 % read so far"))
+    until(lambda: held.add(page.updates).sentence.startswith("In the 50 % read so far"))
     survey.reading = ended
     until(lambda: held.add(page.updates).is_judged)
 
@@ -163,7 +163,7 @@ def test_a_second_widget_has_everything_in_its_state(tmp_path: Path, explore: An
     held = Held().add([unpack(packet) for packet in explore(root)._boot])
     assert held.reading["state"] == "complete"
     assert sum(bool(values[-1] & NAN) for values in held.cells.values()) == 80 + 79
-    assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
+    assert held.sentence.startswith("`layers.2.weight` is NaN from step 120")
 
 
 @pytest.mark.parametrize("tensors", [[], [2, 5]])
@@ -234,10 +234,10 @@ def test_a_large_run_is_sampled_until_all_is_asked_for(
     until(lambda: held.add(page.updates) and {flag & UNREAD for _, flag in held.cells.values()} == {0, UNREAD})
     coarse = page.ask("survey", **{**ALL, "bins": 8}, run=0)[1]
     assert any((arrays["flag"] & SAMPLED).any() for _, arrays in coarse)
-    assert text(held.findings).startswith("In the ")
+    until(lambda: held.add(page.updates).sentence.startswith("In the "))
     assert page.ask("read_all", do="start", run=0)[1][0][0]["kind"] == "reading"
     until(lambda: held.add(page.updates).is_judged)
-    assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
+    assert held.sentence.startswith("`layers.2.weight` is NaN from step 120")
     assert not any(flag & (UNREAD | SAMPLED) for *_, flag in held.cells.values())
     whole = Survey(smdwidgets.create_trial(tmp_path / "run"))
     whole.update()
@@ -309,7 +309,7 @@ def test_exported_pages_have_the_survey(tmp_path: Path, explore: Any) -> None:
     packets = [unpack(packet) for packet in page_content(widget, [], 20_000_000).packets]
     held = Held().add(packets)
     assert held.reading["state"] == "complete"
-    assert text(held.findings).startswith("`layers.2.weight` is NaN from step 120")
+    assert held.sentence.startswith("`layers.2.weight` is NaN from step 120")
     stats = [head["stat"] for head, _ in packets if head["kind"] == "survey"]
     assert sorted(stats) == ["growth", "l2", "not_finite", "size", "surprise", "update", "zeros"]
     small = [unpack(packet) for packet in page_content(widget, [], 200_000).packets]
