@@ -515,10 +515,11 @@ class SegmentWriter:
         Returns (index of the segment, bytes written: 0 if the step has not changed)."""
     def end(self) -> None:
         """Begin another segment with the next step."""
-    def cut(self, key: str, cuts: Mapping[int, str | None]) -> str | None:
-        """Delete steps of a segment, or their tensors from one on in the order of writing.
+    def rewrite(self, segments: Sequence[tuple[str, Mapping[int, str | None]]]) -> tuple[str, int] | None:
+        """Write segments, in order, as one, and remove the old files.
 
-        The segment is written again, and the old files are removed. Returns the key of its index; None: it is empty."""
+        With each: the steps of which something is deleted, and the first tensor that is, in the order of writing; None:
+        all of the step. Returns (index of the new segment, its bytes); None: it is empty."""
     def cut_steps(self, first: int) -> None:
         """Delete the steps from this one on from all segments of the worker."""
     def show_steps(self, steps: Sequence[int]) -> None:

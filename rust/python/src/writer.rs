@@ -210,6 +210,9 @@ impl SegmentWriter {
     }
 }
 
+/// The steps of which something is deleted: the first tensor that is, in the order of writing; `None` for all.
+type Cuts = HashMap<Step, Option<String>>;
+
 #[pymethods]
 impl SegmentWriter {
     #[new]
@@ -230,9 +233,13 @@ impl SegmentWriter {
         self.ended(py, || Ok(()))
     }
 
-    fn cut(&self, py: Python<'_>, key: &str, cuts: HashMap<Step, Option<String>>) -> PyResult<Option<String>> {
-        let cuts = cuts.into_iter().map(|(step, first)| (step, first.map_or(Cut::All, Cut::From))).collect();
-        self.ended(py, || segment::cut(&self.root, key, &cuts))
+    fn rewrite(&self, py: Python<'_>, segments: Vec<(String, Cuts)>) -> PyResult<Option<(String, u64)>> {
+        let cuts = |cuts: Cuts| -> HashMap<Step, Cut> {
+            cuts.into_iter().map(|(step, first)| (step, first.map_or(Cut::All, Cut::From))).collect()
+        };
+        let segments: Vec<_> = segments.into_iter().map(|(key, of_key)| (key, cuts(of_key))).collect();
+        let borrowed: Vec<_> = segments.iter().map(|(key, cuts)| (key.as_str(), cuts)).collect();
+        self.ended(py, || segment::rewrite(&self.root, &borrowed))
     }
 
     fn cut_steps(&self, py: Python<'_>, first: Step) -> PyResult<()> {

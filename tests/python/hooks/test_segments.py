@@ -103,6 +103,31 @@ def test_open_trial_follows_segments_and_what_is_deleted_of_them(run):
     assert sum(path.stat().st_size for path in files_in(run)) < 10**6
 
 
+def test_segments_that_became_small_are_joined(run):
+    """Values of old steps are deleted repeatedly, and little of a segment is left."""
+    hook = Hook(run, plan={"budget": "20MB"})
+    train(hook, range(500), size=3000)
+    hook.flush()
+    most = 0
+    with create_trial(run) as following:
+        for begin in range(500, 6000, 500):
+            train(hook, range(begin, begin + 500), size=3000)
+            hook.flush()
+            most = max(most, len(list(run.glob("segments/*/*.tfevents"))))
+            check(following)
+            assert following.tensor("scalar/loss").steps()[-1] == begin + 499
+        hook.close()
+        check(following)
+        steps = following.tensor("scalar/loss").steps()
+    with create_trial(run) as trial:
+        check(trial)
+        assert trial.tensor("scalar/loss").steps() == steps
+    segments = [path.stat().st_size for path in run.glob("segments/*/*.tfevents")]
+    assert most <= 32
+    assert len(segments) <= 8
+    assert max(segments) <= 16 << 20
+
+
 def test_storage_reads_segments(run):
     with Hook(run, plan={"budget": "1MB"}) as hook:
         train(hook, range(500), size=1000)

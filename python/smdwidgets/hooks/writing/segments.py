@@ -22,6 +22,9 @@ OWN_FILES: Final = 32
 _SHOWN_LAST, _SHOWN = 16, 32
 #: A segment is written again when this part of it was deleted.
 _WORTHWHILE: Final = 0.25
+#: A segment below this size is small. So many neighbouring ones become one, and any number when the run ends.
+_SMALL: Final = 1 << 20
+_MANY: Final = 8
 
 
 class Segments:
@@ -78,21 +81,60 @@ class Segments:
         self._cuts.setdefault(key, {})[step] = first
         self._cut_bytes[key] = self._cut_bytes.get(key, 0) + nbytes
 
-    def delete(self, at_least: float = _WORTHWHILE) -> None:
-        """Write segments again of which this part is to be deleted."""
+    def delete(self, at_least: float = _WORTHWHILE, many: int = _MANY) -> None:
+        """Write segments again of which much is to be deleted, and join small ones.
+
+        Args:
+            at_least: the part of a segment that is to be deleted.
+            many: the number of small segments that follow each other.
+        """
         for key in [key for key in self._cuts if self._cut_bytes[key] >= at_least * self._sizes.get(key, 0)]:
-            try:
-                moved = self._writer.cut(key, self._cuts[key])
-            except SMDebugError:  # it is damaged: it is left as it is
-                del self._cuts[key]
-                raise
-            del self._cuts[key]
-            kept = self._sizes.pop(key, 0) - self._cut_bytes.pop(key, 0)
-            for step, (old, nbytes, first) in self._steps.items():
-                if old == key and moved is not None:
-                    self._steps[step] = moved, nbytes, first
-            if moved is not None:
-                self._sizes[moved] = max(kept, 1)
+            self._rewrite([key])
+        for keys in self._small_neighbours():
+            if len(keys) >= many:
+                self._rewrite(keys)
+
+    def _small_neighbours(self) -> list[list[str]]:
+        """Return groups of small segments that follow each other, in order.
+
+        A group has some MB at most.
+        """
+        groups: list[list[str]] = [[]]
+        size = 0
+        for key, nbytes in self._sizes.items():
+            is_small = nbytes < _SMALL
+            if not is_small or size + nbytes > _MANY * _SMALL:
+                groups.append([])
+                size = 0
+            if is_small:
+                groups[-1].append(key)
+                size += nbytes
+        return groups
+
+    def _rewrite(self, keys: list[str]) -> None:
+        """Write segments that follow each other as one.
+
+        What is to be deleted of them is left out.
+        """
+        try:
+            new = self._writer.rewrite([(key, self._cuts.get(key, {})) for key in keys])
+        except SMDebugError:  # one is damaged: they are left as they are
+            for key in keys:
+                self._forget(key)
+            raise
+        for step, (key, nbytes, first) in self._steps.items():
+            if key in keys and new is not None:
+                self._steps[step] = new[0], nbytes, first
+        # In place of the last one, so that the order stays.
+        sizes = [new if key == keys[-1] else (key, nbytes) for key, nbytes in self._sizes.items()]
+        for key in keys:
+            self._forget(key)
+        self._sizes = dict(one for one in sizes if one is not None and one[0] not in keys)
+
+    def _forget(self, key: str) -> None:
+        """Forget what is to be deleted of a segment, and its size."""
+        for by_segment in (self._sizes, self._cuts, self._cut_bytes):
+            by_segment.pop(key, None)
 
     def reopen(self) -> None:
         """Begin another segment, because the directory was removed."""
@@ -102,7 +144,7 @@ class Segments:
 
     def close(self, shows: bool = True) -> None:
         """Delete what is left to delete; ``shows`` some steps to smdebug's readers."""
-        self.delete(0.0)
+        self.delete(0.0, many=2)
         steps = list(self._steps) if shows else []
         if steps:
             spaced = steps[:: max(len(steps) // (_SHOWN - _SHOWN_LAST), 1)]

@@ -11,7 +11,7 @@ use crate::source::Local;
 use crate::step::{Mode, Step};
 use crate::tensor::DType;
 use crate::writer::StepWriter;
-use crate::writer::segment::{Cut, SegmentWriter, cut, cut_steps, show_steps};
+use crate::writer::segment::{Cut, SegmentWriter, cut_steps, rewrite, show_steps};
 
 fn step(root: &Path, step: Step, names: &[&str]) -> StepWriter {
     let mut writer = StepWriter::new(root, step, "worker_0", Mode::Train, step, false).unwrap().in_memory();
@@ -122,8 +122,10 @@ fn deleted_tensors_are_gone_and_others_stay() {
     segments.end();
     show_steps(root.path(), "worker_0", &[1, 2, 3]).unwrap();
     let cuts = HashMap::from([(1, Cut::From("large".into())), (2, Cut::All), (5, Cut::From("small".into()))]);
-    let key = cut(root.path(), "segments/worker_0/000000.index", &cuts).unwrap().unwrap();
+    let (key, size) = rewrite(root.path(), &[("segments/worker_0/000000.index", &cuts)]).unwrap().unwrap();
+    let on_disk = |name: &str| fs::metadata(root.path().join("segments/worker_0").join(name)).unwrap().len();
     assert_eq!(key, "segments/worker_0/000000-1.index");
+    assert_eq!(size, on_disk("000000-1.index") + on_disk("000000-1.tfevents"));
     assert_eq!(steps_of(root.path(), "small"), [0, 1, 3, 4]);
     assert_eq!(steps_of(root.path(), "large"), [0, 3, 4]);
     let files = |folder: &str| fs::read_dir(root.path().join(folder)).unwrap().count();
@@ -134,6 +136,39 @@ fn deleted_tensors_are_gone_and_others_stay() {
     assert_eq!(steps_of(root.path(), "large"), [0, 3]);
     cut_steps(root.path(), "worker_0", 0).unwrap();
     assert_eq!((steps_of(root.path(), "small"), files(&format!("{SEGMENTS}/worker_0"))), (vec![], 0));
+}
+
+#[test]
+fn segments_are_joined_and_a_reader_follows() {
+    let root = tempfile::tempdir().unwrap();
+    let run = Local::new(root.path());
+    let (catalog, mut listed) = (reading(), Listed::default());
+    let mut segments = SegmentWriter::new(root.path(), "worker_0").unwrap();
+    let mut keys = Vec::new();
+    for number in 0..9 {
+        keys.push(segments.append(&mut step(root.path(), number, &["small", "large"])).unwrap().0);
+        if number % 3 == 2 {
+            segments.end();
+        }
+    }
+    list(&catalog, &mut listed, &run).unwrap();
+    show_steps(root.path(), "worker_0", &[1, 4, 8]).unwrap();
+    let cuts = [HashMap::from([(1, Cut::From("large".into()))]), HashMap::new(), HashMap::from([(7, Cut::All)])];
+    let joined: Vec<_> = keys.iter().map(String::as_str).step_by(3).zip(&cuts).collect();
+    assert_eq!(rewrite(root.path(), &joined).unwrap().unwrap().0, "segments/worker_0/000002-1.index");
+    let files = |folder: &str| fs::read_dir(root.path().join(folder)).unwrap().count();
+    assert_eq!((files("segments/worker_0"), files("index/000000000")), (2, 3));
+    assert_eq!(steps_of(root.path(), "small"), [0, 1, 2, 3, 4, 5, 6, 8]);
+    assert_eq!(steps_of(root.path(), "large"), [0, 2, 3, 4, 5, 6, 8]);
+    // A reader that knew the old ones, and one that saw one of them beside the new one.
+    list(&catalog, &mut listed, &run).unwrap();
+    let place = find(&catalog.read(), "large", 3).unwrap().0;
+    assert_eq!(place, "segments/worker_0/000002-1.tfevents");
+    let (old, new) = (keys[3].as_str(), "segments/worker_0/000002-1.index");
+    assert_eq!(newest([new, old, "segments/worker_0/000002.index"]), [old, new]);
+    let another = HashMap::new();
+    let foreign = [("segments/worker_1/000000.index", &another), (new, &another)];
+    assert!(rewrite(root.path(), &foreign).is_err() && rewrite(root.path(), &[]).unwrap().is_none());
 }
 
 #[test]

@@ -127,69 +127,110 @@ impl Open {
     }
 }
 
-/// Deletes tensors of steps of a segment, which no writer appends to: it is written again without them, under the next
-/// version. A reader finds either one. Returns the key of its index; `None` if nothing is left.
-pub fn cut(root: &Path, key: &str, cuts: &HashMap<Step, Cut>) -> Result<Option<String>> {
-    let Some((worker, name)) = parse_key(key) else {
-        return Err(Error::Invalid(format!("{key:?} is not the key of the index of a segment")));
-    };
-    let (next, old_events) = (Name { version: name.version + 1, ..name }, name.event_key(worker));
-    let content = read(root, key)?;
-    let steps = last_lines(&content, key)?;
-    let mut old = match Local::new(root).open_file(&old_events) {
-        Ok(file) => Some(file),
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    let mut events: Option<Unfinished> = None;
-    let (mut index, mut moved) = (Vec::new(), Vec::new());
-    for (step, mut known) in steps {
-        match cuts.get(&step) {
-            Some(Cut::All) => {
-                moved.push((step, None));
+/// Writes segments of one worker, which no writer appends to, as one segment, without the tensors to delete in each.
+/// With one segment, a reader finds either the old or the new one.
+///
+/// They are given in order. The new one is the next version of the last of them, because later segments count: a reader
+/// that finds others of them beside it takes their steps from the new one. Returns the key of its index, and its bytes;
+/// `None` if nothing is left.
+pub fn rewrite(root: &Path, segments: &[(&str, &HashMap<Step, Cut>)]) -> Result<Option<(String, u64)>> {
+    let Some((last, _)) = segments.last() else { return Ok(None) };
+    let (worker, name) = named(last)?;
+    let next = Name { version: name.version + 1, ..name };
+    let mut new = Rewritten { root, worker, name: next, events: None, index: Vec::new(), moved: Vec::new() };
+    for (key, cuts) in segments {
+        new.add(key, cuts)?;
+    }
+    let left = new.publish()?;
+    let key = next.index_key(worker);
+    for (key, _) in segments {
+        remove(root, key)?;
+        remove(root, &named(key)?.1.event_key(worker))?;
+    }
+    Ok(left.map(|size| (key, size)))
+}
+
+fn named(key: &str) -> Result<(&str, Name)> {
+    parse_key(key).ok_or_else(|| Error::Invalid(format!("{key:?} is not the key of the index of a segment")))
+}
+
+/// A segment with what is left of others.
+struct Rewritten<'a> {
+    root: &'a Path,
+    worker: &'a str,
+    name: Name,
+    events: Option<Unfinished>,
+    index: Vec<u8>,
+    /// The steps, the event files that they were in, and their new lines in the form of an index file.
+    moved: Vec<(Step, String, Option<Vec<u8>>)>,
+}
+
+impl Rewritten<'_> {
+    /// Adds what is left of a segment without what is to be deleted.
+    fn add(&mut self, key: &str, cuts: &HashMap<Step, Cut>) -> Result<()> {
+        let (worker, name) = named(key)?;
+        if worker != self.worker {
+            return Err(Error::Invalid(format!("{key:?} is a segment of another worker than {:?}", self.worker)));
+        }
+        let (root, old_events) = (self.root, name.event_key(worker));
+        let content = read(root, key)?;
+        let mut old = match Local::new(root).open_file(&old_events) {
+            Ok(file) => Some(file),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        for (step, mut known) in last_lines(&content, key)? {
+            match cuts.get(&step) {
+                Some(Cut::All) => {
+                    self.moved.push((step, old_events.clone(), None));
+                    continue;
+                }
+                Some(Cut::From(first)) => cut_index(&mut known, first),
+                None => {}
+            }
+            if known.entries.is_empty() && known.shapes.is_empty() && known.shards.is_empty() {
+                self.moved.push((step, old_events.clone(), None));
                 continue;
             }
-            Some(Cut::From(first)) => cut_index(&mut known, first),
-            None => {}
-        }
-        if known.entries.is_empty() && known.shapes.is_empty() && known.shards.is_empty() {
-            moved.push((step, None));
-            continue;
-        }
-        known.entries.sort_by_key(|entry| entry.offset);
-        for entry in &mut known.entries {
-            let file = old.as_mut().ok_or_else(|| damaged(key, "its event file is missing"))?;
-            let events = match &mut events {
-                Some(events) => events,
-                None => events.insert(Unfinished::create(root, &next.event_key(worker))?),
-            };
-            let wrong = |source| io_error(&root.join(&old_events), source);
-            let mut record = Vec::new();
-            file.seek(SeekFrom::Start(entry.offset)).map_err(wrong)?;
-            file.take(entry.length).read_to_end(&mut record).map_err(wrong)?;
-            if record.len() as u64 != entry.length {
-                return Err(damaged(key, format!("the record of step {step} at byte {} is cut off", entry.offset)));
+            known.entries.sort_by_key(|entry| entry.offset);
+            for entry in &mut known.entries {
+                let file = old.as_mut().ok_or_else(|| damaged(key, "its event file is missing"))?;
+                let events = match &mut self.events {
+                    Some(events) => events,
+                    None => self.events.insert(Unfinished::create(root, &self.name.event_key(worker))?),
+                };
+                let wrong = |source| io_error(&root.join(&old_events), source);
+                let mut record = Vec::new();
+                file.seek(SeekFrom::Start(entry.offset)).map_err(wrong)?;
+                file.take(entry.length).read_to_end(&mut record).map_err(wrong)?;
+                if record.len() as u64 != entry.length {
+                    return Err(damaged(key, format!("the record of step {step} at byte {} is cut off", entry.offset)));
+                }
+                entry.offset = events.written();
+                events.write(&record)?;
             }
-            entry.offset = events.written();
-            events.write(&record)?;
+            known.event_file = known.event_file.map(|_| self.name.event_key(worker).into());
+            self.index.extend_from_slice(&to_line(step, &known));
+            self.moved.push((step, old_events.clone(), Some(known.to_bytes())));
         }
-        known.event_file = known.event_file.map(|_| next.event_key(worker).into());
-        index.extend_from_slice(&to_line(step, &known));
-        moved.push((step, Some(known)));
+        Ok(())
     }
-    let left = !index.is_empty();
-    if left {
-        if let Some(events) = events {
-            events.publish(false)?;
+
+    /// Makes the segment visible, and index files of its steps refer to it. Returns its bytes, if anything is left.
+    fn publish(self) -> Result<Option<u64>> {
+        let mut size = self.index.len() as u64;
+        if size > 0 {
+            if let Some(events) = self.events {
+                size += events.written();
+                events.publish(false)?;
+            }
+            replace(self.root, &self.name.index_key(self.worker), &self.index)?;
         }
-        replace(root, &next.index_key(worker), &index)?;
+        for (step, old_events, known) in self.moved {
+            move_index_file(self.root, step, self.worker, &old_events, known.as_deref())?;
+        }
+        Ok(Some(size).filter(|size| *size > 0))
     }
-    for (step, known) in moved {
-        move_index_file(root, step, worker, &old_events, known.as_ref())?;
-    }
-    remove(root, key)?;
-    remove(root, &old_events)?;
-    Ok(left.then(|| next.index_key(worker)))
 }
 
 /// Deletes a worker's steps from `first` on from its segments, which no writer appends to.
@@ -199,7 +240,7 @@ pub fn cut_steps(root: &Path, worker: &str, first: Step) -> Result<()> {
         let steps = lines(&content, &key).0.into_iter().map(|line| line.step).filter(|step| *step >= first);
         let cuts: HashMap<Step, Cut> = steps.map(|step| (step, Cut::All)).collect();
         if !cuts.is_empty() {
-            cut(root, &key, &cuts)?;
+            rewrite(root, &[(&key, &cuts)])?;
         }
     }
     Ok(())
@@ -246,14 +287,14 @@ fn cut_index(index: &mut Index<'_>, first: &str) {
 }
 
 /// An index file of a step that refers to the old event file is replaced, or removed.
-fn move_index_file(root: &Path, step: Step, worker: &str, old: &str, known: Option<&Index<'_>>) -> Result<()> {
+fn move_index_file(root: &Path, step: Step, worker: &str, old: &str, known: Option<&[u8]>) -> Result<()> {
     let key = index_key(step, worker)?;
     let Ok(content) = fs::read(root.join(&key)) else { return Ok(()) };
     if !Index::parse(&content, &key).is_ok_and(|found| found.event_file.as_deref() == Some(old)) {
         return Ok(());
     }
     match known {
-        Some(known) => replace(root, &key, &known.to_bytes()),
+        Some(known) => replace(root, &key, known),
         None => remove(root, &key),
     }
 }
