@@ -404,7 +404,12 @@ def kinds_of(names: Iterable[str]) -> dict[str, Kind]:
     >>> kinds_of(["layers.1.aux_loss"])
     {'layers.1.aux_loss': <Kind.LOSS: 'loss'>}
     """
-    return {name: _describe(_shape(name)[0]).kind if len(name) <= _LONGEST else Kind.UNKNOWN for name in names}
+    # The kind depends on no number of a layer, so that one place stands for all of them.
+    shaped, place = _LAYER.sub, _PLACES[0]
+    return {
+        name: _describe(shaped(place, name) if name.isascii() else name).kind if len(name) <= _LONGEST else Kind.UNKNOWN
+        for name in names
+    }
 
 
 def by_role(values: Mapping[str, V]) -> tuple[dict[str, V], dict[str, V]]:

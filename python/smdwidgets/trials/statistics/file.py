@@ -46,16 +46,23 @@ class StatisticsFile:
         self._pyramids: dict[str, tuple[_core.Pyramid, int]] = {}
         #: The keys of the statistics, as they were listed last.
         self._keys: frozenset[str] = frozenset()
+        #: The names of the tensors; None: they are to be read.
+        self._names: list[str] | None = None
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
+        names, self._names = self._names, None  # also if this fails
         listing = getattr(self._storage, "listing", None)  # only that of a store has sizes
         if listing is None:
             self._keys = frozenset(self._storage.list(f"{DIRECTORY}/"))
-            return self._reader.refresh(self._source, sorted(self._keys))
-        sizes = {listed.key: listed.size for listed in listing(f"{DIRECTORY}/")}
-        self._keys = frozenset(sizes)
-        return self._reader.refresh(self._source, [*sizes], [*sizes.values()])
+            has_more = self._reader.refresh(self._source, sorted(self._keys))
+        else:
+            sizes = {listed.key: listed.size for listed in listing(f"{DIRECTORY}/")}
+            self._keys = frozenset(sizes)
+            has_more = self._reader.refresh(self._source, [*sizes], [*sizes.values()])
+        if not has_more:
+            self._names = names
+        return has_more
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         try:
@@ -65,10 +72,14 @@ class StatisticsFile:
 
     def names(self) -> list[str]:
         """Return the names of the tensors, in the order of the file."""
-        # Each segment of very many tensors has all of their names, and a pyramid has them once. It takes more memory,
-        # which pays only where names take long to read.
-        is_slow = reads_at_once(self._storage) is not None
-        listed = [worker for worker in self.workers() if pyramid_key(worker) in self._keys] if is_slow else []
+        names = self._names
+        if names is None:
+            names = self._names = self._read_names()
+        return [*names]
+
+    def _read_names(self) -> list[str]:
+        # Each segment has all names, and a pyramid has them once.
+        listed = [worker for worker in self.workers() if pyramid_key(worker) in self._keys]
         pyramids = {worker: pyramid for worker in listed if (pyramid := self.pyramid(worker)) is not None}
         names = dict.fromkeys(name for pyramid in pyramids.values() for name in pyramid.names())
         covered = [(worker, pyramid.covered, pyramid.ends[1]) for worker, pyramid in pyramids.items()]
