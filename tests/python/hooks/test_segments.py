@@ -175,7 +175,7 @@ def test_value_that_follows_a_step_is_in_it(run):
 def test_large_steps_have_separate_files(run):
     with Hook(run, plan={"budget": "1GB"}) as hook:
         train(hook, range(40))
-        train(hook, [40], size=500_000)
+        train(hook, [40], size=3_000_000)
         train(hook, [41])
     assert len(list(run.glob("events/*/*"))) == OWN_FILES + 1
     with create_trial(run) as trial:

@@ -177,7 +177,7 @@ fn large_steps_have_their_own_files() {
     let mut segments = SegmentWriter::new(root.path(), "worker_0").unwrap();
     let mut large = step(root.path(), 0, &["a"]);
     assert!(large.is_in_memory());
-    large.tensor("b", DType::U8, &[2 << 20], &vec![1; 2 << 20]).unwrap();
+    large.tensor("b", DType::U8, &[9 << 20], &vec![1; 9 << 20]).unwrap();
     assert!(!large.is_in_memory() && segments.append(&mut large).is_err());
     large.finish().unwrap();
     let mut small = step(root.path(), 1, &["a"]);

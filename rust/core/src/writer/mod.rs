@@ -26,7 +26,7 @@ pub use names::{event_key, index_key, reduction_name, worker_file_name};
 const PIECE: usize = 1 << 20;
 
 /// Records of a step that are kept in memory; a larger step is written to its own files.
-const LARGEST_IN_MEMORY: usize = 1 << 20;
+const LARGEST_IN_MEMORY: usize = 8 << 20;
 
 /// The files of a finished step, relative to the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
