@@ -6,8 +6,9 @@ of the time and of the files that two files a step take. Values are deleted by w
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
@@ -20,11 +21,33 @@ SEGMENTS: Final = "segments"
 OWN_FILES: Final = 32
 #: Steps of segments that get index files when the run ends: so many last ones, and others at equal distances.
 _SHOWN_LAST, _SHOWN = 16, 32
-#: A segment is written again when this part of it was deleted.
+#: A segment is written again when this part of it was deleted, and so many bytes.
 _WORTHWHILE: Final = 0.25
+_LEAST: Final = 64 << 10
 #: A segment below this size is small. So many neighbouring ones become one, and any number when the run ends.
 _SMALL: Final = 1 << 20
 _MANY: Final = 8
+
+
+@dataclass(eq=False, slots=True)
+class _Segment:
+    """A segment with the steps that this process has appended."""
+
+    #: The key of its index.
+    key: str
+    size: int = 0
+    steps: set[int] = field(default_factory=set)
+    #: What is to be deleted: the first deleted tensor of each step, None for all of it.
+    cuts: dict[int, str | None] = field(default_factory=dict)
+    cut_bytes: int = 0
+
+
+class _Place(NamedTuple):
+    """Where a step is, its bytes, and its first tensor."""
+
+    segment: _Segment
+    nbytes: int
+    first: str | None
 
 
 class Segments:
@@ -40,12 +63,9 @@ class Segments:
         self._root, self._worker = str(root), worker
         self.own_files = own_files
         self._writer = _core.SegmentWriter(self._root, worker)
-        #: The key of the segment's index, the bytes, and the first tensor of each step.
-        self._steps: dict[int, tuple[str, int, str | None]] = {}
-        self._sizes: dict[str, int] = {}
-        #: What is to be deleted, by segment: the first deleted tensor of each step, None for all of it.
-        self._cuts: dict[str, dict[int, str | None]] = {}
-        self._cut_bytes: dict[str, int] = {}
+        self._steps: dict[int, _Place] = {}
+        #: In order; the last one may grow.
+        self._segments: list[_Segment] = []
 
     def __contains__(self, step: object) -> bool:
         return step in self._steps
@@ -55,13 +75,18 @@ class Segments:
         key, nbytes = self._writer.append(writer)
         before = self._steps.get(step)
         if nbytes:
-            self._sizes[key] = self._sizes.get(key, 0) + nbytes
+            if not self._segments or self._segments[-1].key != key:
+                self._segments.append(_Segment(key))
+            segment = self._segments[-1]
+            segment.size += nbytes
             if before is not None:
-                self._cut_bytes[before[0]] = self._cut_bytes.get(before[0], 0) + before[1]
-                if before[0] != key:
-                    self._cuts.setdefault(before[0], {})[step] = None
-            self._steps[step] = key, nbytes, writer.first
-        return self._steps[step][1]
+                before.segment.cut_bytes += before.nbytes
+                if before.segment is not segment:
+                    before.segment.steps.discard(step)
+                    before.segment.cuts[step] = None
+            segment.steps.add(step)
+            self._steps[step] = _Place(segment, nbytes, writer.first)
+        return self._steps[step].nbytes
 
     def drop(self, step: int) -> None:
         """Delete a step, which has separate files now."""
@@ -70,81 +95,78 @@ class Segments:
 
     def keeps_any(self, step: int, first: str | None) -> bool:
         """Whether anything is left of a step without the tensors from one on."""
-        return first is not None and self._steps[step][2] not in (None, first)
+        return first is not None and self._steps[step].first not in (None, first)
 
     def cut(self, step: int, first: str | None) -> None:
         """Note that a step is to be deleted, or its tensors from the first one on."""
-        key, nbytes, _ = self._steps[step]
+        segment, nbytes, _ = self._steps[step]
         if not self.keeps_any(step, first):
             first = None
             del self._steps[step]
-        self._cuts.setdefault(key, {})[step] = first
-        self._cut_bytes[key] = self._cut_bytes.get(key, 0) + nbytes
+            segment.steps.discard(step)
+        segment.cuts[step] = first
+        segment.cut_bytes += nbytes
 
-    def delete(self, at_least: float = _WORTHWHILE, many: int = _MANY) -> None:
-        """Write segments again of which much is to be deleted, and join small ones.
+    def delete(self, all_of_it: bool = False) -> None:
+        """Write segments again of which much is to be deleted, and join many small ones.
 
         Args:
-            at_least: the part of a segment that is to be deleted.
-            many: the number of small segments that follow each other.
+            all_of_it: write all of which anything is to be deleted, and join any small ones.
         """
-        for key in [key for key in self._cuts if self._cut_bytes[key] >= at_least * self._sizes.get(key, 0)]:
-            self._rewrite([key])
-        for keys in self._small_neighbours():
-            if len(keys) >= many:
-                self._rewrite(keys)
+        for segment in self._segments[:]:
+            enough = 0 if all_of_it else max(_WORTHWHILE * segment.size, _LEAST)
+            if segment.cuts and segment.cut_bytes >= enough:
+                self._rewrite([segment])
+        for group in self._small_neighbours():
+            if len(group) >= (2 if all_of_it else _MANY):
+                self._rewrite(group)
 
-    def _small_neighbours(self) -> list[list[str]]:
+    def _small_neighbours(self) -> list[list[_Segment]]:
         """Return groups of small segments that follow each other, in order.
 
         A group has some MB at most.
         """
-        groups: list[list[str]] = [[]]
+        groups: list[list[_Segment]] = [[]]
         size = 0
-        for key, nbytes in self._sizes.items():
-            is_small = nbytes < _SMALL
-            if not is_small or size + nbytes > _MANY * _SMALL:
+        for segment in self._segments:
+            is_small = segment.size < _SMALL
+            if not is_small or size + segment.size > _MANY * _SMALL:
                 groups.append([])
                 size = 0
             if is_small:
-                groups[-1].append(key)
-                size += nbytes
+                groups[-1].append(segment)
+                size += segment.size
         return groups
 
-    def _rewrite(self, keys: list[str]) -> None:
+    def _rewrite(self, segments: list[_Segment]) -> None:
         """Write segments that follow each other as one.
 
         What is to be deleted of them is left out.
         """
         try:
-            new = self._writer.rewrite([(key, self._cuts.get(key, {})) for key in keys])
-        except SMDebugError:  # one is damaged: they are left as they are
-            for key in keys:
-                self._forget(key)
+            new = self._writer.rewrite([(segment.key, segment.cuts) for segment in segments])
+        except SMDebugError:  # one is damaged: they are left as they are from now on
+            self._segments = [segment for segment in self._segments if segment not in segments]
             raise
-        for step, (key, nbytes, first) in self._steps.items():
-            if key in keys and new is not None:
-                self._steps[step] = new[0], nbytes, first
-        # In place of the last one, so that the order stays.
-        sizes = [new if key == keys[-1] else (key, nbytes) for key, nbytes in self._sizes.items()]
-        for key in keys:
-            self._forget(key)
-        self._sizes = dict(one for one in sizes if one is not None and one[0] not in keys)
-
-    def _forget(self, key: str) -> None:
-        """Forget what is to be deleted of a segment, and its size."""
-        for by_segment in (self._sizes, self._cuts, self._cut_bytes):
-            by_segment.pop(key, None)
+        *others, joined = segments
+        for segment in others:
+            self._steps.update((step, self._steps[step]._replace(segment=joined)) for step in segment.steps)
+            joined.steps |= segment.steps
+        joined.cuts, joined.cut_bytes = {}, 0
+        if new is not None:
+            joined.key, joined.size = new
+        gone = segments if new is None else others
+        self._segments = [segment for segment in self._segments if segment not in gone]
 
     def reopen(self) -> None:
         """Begin another segment, because the directory was removed."""
         self._writer.end()
-        for known in (self._steps, self._sizes, self._cuts, self._cut_bytes):
-            known.clear()
+        self._steps.clear()
+        self._segments.clear()
 
     def close(self, shows: bool = True) -> None:
         """Delete what is left to delete; ``shows`` some steps to smdebug's readers."""
-        self.delete(0.0, many=2)
+        self.delete(all_of_it=True)
         steps = list(self._steps) if shows else []
         if steps:
             spaced = steps[:: max(len(steps) // (_SHOWN - _SHOWN_LAST), 1)]
