@@ -37,7 +37,9 @@ STEPS: Final = tuple(
     for words in ("(?:global[_ ]?step|num_updates)", "(?:step|iter(?:ation)?|update)s?", "epoch")
 )
 #: Kinds of which one makes lines of unknown origin those of a training.
-_TELLING: Final = frozenset({Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE, Kind.GRADIENT_NORM})
+_TELLING: Final = frozenset(
+    {Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE, Kind.GRADIENT_NORM, Kind.LOSS_SCALE}
+)
 POSITIONS: Final = frozenset({"epoch", "step", "iter", "iteration", "batch", "global_step", "global step", "eta"})
 
 
