@@ -87,7 +87,7 @@ CAUSES: dict[str, Cause] = {
         against=("loss_stays_level", "loss_learns", "lost_without_rise"),
         rivals=("labels_unrelated", "gradients_add_up", "loss_sign", "input_not_scaled", "not_finite", "one_class"),
         sure_with=(*_UNSTABLE, "large_updates"),
-        alone=("loss_only_returns", "loss_rises_at_once"),
+        alone=("loss_only_returns", "loss_rises_at_once", "swings"),
     ),
     "dead": Cause(rivals=("rate_too_high", "input_not_scaled")),
     "saturated": Cause(rivals=("rate_too_high", "input_not_scaled")),

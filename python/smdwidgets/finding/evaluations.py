@@ -112,7 +112,8 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "Preferences by chance",
         "pairs of answers that are ordered by chance",
         "In a training on preferences with at least 100 logs, at most 60 % of the pairs are ordered right, over the whole run and in its "
-        "last third, and the loss does not fall by 5 %.",
+        "last third, and the loss does not fall by 5 %. Or at most 60 % are at each of at least 5 evaluations, whose loss never falls "
+        "by 2 %.",
         "a share of pairs that are ordered right of 65 % or more, and a loss that falls",
         "read 20 pairs: is the chosen answer the better one, and do the two differ in more than their length?",
         "Pairs are ordered right hardly more often than by chance: {series} is {late:.2f} in the last third",
@@ -142,13 +143,14 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "losses_on_two_scales",
         "Losses on two scales",
         "losses on two scales",
-        "The training loss is the loss of evaluations times a number above 8, or divided by it, at all evaluations. Or the loss of "
+        "The training loss is the loss of evaluations times a number above 8, or divided by it, at all evaluations; above 4 in logs "
+        "of Transformers, whose two losses are computed in the same way. Or the loss of "
         "evaluations is below 30 % of what its wrong answers cost at least, and far below the training loss.",
         "losses of training and evaluation of about the same size",
         "divide both by the number of samples, or of tokens, before they are logged.",
         "{what}",
         "{numbers}",
-        "Probably one is a sum over a batch and the other a mean. The training itself need not be affected, but the curves cannot "
+        "Probably one is a sum over a batch, or over the batches of one update, and the other a mean. The training itself need not be affected, but the curves cannot "
         "be compared.",
         level="warning",
         test="log both losses of one batch: if their ratio is the number of samples, one of them is a sum",

@@ -381,13 +381,14 @@ _KINDS = (
         "One step changes the weights by more than 5 % of their norm at the start, or by more than 10 % in one layer later, "
         "and a symptom follows: values that are not finite, divergence, dead units, or a loss that does not fall. A loss that stays "
         "at its first level speaks against it: too large a rate makes a loss rise or swing. Where only scalars were recorded: the rate "
-        "of Transformers is 0.015 or more, and the loss stays where the first updates left it.",
+        "of Transformers is 0.015 or more, and the loss stays where the first updates left it; or the rate is so large for the "
+        "optimizer, from 2 on for any, and the loss, a metric or the reward suffers.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "reduce the learning rate by a factor of 3 to 10, or warm it up.",
         "{what}",
         "{detail}",
         "Probably the learning rate is too high.",
-        explains=_UNSTABLE - {"exploding"} | {"vanishing", "rate_too_low", "rate_zero"},
+        explains=_UNSTABLE - {"exploding"} | {"vanishing", "rate_too_low", "rate_zero", "metric_falls", "swings"},
         needs_symptom=True,
         test="divide the learning rate by 10 and train 100 steps: if the loss falls, the rate was the cause",
     ),
@@ -510,7 +511,8 @@ _KINDS = (
         "The training loss falls below the loss of guessing, but the validation loss never does: the model memorizes labels "
         "that do not belong to the inputs. Or the training loss stays at the loss of guessing although the weights move as in healthy "
         "trainings, gradients reach all layers, units live and batches differ. Or a language model begins sure of its tokens, by its "
-        "entropy, and is never right.",
+        "entropy, and is never right. Or metrics of other data stay below 0.05 although the training data are learned by heart. Or no "
+        "evaluation in many epochs is better than the first, and the training loss falls slowly at first.",
         "a loss below the loss of guessing",
         "check that shuffling keeps inputs and labels together, and how labels are read.",
         "{what}",
@@ -640,7 +642,8 @@ _KINDS = (
         "at that of guessing among the pairs of a batch.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
         "first half of the run and stayed there, so that the policy no longer explores; if the whole reward of a language model has no "
-        "trend over at least 100 updates; if no more than 2 % of later rewards are as good as the first ones; or if a share of episodes "
+        "trend over at least 100 updates; if a critic never explains 5 % of the variance of the returns, and its loss does not fall; "
+        "if no more than 2 % of later rewards are as good as the first ones; or if a share of episodes "
         "that succeed stays below 15 %. Otherwise it is low, because many tasks pay late.",
         "a training loss that falls by more than its noise",
         "check the learning rate, that labels belong to inputs, and that the optimizer has the model's parameters; try to fit "

@@ -70,6 +70,15 @@ ABOVE_TEST, NEARLY_ALL = 1.5, 0.9
 #: Least loss of evaluations by the first one of the training, which is that of an untrained model, and by their own
 #: first one, and the fall of the training loss beside it.
 FAR_ABOVE, FALLEN, FALLS = 3.0, 0.8, 0.25
+#: Fewest evaluations whose metrics are next to nothing, how large those are, and the last training loss and the least
+#: loss of evaluations beside them, relative to their first ones.
+LEAST_EVALUATIONS, NEXT_TO_NOTHING, BY_HEART, NEVER_FALLS = 10, 0.05, 0.1, 0.75
+#: Fewest evaluations of a loss that is never better than its first value, by what share at most; their first value and
+#: the last one of the training relative to its first one, and that after the first fifth.
+LEAST_LOSSES, GAIN, ALIKE, LEARNED_SINGLE, FIFTH, SLOWLY = 20, 0.03, 0.25, 0.9, 0.2, 0.92
+
+#: What most probably is wrong where a training learns single samples only.
+_UNRELATED = "Probably labels do not belong to their inputs, and the model learns single samples by heart."
 
 
 def evaluation_differs(data: RunData) -> Iterator[Finding]:
@@ -80,6 +89,7 @@ def evaluation_differs(data: RunData) -> Iterator[Finding]:
     yield from _worse_than_chance(data)
     yield from _swapped(data)
     yield from _area_of_guessing(data)
+    yield from list(_next_to_nothing(data)) or _never_better(data)
     for loss, training in logged_pairs(data):
         yield from _far_above(loss, training)
         yield from _soon_above(loss, training)
@@ -294,12 +304,11 @@ def _of_guessing(one: Evaluations, training: Series, chance: float, learns: bool
     fast = ": the training learns fast" if learns else ""
     apart = "Probably the data of evaluations are prepared in another way than those of the training"
     others = "The evaluated model hardly changes: probably other weights are evaluated than those that are trained"
-    unrelated = "Probably labels do not belong to their inputs, and the model learns single samples by heart"
     facts = {
         "what": "Evaluations are never better than guessing, although the training loss falls",
         "numbers": f"{one.accuracy.quoted} up to {one.share.max():.3g}, {from_to(one.loss)}, {from_to(training)}"
         f"; {guessing(1 / chance)}",
-        "why": f"{others}." if stays else f"{apart}{fast}." if differs else f"{unrelated}.",
+        "why": f"{others}." if stays else f"{apart}{fast}." if differs else _UNRELATED,
     }
     shown = (
         evidence(one.accuracy, f"{one.accuracy.label} up to {one.share.max():.3g}", first, last),
@@ -353,10 +362,63 @@ def _area_of_guessing(data: RunData) -> Iterator[Finding]:
             facts = {
                 "what": f"{area.quoted} is never better than chance, although {trained.quoted} comes to {trained.values[-1]:.3g}",
                 "numbers": f"{from_to(area)}, {from_to(trained)}",
-                "why": "Probably labels do not belong to their inputs, and the model learns single samples by heart.",
+                "why": _UNRELATED,
             }
             yield beside("labels_unrelated", "problem", (area, trained), facts)
             return
+
+
+def _next_to_nothing(data: RunData) -> Iterator[Finding]:
+    """Judge metrics that stay at 0 beside data that are learned by heart."""
+    trained = [one for one in data.training_losses() if len(one) >= LEAST_EVALUATIONS and one.values[0] > 0]
+    if not trained or any(one.values[-1] > BY_HEART * one.values[0] for one in trained):
+        return
+    metrics = [
+        one
+        for one in data.of(Kind.METRIC)
+        if one.role is not Role.TRAINING and len(one) >= LEAST_EVALUATIONS and not is_share_of_pairs(one)
+    ]
+    losses = [one for one in data.held_out(Kind.LOSS) if len(one) >= LEAST_EVALUATIONS and one.values[0] > 0]
+    if not metrics or any(np.abs(one.values).max() > NEXT_TO_NOTHING for one in metrics):
+        return
+    if not losses or any(one.values.min() < NEVER_FALLS * one.values[0] for one in losses):
+        return
+    facts = {
+        "what": f"{metrics[0].quoted} is at most {metrics[0].values.max():.2g}, although the training loss falls to nearly nothing",
+        "numbers": f"{from_to(losses[0])}, {from_to(trained[0])}",
+        "why": _UNRELATED,
+    }
+    yield beside("labels_unrelated", "problem", (metrics[0], losses[0], trained[0]), facts)
+
+
+def _never_better(data: RunData) -> Iterator[Finding]:
+    """Judge a loss of evaluations that no epoch makes better.
+
+    The training loss beside it falls slowly at first: single rows are learned slowly, what holds for other rows is not.
+    """
+    for loss, training in logged_pairs(data):
+        if len(loss) < LEAST_LOSSES or len(training) < len(loss) or min(loss.values.min(), training.values[0]) <= 0:
+            continue
+        at = int(FIFTH * len(training))
+        first, soon, end = (float(np.median(part)) for part in np.split(training.values, (3, at, at + 3, -3))[::2])
+        begin = float(loss.values[0])
+        if loss.values.min() < (1 - GAIN) * begin or loss.values[-1] <= begin or abs(begin / first - 1) > ALIKE:
+            continue
+        if soon < SLOWLY * first or end > LEARNED_SINGLE * first or _any_metric_improves(data):
+            continue
+        facts = {
+            "what": f"{loss.quoted} is never better than at first, and the training loss falls slowly at first",
+            "numbers": f"{from_to(loss)}, {from_to(training)}",
+            "why": _UNRELATED,
+        }
+        yield beside("labels_unrelated", "problem", (loss, training), facts)
+        return
+
+
+def _any_metric_improves(data: RunData) -> bool:
+    """Whether a metric of held-out data is clearly better at its best than at first."""
+    metrics = [one for one in data.held_out(Kind.METRIC) if len(one)]
+    return any(one.values.max() > one.values[0] + GAIN * float(np.abs(one.values).max()) for one in metrics)
 
 
 def _far_above_test(data: RunData) -> Iterator[Finding]:
@@ -370,7 +432,10 @@ def _far_above_test(data: RunData) -> Iterator[Finding]:
         if len(at) < FEW or not metric.values[at][-1] > metric.values[at][0]:
             continue
         ratios = metric.values[at] / tests[0].values[of]
-        if (ratios > ABOVE_TEST).mean() < NEARLY_ALL or ratios[-1] < ABOVE_TEST:
+        # Rows that are trained on, too, are learned by heart only late.
+        late = ratios[-max(FEW, len(ratios) // 3) :]
+        is_above = (ratios > ABOVE_TEST).mean() >= NEARLY_ALL or late.min() > ABOVE_TEST
+        if not is_above or ratios[-1] < ABOVE_TEST:
             continue
         facts = {
             "what": f"{metric.quoted} is {np.median(ratios):.2g} times {tests[0].quoted}",

@@ -16,6 +16,8 @@ from smdwidgets.finding import Finding
 
 #: Ratio of two losses of one name, and its spread as a logarithm.
 TWO_SCALES, STEADY = 8.0, 0.15
+#: The same of a trainer that computes both losses in one way: often it is the number of batches of an update.
+TWO_SCALES_OF_ONE = 4.0
 #: Range of the logarithm of the loss in units of that spread, which is at least as large as rounding makes it.
 MOVES, ROUNDED = 2.0, 0.01
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
@@ -46,7 +48,8 @@ def _two_scales(data: RunData, loss: Series) -> Iterator[Finding]:
         ratio = math.exp(float(np.median(logs)))
         # Of two levels that hardly move, any ratio is steady.
         moves = loss.values.min() > 0 and np.ptp(np.log(loss.values)) > MOVES * max(float(np.std(logs)), ROUNDED)
-        if max(ratio, 1 / ratio) >= TWO_SCALES and float(np.std(logs)) <= STEADY and moves:
+        least = TWO_SCALES_OF_ONE if data.is_of_transformers and loss.stem == ("loss",) else TWO_SCALES
+        if max(ratio, 1 / ratio) >= least and float(np.std(logs)) <= STEADY and moves:
             yield _of_scales(loss, training, ratio)
             return
 

@@ -49,6 +49,8 @@ FAR_TOO_LARGE, SOON, STILL_FALLS, LEAST_LARGE = 0.015, 0.2, 0.03, 20
 LEAST_OF_SLOW = 5
 #: A rate that is absurd for it, and the fall of a loss that is little then.
 ABSURD, FALLS_LITTLE = 0.03, 0.2
+#: A rate that plain gradient descent does not bear, either, and words of an adaptive optimizer.
+BEYOND_PLAIN, _ADAPTIVE = 2.0, frozenset({"adam", "adamw"})
 #: A rate that is high for it, a loss relative to its first value, and the share of the logs at which it is above that.
 HIGH, ABOVE, FOR_LONG = 0.01, 1.02, 0.12
 #: A loss relative to its first value that is far above it, the share of the logs that are a large part, and a rate
@@ -67,7 +69,8 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
     for series in data.of(Kind.LEARNING_RATE):
         yield from _warm_up(data, series)
         yield from _far_too_small(data, series)
-        yield from list(_far_too_large(data, series)) or _above_first(data, series)
+        clear = list(_far_too_large(data, series)) or list(_above_first(data, series))
+        yield from clear or _beyond_use(data, series)
         peaks: list[Finding] = []
         if len(series) >= LEAST_POINTS:
             yield from _zero(data, series)
@@ -151,6 +154,24 @@ def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:
     yield beside("rate_too_high", "problem", (loss, series), facts)
     stays = {"series": loss.quoted, "detail": detail, "guessing": "", "what": "training loss", "verb": "fall"}
     yield beside("not_learning", "problem", (loss,), stays, int(loss.steps[begin]))
+
+
+def _beyond_use(data: RunData, series: Series) -> Iterator[Finding]:
+    """Yield a rate far above the usual ones.
+
+    A few prompts or a large batch may bear it, so that it is a fault only where something suffers.
+    """
+    rate = float(series.values.max(initial=0))
+    words = [frozenset(one.words) for one in data.series]
+    # Programs that clip updates of policies use Adam.
+    clips = all(any(both <= one for one in words) for both in ({"approx", "kl"}, {"clip", "fraction"}))
+    is_adam = data.is_of_transformers or clips or not _ADAPTIVE.isdisjoint(series.words)
+    limit = FAR_TOO_LARGE if is_adam else BEYOND_PLAIN
+    if len(series) < LEAST_POINTS or rate < limit:
+        return
+    usual = "of adaptive optimizers are below 0.001" if is_adam else "are below 1"
+    facts = {"what": f"The learning rate is {rate:.2g}", "detail": f"{from_to(series)}; usual rates {usual}"}
+    yield beside("rate_too_high", "problem", (series,), facts, int(series.steps[np.argmax(series.values >= limit)]))
 
 
 def _above_first(data: RunData, series: Series) -> Iterator[Finding]:

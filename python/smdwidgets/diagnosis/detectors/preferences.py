@@ -24,6 +24,8 @@ CLEARLY = 3.0
 #: Fewest logs of a share of pairs that are ordered right, its mean that is hardly more than chance, also in the last
 #: third, and the fall of the loss beside it.
 LEAST_ACCURACIES, BY_CHANCE, FALLS = 100, 0.6, 0.05
+#: Fewest evaluations of such a share, and the fall of their loss.
+LEAST_EVALUATIONS, FALLS_OF_EVALUATIONS = 5, 0.02
 
 
 def preferences(data: RunData) -> Iterator[Finding]:
@@ -80,4 +82,30 @@ def _by_chance(data: RunData) -> Iterator[Finding]:
             "numbers": f"{from_to(loss)}, {len(series):,} logs",
         }
         yield beside("preferences_by_chance", "problem", (series, loss), facts)
+        return
+    yield from _by_chance_at_evaluations(data)
+
+
+def _by_chance_at_evaluations(data: RunData) -> Iterator[Finding]:
+    """Judge evaluations that order their pairs hardly better than chance to the end.
+
+    They have more pairs than a batch, and none that is learned by heart, so that few of them suffice.
+    """
+    for series in data.held_out(Kind.METRIC):
+        losses = [one for one in data.held_out(Kind.LOSS) if one.stem == ("loss",) and one.role is series.role]
+        if not is_share_of_pairs(series) or len(series) < LEAST_EVALUATIONS or not losses or not len(losses[0]):
+            continue
+        values = losses[0].values
+        # Pairs that are never ordered right are equal for the model, or the wrong way round.
+        if not 1 - BY_CHANCE <= series.values.min() <= series.values.max() <= BY_CHANCE:
+            continue
+        if values.min() < (1 - FALLS_OF_EVALUATIONS) * values[0] or values[0] <= 0:
+            continue
+        late = series.values[-len(series) // 3 :]
+        facts = {
+            "series": series.quoted,
+            "late": float(late.mean()),
+            "numbers": f"{from_to(losses[0])}, {len(series):,} evaluations",
+        }
+        yield beside("preferences_by_chance", "problem", (series, losses[0]), facts)
         return

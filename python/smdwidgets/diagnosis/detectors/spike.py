@@ -38,6 +38,8 @@ LITTLE, CLEARLY = 0.94, 8.0
 #: Share of what was learned that a setback takes, its rise in units of the noise before and of how far the level moved
 #: in the stretch before, and the values on either side that show that it is one step.
 TAKES, SETBACK, WANDERS, EDGE = 0.18, 3.0, 1.5, 3
+#: Share of a setback that is made up for at the end of a run that ends too soon.
+REGAINED = 0.3
 #: Places at which a relapse may begin that are looked at.
 CANDIDATES = 20
 #: Series that are shown as evidence.
@@ -186,9 +188,12 @@ def _setbacks(data: RunData, series: Series) -> list[_Spike]:
         soon = float(np.median(values[first : first + EDGE]) - np.median(values[first - EDGE : first]))
         if min(soon, top - level) < WANDERS * _wandering(values[first // 2 : first]):
             continue  # noise whose level wanders
-        back = np.flatnonzero(_levels(values[first:]) < (level + top) / 2)
+        levels = _levels(values[first:])
+        back = np.flatnonzero(levels < (level + top) / 2)
         if len(back):  # else it diverged
             largest = [_Spike(first, first + int(back[0]), top, level, False)]
+        elif levels[-1] < top - REGAINED * (top - level):  # or the run ended before
+            largest = [_Spike(first, len(values) - 1, top, level, True)]
     return largest
 
 

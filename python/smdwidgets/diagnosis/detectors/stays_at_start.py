@@ -26,12 +26,16 @@ FEWEST, COIN, OF_COIN, COIN_EVALUATED = 5, (0.96, 1.03), 0.62, 0.93
 LEAST_EVALUATIONS, NEXT_TO_NOTHING, GAINS, GAINS_TRAINED = 6, 0.05, 0.05, 0.08
 #: Fewest values of an accuracy alone, how large it is, and the gain relative to the first one.
 LEAST_ALONE, POOR, GAINS_ALONE = 20, 0.15, 1.2
+#: Fewest updates of a critic, the explained variance of a constant, the steps of an episode whose states differ, and
+#: its loss by that of the first updates.
+LEAST_UPDATES, OF_CONSTANT, LEAST_EPISODE, STAYS = 25, 0.05, 10.0, 0.9
 
 
 def stays_at_start(data: RunData) -> Iterator[Finding]:
     """Yield the first of these trainings that the run is."""
     judges = (_unmoved, _evaluates_the_same, _as_a_coin, _next_to_nothing, _poor_alone)
     yield from next((findings for judge in judges if (findings := list(judge(data)))), [])
+    yield from _critic(data)
 
 
 def _unmoved(data: RunData) -> Iterator[Finding]:
@@ -69,7 +73,8 @@ def _as_a_coin(data: RunData) -> Iterator[Finding]:
         if len(one.loss) < 2 or one.share.max() > OF_COIN or one.loss.values.min() < COIN_EVALUATED * math.log(2):
             continue
         for loss in data.training_losses():
-            if len(loss) >= FEWEST and low <= loss.values.min() <= loss.values.max() <= high:
+            late = loss.values[len(loss) // 5 :]  # the first updates may have to undo what was trained before
+            if len(late) >= FEWEST and low <= late.min() <= late.max() <= high:
                 numbers = f"{from_to(loss)}, {from_to(one.loss)}, {from_to(one.accuracy)}"
                 yield _finding(loss, numbers, "A coin gives 0.693. ")
                 return
@@ -104,6 +109,30 @@ def _poor_alone(data: RunData) -> Iterator[Finding]:
         if share[0] > 0 and share.max() <= min(POOR, GAINS_ALONE * share[0]):
             yield _finding(accuracy, from_to(accuracy), what="accuracy", verb="rise")
             return
+
+
+def _critic(data: RunData) -> Iterator[Finding]:
+    """Judge a critic that never explains more of the returns than a constant would.
+
+    The loss of one that has learned nearly equal returns is small, and that of episodes of one step need not fall.
+    """
+    for series in data.series:
+        if not {"explained", "variance"} <= {*series.words} or len(series) < LEAST_UPDATES:
+            continue
+        losses = [one for one in data.series if {"value", "loss"} <= {*one.words} and len(one) >= LEAST_UPDATES]
+        lengths = [one for one in data.series if {"ep", "len"} <= {*one.words} and len(one)]
+        later = series.values[len(series) // 10 :]
+        if np.abs(later).max() > OF_CONSTANT or not losses or not lengths or lengths[0].values.min() < LEAST_EPISODE:
+            continue
+        third = len(losses[0]) // 3
+        if float(np.median(losses[0].values[-third:])) < STAYS * float(np.median(losses[0].values[:third])):
+            continue
+        detail = f"{from_to(series)}, {np.abs(later).max():.2g} at most; {from_to(losses[0])}"
+        why = (
+            "A critic that does not learn has a rate of 0, another optimizer, or returns far larger than its outputs. "
+        )
+        yield _finding(series, detail, why, what="explained variance of the critic", verb="rise")
+        return
 
 
 def _is_even(values: Floats, share: float) -> bool:
