@@ -15,8 +15,9 @@ in the part `m`, `seen_often.txt` those with frequent and with subtle mistakes, 
 those with mistakes of many fields, in the part `o`, `reported_again.txt` more that people have reported, in the
 part `p`, `described.txt` those that public reports describe, in the part `q`, `of_reports.txt` more of these, in
 the part `s`, `of_practice.txt` those with mistakes of practice, in the part `v`, `minimal.txt` loops of few lines,
-in the part `w`, `as_posted.txt` scripts and loops as people post them, in the part `x`, and `as_taught.txt` scripts
-with mistakes of courses and forums, in the part `y`.
+in the part `w`, `as_posted.txt` scripts and loops as people post them, in the part `x`, `as_taught.txt` scripts
+with mistakes of courses and forums, in the part `y`, and `of_threads.txt` scripts of many architectures with mistakes
+that people ask about in threads, in the part `z`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ WHOLE = tuple(
         "minimal",
         "as_posted",
         "as_taught",
+        "of_threads",
     )
 )
 
