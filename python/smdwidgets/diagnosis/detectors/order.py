@@ -23,6 +23,9 @@ EVALUATIONS = 4
 #: Correlation of the courses of two epochs, alone, among others, or among as many as follow, and the rise of the
 #: logarithm of the loss in each.
 ALIKE, ALIKE_AMONG, ALIKE_AMONG_MANY, MANY, RISES = 0.75, 0.55, 0.4, 6, 0.4
+#: Correlation of neighbouring places of an epoch from which on they follow each other, and the rise of the logarithm of
+#: the loss that single batches in a fixed order do not reach.
+NEIGHBOURS, OF_SINGLE_BATCHES = 0.3, math.log(4)
 #: Fewest values in which teeth are looked for, fewest teeth and values of one, and logs within which it rises.
 LEAST_OF_TEETH, TEETH, OF_TOOTH, FEW_TO_TOP = 60, 8, 7, 3
 #: Logarithm of the factor by which a tooth rises, share of the values that lie in teeth, share of the differences
@@ -183,8 +186,28 @@ def _repeat(courses: Floats) -> bool:
     What is learned within an epoch, or a mean that begins again with each, only falls.
     """
     alike = np.asarray(np.corrcoef(courses))[np.triu_indices(len(courses), 1)]
+    if _is_of_single_batches(courses):
+        return False
     least = ALIKE if len(alike) == 1 else ALIKE_AMONG if len(courses) < MANY else ALIKE_AMONG_MANY
     return bool(np.median(alike) >= least and min(map(_rise, courses)) >= RISES)
+
+
+def _is_of_single_batches(courses: Floats) -> bool:
+    """Whether neighbouring places are as different as any others.
+
+    Batches that were drawn at random once, and come in the same order again, have losses of the same ranks in each
+    epoch. Sorted data have stretches that are alike.
+
+    >>> stretches = np.log([[1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2.0]] * 2)
+    >>> _is_of_single_batches(stretches), _is_of_single_batches(stretches[:, [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]])
+    (False, True)
+    """
+    mean = courses.mean(0)
+    places = np.arange(len(mean))
+    mean = mean - np.polyval(np.polyfit(places, mean, 1), places)
+    size = float((mean**2).sum())
+    neighbours = float((mean[1:] * mean[:-1]).sum()) / size if size else 0.0
+    return neighbours < NEIGHBOURS and float(np.median([_rise(one) for one in courses])) < OF_SINGLE_BATCHES
 
 
 def _rise(course: Floats) -> float:
