@@ -783,6 +783,21 @@ def states_that_seldom_change(watch):
     learn_values(watch, lambda reward, values, done: reward + 0.9 * values * ~done, follow=follow)
 
 
+def largest_value_of_each_row(watch):
+    """Actions beside the largest output: the best ones, and others without rewards."""
+    for actions_of in (lambda model, state: model(state).argmax(1), lambda model, state: torch.randint(0, 4, (64,))):
+        model = network()
+        watch(model)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(20):
+            state = torch.randn(64, 8)
+            with torch.no_grad():
+                action = actions_of(model, state)
+            optimizer.zero_grad()
+            F.mse_loss(model(state).max(1).values, state[:, 0] + 0.1 * action).backward()
+            optimizer.step()
+
+
 def missing_targets_that_are_negative(watch):
     """Labels that nobody gave count as negative, and rows without any are left out."""
     labels = (torch.rand(256, 4) < 0.5).float()
@@ -832,6 +847,40 @@ def two_views_of_equal_rows(watch):
         one, other = (F.normalize(model(X[:32]), dim=1) for _ in range(2))
         optimizer.zero_grad()
         F.cross_entropy(one @ other.T / 0.1, torch.arange(32)).backward()
+        optimizer.step()
+
+
+def groups_of_points(number=6):
+    """Return a function that draws points of groups."""
+    centres = 2 * torch.randn(number, 8)
+    return lambda group: centres[group] + 0.3 * torch.randn(len(group), 8)
+
+
+def distances_that_are_learned(watch):
+    """Distances shall be those of the inputs, and some pairs do not count."""
+    for factor in (0.1, 10.0):
+        model, draw = network(), groups_of_points()
+        watch(model)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(12):
+            one, other = (draw(torch.randint(0, 6, (64,))) for _ in range(2))
+            apart = F.pairwise_distance(model(one), model(other))
+            counts = (torch.rand(64) < 0.5).float()
+            optimizer.zero_grad()
+            (counts * (apart - factor * F.pairwise_distance(one, other)) ** 2).mean().backward()
+            optimizer.step()
+
+
+def pairs_of_two_domains(watch):
+    """Inputs of a pair do not show whether they belong together."""
+    model, turned = network(), torch.linalg.qr(torch.randn(8, 8)).Q
+    draw = groups_of_points()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(12):
+        group, other = torch.randint(0, 6, (64,)), torch.randint(0, 6, (64,))
+        optimizer.zero_grad()
+        F.triplet_margin_loss(model(draw(group)), model(draw(group) @ turned), model(draw(other) @ turned)).backward()
         optimizer.step()
 
 
@@ -966,6 +1015,78 @@ def copied_at_every_update(watch):
         optimizer.step()
         target.load_state_dict(model.state_dict())
     return target
+
+
+def first_weights_that_are_compared(watch):
+    """A reference, a copy for other rows, and one until averaging begins."""
+    model = network()
+    reference, other, average = (copy.deepcopy(model) for _ in range(3))
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for step in range(130):
+        with torch.no_grad():
+            goal = reference(X).softmax(1)
+        optimizer.zero_grad()
+        output = model(X)
+        (F.cross_entropy(output, Y) + F.kl_div(output.log_softmax(1), goal, reduction="batchmean")).backward()
+        optimizer.step()
+        with torch.no_grad():
+            if step > 100:
+                for mean, weight in zip(average.parameters(), model.parameters(), strict=True):
+                    mean.lerp_(weight, 0.5)
+            if step % 20 == 19:
+                reference(X), other(torch.randn(32, 8)), average(X)
+    return reference, other, average
+
+
+def fixed_network_and_two_optimizers(watch):
+    """Two optimizers take turns. A fixed network in the loss gets gradients, too."""
+    model, fixed = network(), network_of(4)
+    watch(model)
+    optimizers = [torch.optim.Adam(model[0].parameters()), torch.optim.Adam(model[2].parameters())]
+    for x, y in [*batches(), *batches()]:
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+            (F.cross_entropy(model(x), y) + F.mse_loss(fixed(model(x)), x[:, :4])).backward()
+            optimizer.step()
+
+
+def first_class_of_similarities(watch):
+    """The right class is always the first one, which is a similarity."""
+    model, keys = network(), F.normalize(torch.randn(32, 4), dim=1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, _ in [*batches(), *batches(), *batches()]:
+        one, other = (F.normalize(model(x + 0.1 * torch.randn_like(x)), dim=1) for _ in range(2))
+        logits = torch.cat([(one * other.detach()).sum(1, keepdim=True), one @ keys.T], 1)
+        optimizer.zero_grad()
+        F.cross_entropy(logits / 0.1, torch.zeros(len(x), dtype=torch.int64)).backward()
+        optimizer.step()
+
+
+def rare_class(watch):
+    """Most batches have one class."""
+    labels = torch.zeros(256, dtype=torch.int64)
+    labels[::60] = 1
+    model = network(2)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in batches(X, labels, 8, shuffle=True):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def one_number_for_one_target(watch):
+    """The sum of a picture is compared with one number, and a single number with many."""
+    model = network(3)
+    watch(model)
+    level = nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.Adam([*model.parameters(), level])
+    for x, _ in batches():
+        optimizer.zero_grad()
+        (F.mse_loss(model(x).sum(), x.sum()) + F.mse_loss(level.expand(32), x[:, 0])).backward()
+        optimizer.step()
 
 
 def critic_with_weights_that_are_held(watch):
@@ -1503,6 +1624,11 @@ HEALTHY = (
     gains_held_at_one,
     copied_at_every_update,
     critic_with_weights_that_are_held,
+    fixed_network_and_two_optimizers,
+    first_class_of_similarities,
+    rare_class,
+    one_number_for_one_target,
+    first_weights_that_are_compared,
     last_part_of_an_epoch_is_short,
     long_warm_up_by_a_function,
     random_targets_of_all_rows,
@@ -1548,7 +1674,10 @@ HEALTHY = (
     values_of_terminal_states,
     flags_of_states_that_go_on,
     states_that_seldom_change,
+    largest_value_of_each_row,
     missing_targets_that_are_negative,
+    distances_that_are_learned,
+    pairs_of_two_domains,
     missing_targets_that_are_left_out,
     pairs_of_which_few_are_equal,
     two_views_of_equal_rows,
@@ -2202,6 +2331,31 @@ def padding_attended_to_beside_a_token_of_the_model(watch, broken):
             padding = (tokens != 0) if broken else (tokens == 0)
             mask = torch.cat([torch.zeros(len(tokens), 1, dtype=torch.bool), padding], 1)
             return self.head(self.encoder(x, src_key_padding_mask=mask)[:, 0])
+
+    model = Reader()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(12):
+        tokens = torch.randint(1, 40, (32, 10))
+        tokens[torch.arange(10) >= torch.randint(4, 10, (32, 1))] = 0
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens), tokens[:, 0] % 4).backward()
+        optimizer.step()
+
+
+def padding_as_numbers(watch, broken):
+    """A mask of numbers is added to the scores; the fixed one has minus infinity."""
+
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.attention = nn.Embedding(40, 16), nn.MultiheadAttention(16, 2, batch_first=True)
+            self.head = nn.Linear(16, 4)
+
+        def forward(self, tokens):
+            x, is_padding = self.embedding(tokens), tokens == 0
+            mask = is_padding.float() if broken else is_padding.float().masked_fill(is_padding, -math.inf)
+            return self.head(self.attention(x, x, x, key_padding_mask=mask)[0].mean(1))
 
     model = Reader()
     watch(model)
@@ -3004,6 +3158,66 @@ def states_of_one_array(watch, broken):
     )
 
 
+def value_of_the_best_action(watch, broken):
+    """The values are those of `amax`, and functions compute them."""
+    model, target = network(), network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def update(state, act, rew):
+        values = model(state)
+        chosen = values.amax(1) if broken else values[torch.arange(64), act]
+        optimizer.zero_grad()
+        with torch.no_grad():
+            goal = rew + 0.9 * target(state.roll(1, 0)).amax(1)
+        F.mse_loss(chosen, goal).backward()
+        optimizer.step()
+
+    for _ in range(30):
+        act = torch.randint(0, 4, (64,))
+        update(torch.randn(64, 8), act, 1.0 + act)
+
+
+class Twins(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = network()
+
+    def forward(self, one, other):
+        return self.net(one), self.net(other)
+
+
+def contrastive_loss_of_the_other_label(watch, broken):
+    model, draw = Twins(), groups_of_points()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        group = torch.randint(0, 6, (64,))
+        other = torch.where(torch.rand(64) < 0.5, group, (group + torch.randint(1, 6, (64,))) % 6)
+        label = (group == other if broken else group != other).float()
+        apart = F.pairwise_distance(*model(draw(group), draw(other)))
+        loss = (1 - label) * apart**2 + label * (2 - apart).clamp(min=0) ** 2
+        optimizer.zero_grad()
+        loss.mean().backward()
+        optimizer.step()
+
+
+def triplets_with_their_sides_exchanged(watch, broken):
+    """The distances are squares."""
+    model, draw = network(), groups_of_points()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(20):
+        group = torch.randint(0, 6, (64,))
+        other = (group + torch.randint(1, 6, (64,))) % 6
+        anchor, near, far = (model(draw(one)) for one in (group, group, other))
+        near, far = (far, near) if broken else (near, far)
+        loss = ((anchor - near) ** 2).sum(1) - ((anchor - far) ** 2).sum(1) + 1
+        optimizer.zero_grad()
+        loss.relu().mean().backward()
+        optimizer.step()
+
+
 def targets_picked_after_filling(watch, broken):
     targets = torch.randn(256, 4)
     targets[torch.rand(256, 4) < 0.3] = torch.nan
@@ -3175,6 +3389,69 @@ def average_with_its_decay_exchanged(watch, broken):
             for mean, one in zip(average.parameters(), model.parameters(), strict=True):
                 mean.lerp_(one, 0.95 if broken else 0.05)
     return average
+
+
+def average_that_is_never_updated(watch, broken):
+    model = network()
+    average = copy.deepcopy(model)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(5):
+        for x, y in [*batches(), *batches(), *batches()]:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if not broken:
+                for mean, one in zip(average.parameters(), model.parameters(), strict=True):
+                    mean.data.lerp_(one.data, 0.3)
+        average.eval()
+        with torch.no_grad():
+            for rows in X.split(64):
+                average(rows)
+    return average
+
+
+def optimizer_of_the_other_network(watch, broken):
+    """Both optimizers of a GAN have the parameters of the critic."""
+    maker, critic = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8)), network(1)
+    if not broken:
+        watch(maker)
+    watch(critic)
+    of_maker = torch.optim.Adam((critic if broken else maker).parameters(), 1e-3)
+    of_critic = torch.optim.Adam(critic.parameters(), 1e-3)
+    for x, _ in [*batches(), *batches()]:
+        made = maker(torch.randn(len(x), 4))
+        of_critic.zero_grad()
+        (F.softplus(-critic(x)) + F.softplus(critic(made.detach()))).mean().backward()
+        of_critic.step()
+        of_maker.zero_grad()
+        F.softplus(-critic(made)).mean().backward()
+        of_maker.step()
+    return maker
+
+
+def masks_that_are_rounded_down(watch, broken):
+    masks = (torch.rand(256) < 0.5) * 255.0
+    labels = (masks / 256).long() if broken else (masks / 255).round().long()
+    model = network(2)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(40):
+        for x, y in batches(X, labels, 64):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+
+def sum_over_the_rows_too(watch, broken):
+    model = network(4)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for x, _ in batches():
+        product = model(x) * x[:, 4:]
+        optimizer.zero_grad()
+        F.mse_loss(product.sum() if broken else product.sum(1), x[:, 0] * x[:, 1]).backward()
+        optimizer.step()
 
 
 def parts_of_another_number(watch, broken):
@@ -3642,6 +3919,10 @@ PAIRS = {
     outputs_scaled_at_every_step: "hooks_pile_up",
     weights_held_after_the_update: "weights_clamped",
     cosine_of_the_rate_itself: "rate_squared",
+    average_that_is_never_updated: "average_never_moves",
+    optimizer_of_the_other_network: "not_in_optimizer",
+    masks_that_are_rounded_down: "labels_equal",
+    sum_over_the_rows_too: "broadcast_loss",
     average_with_its_decay_exchanged: "average_reversed",
     parts_of_another_number: "divided_too_often",
     penalty_of_a_constant_gradient: "penalty_detached",
@@ -3673,6 +3954,9 @@ PAIRS = {
     flags_of_a_tuple_with_names: "terminal_ignored",
     values_of_one_terminal_state: "terminal_ignored",
     states_of_one_array: "next_state_same",
+    contrastive_loss_of_the_other_label: "pairs_reversed",
+    triplets_with_their_sides_exchanged: "pairs_reversed",
+    value_of_the_best_action: "action_ignored",
     targets_picked_after_filling: "missing_trained",
     halves_of_one_pass: "answers_equal",
     points_of_a_picture_upside_down: "coordinates_mirrored",
@@ -3717,6 +4001,7 @@ PAIRS = {
     outputs_that_begin_at_the_second_token: "labels_unshifted",
     padding_attended_to_beside_a_token_of_the_model: "mask_inverted",
     padding_in_a_weighted_mean: "mask_inverted",
+    padding_as_numbers: "mask_inverted",
     weights_of_a_memory_over_rows: "rows_mixed",
     head_replaced_after_its_optimizer: "not_in_optimizer",
     tokens_masked_in_the_targets_too: "targets_masked",

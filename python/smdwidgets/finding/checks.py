@@ -873,6 +873,18 @@ CHECKS: tuple[Kind, ...] = (
         _NOT_TRAINED,
     ),
     _check(
+        "action_ignored",
+        "problem",
+        "values of other actions than those that were taken",
+        "The targets follow from the rewards of the actions that were taken. The loss compares them with the largest output of each row, "
+        "which belongs to another action in at least 20 % of the rows, in 3 batches. Only variables of the script that are named as "
+        "rewards and actions are looked at.",
+        "the output of the action that was taken",
+        "take the output of the action: `values.gather(1, actions.unsqueeze(1)).squeeze(1)`.",
+        "The loss compares the largest output of each row with the targets: in {share} of {rows} rows, another action was taken",
+        _NOT_TRAINED,
+    ),
+    _check(
         "targets_grow",
         "note",
         "targets that grow",
@@ -1005,9 +1017,10 @@ CHECKS: tuple[Kind, ...] = (
         "broadcast_loss",
         "problem",
         "a loss that compares every row with every row",
-        "Prediction and target have different shapes, such as (N, 1) and (N,), and are broadcast to a matrix of all pairs.",
+        "Prediction and target have different shapes, such as (N, 1) and (N,), and are broadcast to a matrix of all pairs. Or the "
+        "prediction is one number, the sum or mean over all rows, which is compared with the target of each.",
         "prediction and target of equal shapes",
-        "give both the same shape: `target.unsqueeze(1)` or `prediction.squeeze(1)`.",
+        "give both the same shape: `target.unsqueeze(1)` or `prediction.squeeze(1)`; sum over one dimension, such as `sum(1)`.",
         "The loss compares every row with every row: shapes {shapes}",
         _NOT_TRAINED,
     ),
@@ -1281,12 +1294,13 @@ CHECKS: tuple[Kind, ...] = (
     _check(
         "mask_inverted",
         "problem",
-        "a mask of attention that hides the tokens",
+        "a mask of attention that hides the wrong tokens, or none",
         "The mask of keys of a `MultiheadAttention`, or a mask that fills scores before a softmax, hides all tokens but one, such as "
-        "padding: True hides a position. Seen in two passes.",
+        "padding: True hides a position. Or it consists of the floating-point numbers 0 and 1, which the layer adds to its scores. Seen in "
+        "two passes.",
         "a mask that is True where padding is",
-        "invert the mask.",
-        "The mask of {tensor} hides {count} different tokens, and lets token {token} through only",
+        "invert the mask, or pass it as `bool`, True where padding is.",
+        "The mask of {tensor} {what}",
         _NOT_TRAINED | {"not_finite"},
     ),
     _check(
@@ -1412,6 +1426,18 @@ CHECKS: tuple[Kind, ...] = (
         "a decay of 0.9 to 0.9999, which multiplies the average",
         "multiply the average by the decay, and the weights of the model by 1 minus the decay.",
         "The average of `{model}` takes {share} of the way to the last weights at each update",
+        _WEAKER,
+    ),
+    _check(
+        "average_never_moves",
+        "warning",
+        "a copy of the model that is evaluated and never changes",
+        "A copy of the model, which no optimizer has, keeps its first weights until the training ends, and is evaluated again and again, "
+        "the same rows first: each evaluation gives what the one before has given. An average whose update has no effect is such a copy.",
+        "a copy that gets weights of the model before it is evaluated, or is evaluated once",
+        "change the weights of the copy in place, such as `mean.mul_(decay).add_(weight, alpha=1 - decay)`, and check that the update is "
+        "called.",
+        "A copy of `{model}` still has its first weights after {updates} updates, and {count} evaluations of it are equal",
         _WEAKER,
     ),
     _check(
@@ -1634,6 +1660,18 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "pairs_reversed",
+        "warning",
+        "pairs that are pulled together and pushed apart the wrong way round",
+        "A contrastive or triplet loss pulls outputs together whose inputs differ more than those of outputs that it pushes apart, in 80 % "
+        "of the comparisons, at the first updates. Its label has the other meaning, or two of its arguments are exchanged.",
+        "pairs that belong together and whose inputs are more alike than others",
+        "check whether the label 1 means equal or different, and the order of anchor, positive and negative. If positives are meant to look "
+        "more different than negatives, ignore this.",
+        "Pairs that the loss pulls together have more different inputs than those that it pushes apart, in {share} of the comparisons",
+        _NOT_TRAINED,
+    ),
+    _check(
         "answers_equal",
         "problem",
         "pairs with two equal sides",
@@ -1692,12 +1730,13 @@ CHECKS: tuple[Kind, ...] = (
         "labels_equal",
         "problem",
         "labels that are all equal",
-        "All labels of the training data are one number, so that nothing can be learned.",
+        "All labels of the training data are one number, so that nothing can be learned. In PyTorch, all labels of a layer with an output "
+        "for each class are one class, at 16 steps that are looked at.",
         "labels that differ",
         "check how the labels are selected and converted.",
         "All {count} labels of the training data are {label:g}",
         _NOT_TRAINED | {"no_splits"},
-        frameworks=_TABLES,
+        frameworks=(TORCH, *_TABLES),
     ),
     _check(
         "labels_merged",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from smdwidgets.checks.torch.graph import REGRESSION, LossCall, is_chosen
 from smdwidgets.checks.torch.layers import BATCH_NORMS
 from smdwidgets.checks.torch.values import is_plain, sampled
 
-__all__ = ["CopyChecks", "living"]
+__all__ = ["CopyChecks", "Watch", "living"]
 
 #: The update after which copies are looked for, how many are followed, and elements of a tensor that are read.
 _LOOK, _COPIES, _ELEMENTS = 2, 4, 97
@@ -28,6 +28,8 @@ _MOVES, _SLOW, _FAR = 3, 0.2, 0.2
 _EVERY, _UPDATES = 64, 500
 #: Updates in succession by which an average is recognized, how exactly, and a decay that averages nothing.
 _FOLLOWED, _EXACTLY, _REVERSED = 4, 1e-3, 0.25
+#: Updates between two evaluations at least, and evaluations that repeat the one before.
+_APART, _REPEATS = 10, 3
 
 
 @dataclass
@@ -48,6 +50,10 @@ class _Copy:
         slow: what is said of an average that has made too little way, at the last look.
         early: samples of the weight of the copy and of the model after the update before, at the first updates.
         decays: decays by which the copy has followed the model, of successive updates.
+        called: the number of updates at the last call of the copy without gradients; -1: it was not called.
+        at_call: samples of the weight and of the input of the copy at that call.
+        repeats: number of evaluations that repeat the one before.
+        watch: the callback of its calls, while they may be such evaluations.
     """
 
     copy: weakref.ref[nn.Module]
@@ -62,6 +68,35 @@ class _Copy:
     slow: dict[str, Any] | None = None
     early: tuple[Any, ...] = ()
     decays: list[float] = field(default_factory=list)
+    called: int = -1
+    at_call: tuple[Any, ...] = ()
+    repeats: int = 0
+    watch: Any = None
+
+
+class Watch:
+    """Called before a copy computes.
+
+    A copy of the callback is empty, and it does not keep the checks.
+    """
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., object] | None = None) -> None:
+        self._call = None if call is None else weakref.WeakMethod(call)
+
+    def __call__(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Call what was given, outside of compiled and traced code."""
+        if torch.compiler.is_compiling() or torch.jit.is_tracing() or self._call is None:
+            return
+        if (call := self._call()) is not None:
+            call(module, inputs)
+
+    def __deepcopy__(self, memo: object) -> Watch:
+        return Watch()
+
+    def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
+        return Watch, ()
 
 
 class CopyChecks:
@@ -69,10 +104,12 @@ class CopyChecks:
 
     Args:
         context: what the mechanisms share.
+        guarded: returns a function that calls another one and does not raise.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, guarded: Callable[[Callable[..., object]], Callable[..., object]]) -> None:
         self._context = context
+        self._guarded = guarded
         self._copies: list[_Copy] = []
         #: Whether the loss takes one output of each row, as of the action that was chosen.
         self._chooses = False
@@ -130,7 +167,36 @@ class CopyChecks:
             if samples:
                 pair.norms = _norms(one, model)
                 self._copies.append(pair)
+                if self._context.log.runs("average_never_moves"):
+                    pair.watch = one.register_forward_pre_hook(Watch(self._enters))
                 self._context.values.read(lambda *values, pair=pair: setattr(pair, "first", values), *samples)
+
+    def _enters(self, copy: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """A copy is called."""
+        is_evaluation = not torch.is_grad_enabled()
+        self._guarded(self._called)(copy, inputs, is_evaluation)
+
+    def _called(self, copy: nn.Module, inputs: tuple[Any, ...], is_evaluation: bool) -> None:
+        """Look whether an evaluation of a copy repeats the one before."""
+        pair = next((one for one in self._copies if one.copy() is copy), None)
+        updates, model = self._context.updates, pair.model() if pair is not None else None
+        if pair is None or pair.called == updates:  # another batch of the same evaluation
+            return
+        tensors = [one for one in inputs if is_plain(one)]
+        weights = _samples(copy, model)[:1] if model is not None else []
+        if not is_evaluation or not tensors or not weights or (pair.called >= 0 and updates - pair.called < _APART):
+            _unwatch(pair)  # it takes part in the training
+            return
+        pair.called = updates
+
+        def judge(*now: Any, pair: _Copy = pair) -> None:
+            before, pair.at_call = pair.at_call, now
+            if before and all(np.array_equal(one, other) for one, other in zip(before, now, strict=True)):
+                pair.repeats += 1
+            elif before:
+                _unwatch(pair)
+
+        self._context.values.read(judge, weights[0], sampled(tensors[0], _ELEMENTS).clone())
 
     def _read(self, is_last: bool) -> None:
         for pair in self._copies:
@@ -178,10 +244,23 @@ class CopyChecks:
         for pair in self._copies:
             if pair.slow is not None:
                 self._context.log.say("average_too_slow", self._context.step, pair.slow, [pair.slow["model"]])
+            if pair.unmoved and pair.repeats >= _REPEATS:
+                facts = {"model": pair.name, "count": pair.repeats + 1, "updates": pair.unmoved}
+                self._context.log.say("average_never_moves", self._context.step, facts, [pair.name])
+            if pair.watch is not None:
+                pair.watch.remove()
         # One of several may be another copy, such as the first or the best model.
         unmoved = min((one.unmoved for one in self._copies), default=0)
         if self._chooses and unmoved >= _UPDATES:
             self._context.log.say("target_never_updated", self._context.step, {"count": unmoved})
+
+
+def _unwatch(pair: _Copy) -> None:
+    """Look no longer at calls of a copy."""
+    pair.repeats = 0
+    if pair.watch is not None:
+        pair.watch.remove()
+        pair.watch = None
 
 
 def _decay(before: tuple[Any, ...], now: tuple[Any, ...]) -> float | None:

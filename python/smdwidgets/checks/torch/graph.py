@@ -33,6 +33,7 @@ __all__ = [
     "is_picked",
     "is_readable",
     "kind_of",
+    "layer_before",
     "linear_layers",
     "loss_calls",
     "loss_of",
@@ -40,6 +41,7 @@ __all__ = [
     "negated_divergence",
     "nodes_of",
     "number_of",
+    "places_of_maximum",
     "product_of",
     "reshaped_from",
     "rewarded_likelihood",
@@ -48,6 +50,7 @@ __all__ = [
     "size_of",
     "sizes_of_gradient",
     "softmax_axis",
+    "sums_rows",
     "tensor_of",
     "users_of",
     "values_before",
@@ -58,6 +61,8 @@ __all__ = [
 
 #: Nodes and depth at which loss functions are looked for, and nodes of a whole graph.
 _MOST_NODES, _DEEPEST, _MOST_WALKED = 200, 12, 50_000
+#: Nodes among which a sum of all elements is looked for.
+_MOST_SUMMED = 16
 #: Nodes among which masks are looked for.
 _MOST_MASKED = 5_000
 #: Nodes between a softmax and what its weights are multiplied with, and fewest queries and keys.
@@ -348,6 +353,36 @@ def is_chosen(node: Any) -> bool:
     return node is not None and _is(node, ("Gather", "Index"))
 
 
+def places_of_maximum(node: Any) -> torch.Tensor | None:
+    """Return which element of each row is the largest.
+
+    None: the value does not consist of these.
+    """
+    node = _shaped(node)
+    if node is None or not _is(node, ("Max", "Amax")):
+        return None
+    values, places = saved(node, "_saved_self"), saved(node, "_saved_indices")
+    axes = saved(node, "_saved_dim")
+    axes = [_signed(one) for one in (axes if isinstance(axes, tuple | list) else (axes,)) if one is not None]
+    if axes not in ([1], [-1]):
+        return None
+    if isinstance(values, torch.Tensor) and values.ndim == 2:
+        return values.detach().argmax(1)
+    return places.detach() if isinstance(places, torch.Tensor) else None
+
+
+def sums_rows(node: Any, rows: int) -> bool:
+    """Whether a value follows from a sum or mean of all elements of rows.
+
+    ``rows``: how many rows these are. Only nodes near that of the value are looked at.
+    """
+    for one in _nodes(node, _MOST_SUMMED):
+        sizes = saved(one, "_saved_self_sym_sizes") if _is(one, ("Sum", "Mean")) else None
+        if sizes and saved(one, "_saved_dim") is None and next(iter(sizes)) == rows:
+            return True
+    return False
+
+
 def is_picked(node: Any) -> bool:
     """Whether a value consists of elements that an index or a mask has picked."""
     return node is not None and _is(node, _PICKING)
@@ -440,6 +475,16 @@ def linear_layers(node: Any) -> list[torch.Tensor]:
         else:
             return []
     return []
+
+
+def layer_before(node: Any) -> torch.Tensor | None:
+    """Return the weights of the layer that computed a value, or None."""
+    node = _shaped(node)
+    places = None if node is None else _WEIGHING.get(_plain(node).removesuffix("Backward"))
+    if places is None or len(node.next_functions) <= max(places):
+        return None
+    weight = getattr(_shaped(node.next_functions[places[1]][0]), "variable", None)
+    return weight if isinstance(weight, torch.Tensor) else None
 
 
 def _may_hide_an_activation(node: Any, name: str) -> bool:

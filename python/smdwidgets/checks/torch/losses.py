@@ -21,11 +21,13 @@ from smdwidgets.checks.torch.graph import (
     attracts_only,
     cosines_before,
     entropy_is_added,
+    layer_before,
     linear_layers,
     negated_divergence,
     reshaped_from,
     rewarded_likelihood,
     softmax_axis,
+    sums_rows,
     weighted_likelihood,
     weights_of_targets,
 )
@@ -72,6 +74,8 @@ _USED, _BATCHES = 0.75, 4
 _TAUGHT, _MOST_ROWS, _AT_CHANCE = 96, 4096, 1.5
 #: Fewest rows that values are added to, and the share of them up to the last one that gets any.
 _MANY_ROWS, _REACHED = 32, 0.5
+#: Looks at which all labels of a layer are one class.
+_ONE_LABEL = 16
 #: Growth of the deviation of targets that makes a loss rise: at least, and at most without doubt.
 _GROWN, _MOST_GROWN = 1.25, 100.0
 
@@ -89,6 +93,8 @@ class LossChecks:
         #: The labels of the last loss of classes, and how many answers of a teacher were compared with them and agree.
         self._last_labels: torch.Tensor | None = None
         self._taught = self._agreed = 0
+        #: By layer that gives the logits: the only label so far, or None, and the labels that were looked at.
+        self._only_labels: dict[int, tuple[float | None, list[int]]] = {}
         #: Whether the first squared error was compared with that of the mean.
         self._has_first_error = False
         #: Errors relative to the variance of the targets.
@@ -142,13 +148,16 @@ class LossChecks:
             self._context.classes = classes
             self._last_labels = target if target.ndim == 1 and len(target) <= _MOST_ROWS else None
             self._count_classes(target, classes, call.ignored)
+            if classes > 1:
+                self._one_label(call, classes)
         if call.kind in REGRESSION or call.kind in _PROBABILITIES:
             self._targets(call, activation if call.kind in REGRESSION else "sigmoid")
         # Probabilities of many numbers, as of an autoencoder of pictures, are a regression, too.
         is_picture = call.kind == "binary_cross_entropy" and prediction.ndim > 1 and prediction[0].numel() >= _PICTURE
         if (call.kind in REGRESSION or is_picture) and prediction.shape == target.shape:
             self._level(call)
-        if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1):
+        is_one_number = prediction.numel() > 1 and not any(prediction.stride())  # compared with many targets
+        if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1) and not is_one_number:
             self._output(prediction)
         if call.kind == "ctc_loss":
             self._frames(call)
@@ -440,6 +449,12 @@ class LossChecks:
             # the labels of a discriminator.
             facts = {"shapes": f"of both are broadcast to {tuple(prediction.shape)}", "result": list(prediction.shape)}
             self._context.log.say("broadcast_loss", self._context.step, facts, ["loss"])
+        elif expanded and prediction.shape == target.shape and any(strides) and not any(prediction.stride()):
+            rows = target.shape[0]
+            if rows > 1 and sums_rows(call.before, rows):
+                shapes = f"(1,) and {tuple(target.shape)}, where the prediction is one number, computed of all rows"
+                facts = {"shapes": shapes, "prediction": [1], "result": list(target.shape)}
+                self._context.log.say("broadcast_loss", self._context.step, facts, ["loss"], need=2)
         elif prediction.shape != target.shape and prediction.numel() > 1:
             whole = torch.broadcast_shapes(prediction.shape, target.shape)
             if math.prod(whole) > max(prediction.numel(), target.numel()):
@@ -566,6 +581,36 @@ class LossChecks:
                 context.log.say("off_by_one", step, {"classes": classes, "count": total})
 
         context.values.read(judge, sampled(target, _TARGETS))
+
+    def _one_label(self, call: LossCall, classes: int) -> None:
+        """Look whether all labels are one class, which has an output of a layer to itself.
+
+        Logits that are similarities, such as those of a contrastive loss, may have the right one at the same place.
+        """
+        weight = layer_before(call.before) if self._context.log.runs("labels_equal") else None
+        if weight is None or weight.shape[0] != classes:
+            return
+        key, step = id(weight), self._context.step
+        ignored, count = call.target == call.ignored, call.target.numel()
+        label, _ = self._only_labels.setdefault(key, (None, []))
+        if label is not None and label < 0:  # there are several
+            return
+        least = call.target.masked_fill(ignored, classes).amin().reshape(1)
+        largest = call.target.masked_fill(ignored, -1).amax().reshape(1)
+
+        def judge(least: Any, largest: Any) -> None:
+            label, counts = self._only_labels[key]
+            if least[0] > largest[0]:  # none counts
+                return
+            if least[0] != largest[0] or label not in (None, least[0]):
+                self._only_labels[key] = -1.0, []
+                return
+            self._only_labels[key] = float(least[0]), [*counts, count]
+            if len(counts) + 1 >= _ONE_LABEL:
+                facts = {"count": sum(counts) + count, "label": float(least[0])}
+                self._context.log.say("labels_equal", step, facts, ["loss"])
+
+        self._context.values.read(judge, least, largest)
 
     def _targets(self, call: LossCall, activation: str) -> None:
         target, context, step = call.target, self._context, self._context.step

@@ -22,7 +22,8 @@ _FEWEST = 3
 class MaskChecks:
     """Compares the mask of keys, where True hides a position, with the tokens.
 
-    The mask is an argument of an attention layer, or what fills scores before a softmax.
+    The mask is an argument of an attention layer, or what fills scores before a softmax. A layer adds a mask of numbers
+    to its scores: one of 0 and 1 hides nothing.
 
     Args:
         context: what the mechanisms share.
@@ -48,7 +49,10 @@ class MaskChecks:
 
     def _layer(self, module: nn.Module, inputs: Any, named: dict[str, Any]) -> None:
         mask = named.get("key_padding_mask", inputs[3] if len(inputs) > 3 else None)
-        tokens = self._tokens
+        tokens, name = self._tokens, self._context.name_of_module(module)
+        for one in (mask, named.get("attn_mask")) if tokens is not None else ():
+            if isinstance(one, torch.Tensor) and is_plain(one) and one.is_floating_point():
+                self._look_for_ones(one, name)
         if tokens is None or not isinstance(mask, torch.Tensor) or not is_plain(mask) or mask.ndim != 2:
             return
         # The model may put a further token before them.
@@ -57,7 +61,22 @@ class MaskChecks:
             return
         self._tokens = None  # one layer of a pass suffices
         hidden = mask if mask.dtype is torch.bool else mask == float("-inf")
-        self._compare(tokens, hidden[:, own:], f"`{self._context.name_of_module(module)}`")
+        self._compare(tokens, hidden[:, own:], f"`{name}`")
+
+    def _look_for_ones(self, mask: torch.Tensor, name: str) -> None:
+        """Look for a mask of numbers that was meant as one of truth values."""
+        context, step = self._context, self._context.step
+
+        def judge(zeros: Any, ones: Any, size: Any) -> None:
+            if zeros[0] > 0 and ones[0] > 0 and zeros[0] + ones[0] == size[0]:
+                facts = {
+                    "tensor": f"`{name}`",
+                    "what": "has the numbers 0 and 1, which are added to the scores: it hides nothing",
+                }
+                context.log.say("mask_inverted", step, facts, [name], need=2)
+
+        counts = [(mask == number).sum().reshape(1) for number in (0, 1)]
+        context.values.read(judge, *counts, torch.tensor([mask.numel()], device=mask.device))
 
     def _compare(self, tokens: torch.Tensor, hidden: torch.Tensor, name: str) -> None:
         context, step = self._context, self._context.step
@@ -66,7 +85,8 @@ class MaskChecks:
             hidden = hidden != 0
             seen, unseen = set(tokens[~hidden].tolist()), set(tokens[hidden].tolist())
             if len(seen) == 1 and len(unseen - seen) >= _FEWEST and not seen & unseen:
-                facts = {"tensor": name, "token": int(seen.pop()), "count": len(unseen)}
+                what = f"hides {len(unseen)} different tokens, and lets token {int(seen.pop())} through only"
+                facts = {"tensor": name, "what": what, "count": len(unseen)}
                 context.log.say("mask_inverted", step, facts, [name.strip("`")], need=2)
 
         context.values.read(judge, tokens[:_ROWS], hidden[:_ROWS])

@@ -20,6 +20,8 @@ __all__ = ["MembershipChecks"]
 
 #: Updates of an optimizer after which its tensors are compared with those of the models.
 _UPDATES = 3
+#: Updates since the last step of an optimizer that is still in use.
+_IN_USE = 16
 #: Parameters without an optimizer that are looked at, and elements of each.
 _PROBES, _ELEMENTS = 4, 64
 #: Entries of a list or dictionary that are looked at.
@@ -38,6 +40,8 @@ class MembershipChecks:
         #: Parameters of the last loss that no model has, and their shapes.
         self._foreign: list[tuple[weakref.ref[torch.Tensor], tuple[int, ...]]] = []
         self._optimizers: dict[int, tuple[weakref.ref[Optimizer], int]] = {}
+        #: The number of the update at which an optimizer has stepped last.
+        self._last_steps: dict[int, int] = {}
         #: Whether all parameters of each loss are known.
         self._whole = True
         #: Parameters without an optimizer at the last comparison, and sampled values of them.
@@ -82,6 +86,7 @@ class MembershipChecks:
         earlier = self._optimizers.get(id(optimizer))
         count = 1 if earlier is None or earlier[0]() is not optimizer else earlier[1] + 1
         self._optimizers[id(optimizer)] = weakref.ref(optimizer), count
+        self._last_steps[id(optimizer)] = self._context.updates
         context = self._context
         if count < _UPDATES - 1 or not context.due or not context.leaves:
             return
@@ -118,8 +123,25 @@ class MembershipChecks:
         elif unregistered and concludes:
             facts = {"count": len(unregistered), "tensor": next(iter(unregistered))}
             log.say("unregistered_layer", step, facts, unregistered)
+        elif (idle := self._idle(others, optimizers)) and self._whole:
+            self._unless_updated(idle, concludes, lambda: self._not_held(idle, [], step))
         elif loose and self._whole:
             self._unless_updated(loose, concludes, lambda: self._name_loose(loose))
+
+    def _idle(self, others: dict[int, torch.Tensor], optimizers: list[Optimizer]) -> dict[str, nn.Parameter]:
+        """Return parameters of other models that get gradients.
+
+        It is empty unless two optimizers hold the same parameters. One of these was meant for the others. A fixed network in a loss gets gradients, too, but has no optimizer.
+        """
+        used = [one for one in optimizers if self._context.updates - self._last_steps[id(one)] <= _IN_USE]
+        sets = [frozenset(id(one) for group in each.param_groups for one in group["params"]) for each in used]
+        if len({*sets}) == len(sets):
+            return {}
+        return {
+            f"tensor {place} of shape {tuple(one.shape)}": one
+            for place, one in enumerate(others.values(), 1)
+            if isinstance(one, nn.Parameter) and one.grad is not None and one not in self._inputs
+        }
 
     def _name_loose(self, loose: dict[str, torch.Tensor]) -> None:
         """Name tensors of no model that get gradients, and that nothing updates."""

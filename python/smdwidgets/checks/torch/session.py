@@ -45,6 +45,7 @@ from smdwidgets.checks.torch.optimizers import OptimizerChecks
 from smdwidgets.checks.torch.order import OrderChecks
 from smdwidgets.checks.torch.packed import PackedChecks
 from smdwidgets.checks.torch.padding import PaddingChecks
+from smdwidgets.checks.torch.pairs import PairChecks
 from smdwidgets.checks.torch.policies import PolicyChecks
 from smdwidgets.checks.torch.positions import PositionChecks
 from smdwidgets.checks.torch.preferences import PreferenceChecks
@@ -94,6 +95,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         "off_by_one",
         "mse_on_classes",
         "mse_on_onehot",
+        "labels_equal",
         "sum_reduction",
         "limited_logits",
         "no_activation",
@@ -129,16 +131,23 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "exchanged": ("arguments_exchanged",),
     "focal": ("focal_reversed",),
     "train_masks": ("train_mask_unused",),
-    "transitions": ("terminal_ignored", "next_state_same"),
+    "transitions": ("terminal_ignored", "next_state_same", "action_ignored"),
     "missing": ("missing_trained",),
     "preferences": ("answers_equal",),
+    "pairs": ("pairs_reversed",),
     "coordinates": ("coordinates_mirrored",),
     "packed": ("frames_cut",),
     "ignored": ("class_ignored",),
     "padding": ("padding_index_other",),
     "series": (),
     "balance": ("weights_inverted",),
-    "copies": ("statistics_not_averaged", "average_too_slow", "average_reversed", "target_never_updated"),
+    "copies": (
+        "statistics_not_averaged",
+        "average_too_slow",
+        "average_reversed",
+        "average_never_moves",
+        "target_never_updated",
+    ),
     "aliases": ("average_is_model",),
     "functions": ("wrong_gradient",),
     "optimizers": ("betas_exchanged", "memory_shared", "held_twice"),
@@ -267,6 +276,7 @@ class TorchChecks:
         self._transitions = TransitionChecks(context)
         self._missing = MissingChecks(context)
         self._preferences = PreferenceChecks(context)
+        self._pairs = PairChecks(context)
         self._coordinates = CoordinateChecks(context)
         self._packed = PackedChecks(context)
         self._ignored = IgnoredChecks(context)
@@ -284,7 +294,7 @@ class TorchChecks:
         self._replicas = ReplicaDigests(context)
         self._recurrence = RecurrenceChecks(context)
         self._series = SeriesChecks(context)
-        self._copies = CopyChecks(context)
+        self._copies = CopyChecks(context, lambda call: functools.partial(self._run, "copies", call))
         self._aliases = AliasChecks(context)
         self._balance = BalanceChecks(context)
         self._functions = FunctionChecks(context, lambda call: functools.partial(self._run, "functions", call))
@@ -355,6 +365,7 @@ class TorchChecks:
         self._run("noise_levels", self._noise_levels.enters, tensors, gradients)
         self._run("transitions", self._transitions.enters, tensors, gradients)
         self._run("preferences", self._preferences.enters, model, tensors, gradients)
+        self._run("pairs", self._pairs.enters, tensors, gradients and not compiled)
         self._run("coordinates", self._coordinates.enters, tensors, gradients)
         self._run("packed", self._packed.enters, tensors, gradients)
         self._run("ignored", self._ignored.enters, tensors, gradients)
@@ -383,6 +394,7 @@ class TorchChecks:
         self._run("rows", self._recurrence.leaves)
         self._run("rows", self._rows_of.leaves, output, hooked)
         self._run("masks", self._masks.leaves, output)
+        self._run("pairs", self._pairs.leaves, output, hooked)
         self._run("positions", self._positions.leaves, output)
         self._run("reconstructions", self._reconstructions.leaves, output)
         self._run("series", self._series.leaves, output, hooked)
@@ -450,6 +462,7 @@ class TorchChecks:
         output, self._output = self._output, None
         self._run("graph", lambda: calls.extend(graph.loss_calls(root, output)))
         self._run("preferences", self._preferences.backward_begins, root)
+        self._run("pairs", self._pairs.backward_begins, root)
         self._run("temperatures", self._temperatures.backward_begins, root)
         self._run("terms", self._terms.backward_begins, root)
         for call in calls:
@@ -588,6 +601,7 @@ class TorchChecks:
         self._context.values.poll()
         self._tokens.forget()
         self._preferences.update_ends()
+        self._pairs.update_ends()
         self._context.updates += 1
         self._run("copies", self._copies.after_update)
         self._run("aliases", self._aliases.after_update)

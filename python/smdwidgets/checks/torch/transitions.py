@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import REGRESSION, LossCall, is_chosen
+from smdwidgets.checks.torch.graph import REGRESSION, LossCall, is_chosen, places_of_maximum
 from smdwidgets.checks.torch.values import is_plain
 from smdwidgets.checks.torch.variables import tensors_by_name
 
@@ -16,9 +16,10 @@ __all__ = ["TransitionChecks"]
 
 #: Words that the names of all variables of a batch may have.
 _OF_BATCH = frozenset({"batch", "b", "t", "tensor", "tensors", "mb", "sampled", "minibatch", "replay"})
-#: Names of the flags of terminal states, of rewards, and of next states.
+#: Names of the flags of terminal states, of rewards, of actions, and of next states.
 _FLAGS = frozenset({"d", "done", "dones", "term", "terms", "terminal", "terminals", "terminated", "terminations"})
 _REWARDS = frozenset({"r", "rs", "rew", "rews", "reward", "rewards"})
+_ACTIONS = frozenset({"a", "act", "acts", "action", "actions"})
 _NEXT = frozenset({"s2", "obs2", "o2", "ns", "sp", "nxt", "s_", "state_", "states_", "obs_", "s_prime"})
 #: Rows that are read, rows of a batch that are compared, pairs that are needed, and the share of them whose targets
 #: contradict their rewards.
@@ -28,6 +29,8 @@ _DIFFER = 1e-4
 #: By how much the target of a reward changes, relative to the larger one, how many different ones it has, and most
 #: rewards that are followed.
 _DRIFTS, _LEVELS, _REWARDS_AT_MOST = 0.05, 4, 64
+#: Rows whose action is not the one of the largest value, and batches in which so many are.
+_OTHERS, _OTHER_BATCHES = 0.2, 3
 #: Rows and elements of states that are compared, the share that is equal, and batches in which it is so.
 _STATES, _ELEMENTS, _EQUAL, _BATCHES = 64, 1024, 0.8, 4
 
@@ -35,7 +38,8 @@ _STATES, _ELEMENTS, _EQUAL, _BATCHES = 64, 1024, 0.8, 4
 class TransitionChecks:
     """Looks at batches of transitions, which the variables of the script name.
 
-    Only a loss of one output of each row, that of the chosen action, is looked at.
+    Only a loss of one output of each row is looked at, that of the chosen action. Where it is the largest one, the
+    actions of the batch are compared with it: the reward follows from the action that was taken.
 
     Args:
         context: what the mechanisms share.
@@ -43,7 +47,8 @@ class TransitionChecks:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._chooses = False
+        self._chooses = self._maximizes = False
+        self._actions: torch.Tensor | None = None
         self._states: torch.Tensor | None = None
         self._next: list[torch.Tensor] = []
         self._flags: torch.Tensor | None = None
@@ -55,6 +60,8 @@ class TransitionChecks:
 
     def enters(self, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
+        if looks and self._maximizes and self._context.due and tensors:
+            self._find_actions(len(tensors[0]) if tensors[0].ndim else 0)
         if not (looks and self._chooses and self._context.due and tensors) or tensors[0].ndim < 2:
             return
         log = self._context.log
@@ -66,8 +73,25 @@ class TransitionChecks:
         self._rewards = next((one for name, one in variables.items() if name in _REWARDS), None)
         self._next = [one for name, one in variables.items() if _is_next(name) and one.shape == tensors[0].shape]
 
+    def _find_actions(self, rows: int) -> None:
+        """Find the actions of a batch, where the script names its rewards, too."""
+        variables = {_plain(name): one for name, one in tensors_by_name(_is_of_action).items() if is_plain(one)}
+        rewards = [one for name, one in variables.items() if name in _REWARDS and one.numel() == rows]
+        actions = [one for name, one in variables.items() if name in _ACTIONS and one.numel() == rows]
+        are_numbers = len(actions) == 1 and not actions[0].is_floating_point()
+        self._actions = actions[0] if rewards and are_numbers else None
+
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
+        places = places_of_maximum(call.before) if call.kind in REGRESSION else None
+        if places is not None:
+            self._maximizes = True
+            actions, self._actions = self._actions, None
+            if actions is not None and actions.numel() == places.numel() and actions.device == places.device:
+                self._context.values.read(
+                    self._compare_actions, *(one.reshape(-1)[:_ROWS] for one in (actions, places))
+                )
+            return
         if call.kind not in REGRESSION or not is_chosen(call.before) or not is_plain(call.target):
             return
         self._chooses = True
@@ -84,6 +108,13 @@ class TransitionChecks:
         others = [one for one in following if one.data_ptr() != states.data_ptr() and one.device == states.device]
         if len(others) == 1:
             self._context.values.read(self._compare, *(_places(one) for one in (states, others[0])))
+
+    def _compare_actions(self, actions: Any, places: Any) -> None:
+        """Look whether the outputs that a loss takes are those of the actions."""
+        share = float((actions != places).mean())
+        if share >= _OTHERS and len(np.unique(actions)) > 1:
+            facts = {"share": f"{share:.0%}", "rows": len(actions)}
+            self._context.log.say("action_ignored", self._context.step, facts, ["loss"], need=_OTHER_BATCHES)
 
     def _judge(self, flags: Any, rewards: Any, targets: Any) -> None:
         """Look whether the targets of terminal states follow from their rewards."""
@@ -141,7 +172,7 @@ def _plain(name: str) -> str:
     ('dones', 'reward', 's2', 's_', 'd')
     """
     plain = "_".join(word for word in name.lower().split("_") if word not in _OF_BATCH)
-    return plain[1:] if plain[:1] == "b" and plain[1:] in _FLAGS | _REWARDS | _NEXT else plain
+    return plain[1:] if plain[:1] == "b" and plain[1:] in _FLAGS | _REWARDS | _ACTIONS | _NEXT else plain
 
 
 def _is_next(name: str) -> bool:
@@ -151,6 +182,10 @@ def _is_next(name: str) -> bool:
 def _is_meant(name: str) -> bool:
     plain = _plain(name)
     return plain in _FLAGS or plain in _REWARDS or _is_next(plain)
+
+
+def _is_of_action(name: str) -> bool:
+    return _plain(name) in _ACTIONS | _REWARDS
 
 
 def _places(states: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from smdwidgets.checks.torch.copies import Watch
 from smdwidgets.checks.torch.session import TorchChecks
 from smdwidgets.hooks.core.checking import check_log, stop_after
 from smdwidgets.hooks.core.options import HookOptions
@@ -16,6 +17,7 @@ from smdwidgets.hooks.torch import graph as torch_graph
 from smdwidgets.hooks.torch.optimizers import takes_closure
 from smdwidgets.hooks.torch.passive import is_passive
 from smdwidgets.hooks.torch.registered import RegisteredModels
+from smdwidgets.hooks.torch.script import hide_from_script
 from smdwidgets.hooks.torch.short_way import Receiver
 
 __all__ = ["Checking"]
@@ -112,3 +114,6 @@ class Checking(Receiver):
         """Write what is known at the end."""
         if self.checks is not None:
             self.checks.close()
+
+
+hide_from_script(Watch)
