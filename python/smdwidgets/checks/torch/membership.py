@@ -131,7 +131,8 @@ class MembershipChecks:
     def _idle(self, others: dict[int, torch.Tensor], optimizers: list[Optimizer]) -> dict[str, nn.Parameter]:
         """Return parameters of other models that get gradients.
 
-        It is empty unless two optimizers hold the same parameters. One of these was meant for the others. A fixed network in a loss gets gradients, too, but has no optimizer.
+        It is empty unless two optimizers hold the same parameters. One of these was meant for the others. A fixed
+        network in a loss gets gradients, too, but has no optimizer.
         """
         used = [one for one in optimizers if self._context.updates - self._last_steps[id(one)] <= _IN_USE]
         sets = [frozenset(id(one) for group in each.param_groups for one in group["params"]) for each in used]
