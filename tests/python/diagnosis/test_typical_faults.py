@@ -108,6 +108,15 @@ def test_sorted_data_in_a_table_with_the_number_of_the_epoch() -> None:
     assert kinds(5, train_loss=sorted_, epoch=epoch)[:1] == ["unshuffled"]
     shuffled = np.concatenate([RNG.permutation(of_class) for _ in range(8)])
     assert "unshuffled" not in kinds(5, train_loss=shuffled, epoch=epoch)
+    # Batches that were drawn at random once differ alike in each epoch, and no stretch of them is alike.
+    drawn = np.random.default_rng(4)
+    of_batch = np.exp(0.2 * drawn.standard_normal(25))
+    fixed = np.tile(of_batch, 8) * np.exp(0.03 * drawn.standard_normal(200) - np.arange(200) / 100)
+    assert "unshuffled" not in kinds(5, train_loss=fixed, epoch=epoch)
+    # Stretches of some sources do.
+    of_source = np.repeat(np.exp(0.3 * drawn.permutation(5)), 5) * np.exp(0.03 * drawn.standard_normal(25))
+    stretches = np.tile(of_source, 8) * np.exp(0.03 * drawn.standard_normal(200))
+    assert kinds(5, train_loss=stretches, epoch=epoch)[:1] == ["unshuffled"]
 
 
 def test_a_policy_that_is_certain_after_the_first_updates() -> None:
