@@ -6,8 +6,11 @@ They cover gradients that vanish, explode, add up, or are followed in the wrong 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.inputs import RunData
@@ -26,6 +29,8 @@ from smdwidgets.finding import Evidence, Finding
 
 __all__ = ["adding_up", "are_reset", "exploding", "loss_sign", "vanishing"]
 
+#: Layers whose cosines are added together.
+_GROUP: Final = 2000
 #: Norm of the gradient relative to the weight's.
 EXPLODING = 100
 #: Share of the saves after the first large gradient at which it is large or lost.
@@ -215,11 +220,17 @@ def _overall(every: Iterable[Layer], cosine: Callable[[Layer], tuple[Steps, Floa
 
     It is the mean of their cosines, weighted by the products of norms.
     """
-    steps, each, weights = (np.concatenate(parts) for parts in zip(*map(cosine, every), strict=True))
-    known = np.isfinite(each) & np.isfinite(weights)
-    steps, places = np.unique(steps[known], return_inverse=True)
-    norms = np.bincount(places, weights[known], len(steps))
-    dots = np.bincount(places, (each * weights)[known], len(steps))
+    steps: Steps = np.zeros(0, np.int64)
+    norms: NDArray[Any] = np.zeros(0)
+    dots: NDArray[Any] = np.zeros(0)
+    rest = iter(every)
+    # Very many layers are added group by group, as their cosines take memory.
+    while group := [*islice(rest, _GROUP)]:
+        at, each, weights = (np.concatenate(parts) for parts in zip(*map(cosine, group), strict=True))
+        finite = np.isfinite(each) & np.isfinite(weights)
+        steps, places = np.unique(np.concatenate([steps, at[finite]]), return_inverse=True)
+        norms = np.bincount(places, np.concatenate([norms, weights[finite]]), len(steps))
+        dots = np.bincount(places, np.concatenate([dots, (each * weights)[finite]]), len(steps))
     return steps, np.divide(dots, norms, out=np.full(len(steps), np.nan), where=norms != 0)
 
 

@@ -78,12 +78,16 @@ class StatisticsFile:
         return [*names]
 
     def _read_names(self) -> list[str]:
-        # Each segment has all names, and a pyramid has them once.
+        # Each segment has all names, a pyramid has them once. That of a local run is opened in a moment, and is kept
+        # only if it was in use, as it takes memory.
+        in_use = {**self._pyramids}
         listed = [worker for worker in self.workers() if pyramid_key(worker) in self._keys]
         pyramids = {worker: pyramid for worker in listed if (pyramid := self.pyramid(worker)) is not None}
         names = dict.fromkeys(name for pyramid in pyramids.values() for name in pyramid.names())
         covered = [(worker, pyramid.covered, pyramid.ends[1]) for worker, pyramid in pyramids.items()]
         names |= dict.fromkeys(name for name, *_ in self._reader.names(self._source, covered))
+        if reads_at_once(self._storage) is None:
+            self._pyramids = in_use
         return [*names]
 
     def workers(self) -> list[str]:
