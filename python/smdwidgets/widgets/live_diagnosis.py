@@ -179,6 +179,8 @@ class LiveDiagnosis:
                 if _shown(diagnosis, error) != _shown(run.diagnosis, run.error) or run.seen is None:
                     run.version += 1
                 run.diagnosis, run.error, run.seen = diagnosis, error, state
+                if state[2]:  # what was read of very many tensors takes memory; a run that goes on is read again
+                    run.diagnoser = run.confirmation = None
                 run.next_update = now + max(PAUSE, SHARE * (now - begin))
 
     def _check_closed(self, done: int, total: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import pathlib
 import re
 import shutil
@@ -97,6 +98,21 @@ def test_new_steps_change_it(tmp_path):
     hook.close()
     trial.wait_for_steps([59], timeout=60)
     assert updated(live)["findings"][0]["kind"] == "not_finite"
+
+
+def test_what_was_read_of_a_run_that_has_ended_is_not_kept(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        save(hook, range(20))
+    trial = create_trial(tmp_path / "run")
+    live = LiveDiagnosis([trial])
+    assert updated(live)["state"] == "nothing"
+    assert referring(Diagnoser, trial) == []
+
+
+def referring(kind, trial):
+    """The objects of a kind that refer to a trial."""
+    gc.collect()
+    return [one for one in gc.get_referrers(trial) if isinstance(one, kind)]
 
 
 def test_other_run_in_the_same_place_starts_it_again(tmp_path):
