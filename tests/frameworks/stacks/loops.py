@@ -411,7 +411,7 @@ def failure_that_the_script_catches(record):
     return fit(record, Net(), None, loss_of)
 
 
-@stack
+@stack(notes=("no optimizer of PyTorch updated",))
 def no_optimizer(record):
     """The script updates the parameters itself."""
     model = Net()

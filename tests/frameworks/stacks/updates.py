@@ -102,7 +102,7 @@ def optimizer_with_quantized_state(record):
     return with_optimizer(record, Quantized, lr=0.05)
 
 
-@stack
+@stack(notes=("no optimizer of PyTorch updated",))
 def optimizer_that_is_none_of_torch(record):
     """A class of the script with `step` and `zero_grad`."""
 
