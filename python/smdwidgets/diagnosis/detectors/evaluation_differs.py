@@ -359,13 +359,15 @@ def _area_of_guessing(data: RunData) -> Iterator[Finding]:
     low, high = AREAS_OF_CHANCE
     for area in areas:
         if area.role.is_held_out and low <= area.values.min() <= area.values.max() <= high:
-            facts = {
-                "what": f"{area.quoted} is never better than chance, although {trained.quoted} comes to {trained.values[-1]:.3g}",
-                "numbers": f"{from_to(area)}, {from_to(trained)}",
-                "why": _UNRELATED,
-            }
-            yield beside("labels_unrelated", "problem", (area, trained), facts)
+            what = f"{area.quoted} is never better than chance, although {trained.quoted} comes to {trained.values[-1]:.3g}"
+            yield _unrelated(what, area, trained)
             return
+
+
+def _unrelated(what: str, held_out: Series, training: Series, *others: Series) -> Finding:
+    """Return that a training learns single samples only, as these series show."""
+    facts = {"what": what, "numbers": f"{from_to(held_out)}, {from_to(training)}", "why": _UNRELATED}
+    return beside("labels_unrelated", "problem", (*others, held_out, training), facts)
 
 
 def _next_to_nothing(data: RunData) -> Iterator[Finding]:
@@ -383,12 +385,9 @@ def _next_to_nothing(data: RunData) -> Iterator[Finding]:
         return
     if not losses or any(one.values.min() < NEVER_FALLS * one.values[0] for one in losses):
         return
-    facts = {
-        "what": f"{metrics[0].quoted} is at most {metrics[0].values.max():.2g}, although the training loss falls to nearly nothing",
-        "numbers": f"{from_to(losses[0])}, {from_to(trained[0])}",
-        "why": _UNRELATED,
-    }
-    yield beside("labels_unrelated", "problem", (metrics[0], losses[0], trained[0]), facts)
+    metric = metrics[0]
+    what = f"{metric.quoted} is at most {metric.values.max():.2g}, although the training loss falls to nearly nothing"
+    yield _unrelated(what, losses[0], trained[0], metric)
 
 
 def _never_better(data: RunData) -> Iterator[Finding]:
@@ -406,12 +405,8 @@ def _never_better(data: RunData) -> Iterator[Finding]:
             continue
         if soon < SLOWLY * first or end > LEARNED_SINGLE * first or _any_metric_improves(data):
             continue
-        facts = {
-            "what": f"{loss.quoted} is never better than at first, and the training loss falls slowly at first",
-            "numbers": f"{from_to(loss)}, {from_to(training)}",
-            "why": _UNRELATED,
-        }
-        yield beside("labels_unrelated", "problem", (loss, training), facts)
+        what = f"{loss.quoted} is never better than at first, and the training loss falls slowly at first"
+        yield _unrelated(what, loss, training)
         return
 
 
