@@ -2318,6 +2318,17 @@ def outputs_that_begin_at_the_second_token(watch, broken):
     updated(watch, model, loss)
 
 
+def learn_padded_tokens(watch, model):
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(12):
+        tokens = torch.randint(1, 40, (32, 10))
+        tokens[torch.arange(10) >= torch.randint(4, 10, (32, 1))] = 0
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens), tokens[:, 0] % 4).backward()
+        optimizer.step()
+
+
 def padding_attended_to_beside_a_token_of_the_model(watch, broken):
     class Reader(nn.Module):
         def __init__(self):
@@ -2332,15 +2343,7 @@ def padding_attended_to_beside_a_token_of_the_model(watch, broken):
             mask = torch.cat([torch.zeros(len(tokens), 1, dtype=torch.bool), padding], 1)
             return self.head(self.encoder(x, src_key_padding_mask=mask)[:, 0])
 
-    model = Reader()
-    watch(model)
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for _ in range(12):
-        tokens = torch.randint(1, 40, (32, 10))
-        tokens[torch.arange(10) >= torch.randint(4, 10, (32, 1))] = 0
-        optimizer.zero_grad()
-        F.cross_entropy(model(tokens), tokens[:, 0] % 4).backward()
-        optimizer.step()
+    learn_padded_tokens(watch, Reader())
 
 
 def padding_as_numbers(watch, broken):
@@ -2357,15 +2360,7 @@ def padding_as_numbers(watch, broken):
             mask = is_padding.float() if broken else is_padding.float().masked_fill(is_padding, -math.inf)
             return self.head(self.attention(x, x, x, key_padding_mask=mask)[0].mean(1))
 
-    model = Reader()
-    watch(model)
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for _ in range(12):
-        tokens = torch.randint(1, 40, (32, 10))
-        tokens[torch.arange(10) >= torch.randint(4, 10, (32, 1))] = 0
-        optimizer.zero_grad()
-        F.cross_entropy(model(tokens), tokens[:, 0] % 4).backward()
-        optimizer.step()
+    learn_padded_tokens(watch, Reader())
 
 
 def padding_in_a_weighted_mean(watch, broken):

@@ -247,8 +247,7 @@ class CopyChecks:
             if pair.unmoved and pair.repeats >= _REPEATS:
                 facts = {"model": pair.name, "count": pair.repeats + 1, "updates": pair.unmoved}
                 self._context.log.say("average_never_moves", self._context.step, facts, [pair.name])
-            if pair.watch is not None:
-                pair.watch.remove()
+            _unwatch(pair)
         # One of several may be another copy, such as the first or the best model.
         unmoved = min((one.unmoved for one in self._copies), default=0)
         if self._chooses and unmoved >= _UPDATES:

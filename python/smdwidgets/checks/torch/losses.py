@@ -156,8 +156,7 @@ class LossChecks:
         is_picture = call.kind == "binary_cross_entropy" and prediction.ndim > 1 and prediction[0].numel() >= _PICTURE
         if (call.kind in REGRESSION or is_picture) and prediction.shape == target.shape:
             self._level(call)
-        is_one_number = prediction.numel() > 1 and not any(prediction.stride())  # compared with many targets
-        if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1) and not is_one_number:
+        if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1) and not _is_repeated(prediction):
             self._output(prediction)
         if call.kind == "ctc_loss":
             self._frames(call)
@@ -449,7 +448,7 @@ class LossChecks:
             # the labels of a discriminator.
             facts = {"shapes": f"of both are broadcast to {tuple(prediction.shape)}", "result": list(prediction.shape)}
             self._context.log.say("broadcast_loss", self._context.step, facts, ["loss"])
-        elif expanded and prediction.shape == target.shape and any(strides) and not any(prediction.stride()):
+        elif expanded and prediction.shape == target.shape and any(strides) and _is_repeated(prediction):
             rows = target.shape[0]
             if rows > 1 and sums_rows(call.before, rows):
                 shapes = f"(1,) and {tuple(target.shape)}, where the prediction is one number, computed of all rows"
@@ -655,3 +654,8 @@ class LossChecks:
 
         rows = prediction[:_ROWS]
         context.values.read(judge, rows.reshape(rows.shape[0], -1)[:, :_COLUMNS])
+
+
+def _is_repeated(prediction: torch.Tensor) -> bool:
+    """Whether a prediction is one number that is compared with many targets."""
+    return prediction.numel() > 1 and not any(prediction.stride())
