@@ -38,7 +38,11 @@ def _held(recorder):
         elif isinstance(one, (list, tuple, set, frozenset)):
             todo += one
         elif isinstance(one, (Delivery, StepRecord, Frame, State)):
-            todo += vars(one).values()
+            slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
+            todo += [
+                *getattr(one, "__dict__", {}).values(),
+                *(getattr(one, name) for name in slots if hasattr(one, name)),
+            ]
     return sum(storages.values())
 
 
