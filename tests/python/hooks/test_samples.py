@@ -15,7 +15,8 @@ import pytest
 from smdwidgets import cli, compact, create_trial, create_trials
 from smdwidgets.cli.verify import check
 from smdwidgets.exceptions import StepDeleted, TensorUnavailableForStep
-from smdwidgets.hooks.writing.samples import LARGEST_SAMPLE, SAMPLES, sample_of
+from smdwidgets.hooks.capture.elements import LARGEST_SAMPLE, sample_of
+from smdwidgets.hooks.writing.samples import SAMPLES
 from smdwidgets.numpy import Hook
 from smdwidgets.retention import disk_use
 

@@ -13,7 +13,7 @@ import pytest
 import smdwidgets
 from python.widgets.talk import Page
 from smdwidgets.exceptions import StepDeleted
-from smdwidgets.hooks.writing.samples import LARGEST_SAMPLE
+from smdwidgets.hooks.capture.elements import LARGEST_SAMPLE
 from smdwidgets.numpy import Hook
 from smdwidgets.pictures import unpack
 from smdwidgets.widgets.page_content import page_content

@@ -14,8 +14,11 @@ array([1., 1., 1.], dtype=float32)
 
 from __future__ import annotations
 
+import mmap
+import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -86,8 +89,10 @@ class TensorCopy:
     ``pending`` fills the array: its values are there when :meth:`complete` has returned. ``reductions`` are names, and
     whether each is of the magnitudes: the array has these numbers in place of the elements.
 
-    ``statistics`` returns those that the device of the tensor has computed, once the copy is complete; ``is_whole`` is
-    whether the array has the elements too. ``device_seconds`` is how long the device was busy with the copy.
+    ``statistics`` returns those that were computed where the tensor lies, once the copy is complete; ``is_whole`` is
+    whether the array has the elements too. If it does not, ``sample`` may have at most 4,096 of them, and ``part``, of
+    a parameter, those whose change is measured. ``device_seconds`` is how long the device was busy with the copy.
+    ``norm`` is the l2 norm, once the writer has measured it because ``wants_norm``.
     """
 
     array: NDArray[Any]
@@ -100,6 +105,10 @@ class TensorCopy:
     statistics: Callable[[], Mapping[str, float]] | None = None
     is_whole: bool = True
     device_seconds: float = 0.0
+    sample: NDArray[Any] | None = None
+    part: NDArray[Any] | None = None
+    wants_norm: bool = False
+    norm: float | None = None
 
     def complete(self) -> None:
         """Wait for the values, or compute them.
@@ -126,7 +135,17 @@ Memory = Callable[[int], NDArray[np.uint8]]
 
 
 def _memory(size: int) -> NDArray[np.uint8]:
-    return np.empty(size, np.uint8)
+    """Return memory that goes back to the system as soon as it is freed.
+
+    The memory of the process that other libraries free would keep parts of it.
+    """
+    if os.name == "nt":
+        return np.empty(size, np.uint8)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # the system has none
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
 
 
 class Slab:
@@ -143,9 +162,10 @@ class Slab:
 
 
 class Staging:
-    """A pool of memory for tensor copies, which keeps at most ``limit`` free bytes.
+    """A pool of memory for tensor copies.
 
-    Memory is allocated for a copy and returned to the pool after the copy has been written.
+    Memory is allocated for a copy and returned to the pool after the copy has been written. The pool keeps free memory
+    so far as it has at most ``limit`` bytes in all.
 
     >>> staging = Staging(limit=1 << 30)
     >>> array, slab = staging.allocate(np.dtype("float32"), (10, 10))
@@ -159,7 +179,8 @@ class Staging:
         self._limit = limit
         #: By where the memory is from, and size.
         self._free: dict[tuple[Memory, int], list[Slab]] = {}
-        self._kept = 0
+        #: Bytes of these, and of the slabs in use.
+        self._kept = self._used = 0
         #: The slabs with room for small tensors, by where their memory is from.
         self._open: dict[Memory, Slab] = {}
         self._lock = threading.Lock()
@@ -225,6 +246,7 @@ class Staging:
             self._kept -= fitting
             if not self._free[source, fitting]:
                 del self._free[source, fitting]
+        self._used += slab.memory.nbytes
         if not own:
             full = self._open.get(source)
             self._open[source] = slab
@@ -234,7 +256,8 @@ class Staging:
 
     def _keep(self, slab: Slab) -> None:
         size = slab.memory.nbytes
-        if self._kept + size <= self._limit:
+        self._used -= size
+        if self._used + self._kept + size <= self._limit:
             self._free.setdefault((slab.source, size), []).append(slab)
             self._kept += size
 

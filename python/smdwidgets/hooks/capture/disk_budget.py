@@ -153,6 +153,7 @@ class DiskBudget:
         self.scalars = Spacing(0)
         #: Samples of the elements, at steps with values.
         self.samples = Spacing(0, plan.every, plan.keep_last)
+        self._model_bytes = -1
         self.fit(0)
         #: Space that the steps around incidents take.
         self.incidents_used = 0
@@ -177,8 +178,18 @@ class DiskBudget:
         """Bytes that values of a step may take: the first and the last step fit."""
         return self.values.share // _OF_SHARE
 
+    def fits_step(self, nbytes: int) -> bool:
+        """Whether values of a step may take so many bytes.
+
+        They may while the size of the model is unknown.
+        """
+        return self._model_bytes == 0 or nbytes <= self.largest_step
+
     def fit(self, model_bytes: int) -> None:
-        """Divide the budget for a model whose part in this process has this size."""
+        """Divide the budget for a model whose part in this process has at least this size."""
+        if model_bytes <= self._model_bytes:
+            return
+        self._model_bytes = model_bytes
         #: The budget of this worker.
         self.total = self._plan.budget_of(model_bytes * self._workers) // self._workers
         self.values.share = int(STEPS_SHARE * self.total)

@@ -89,10 +89,12 @@ class Hook:
         resume: True: continue after the last step of the run in ``out_dir``. A number: delete the steps from this
             number on, and continue with it.
         recorder_bytes: maximum number of bytes of the last steps that stay in memory, to be written when something
-            breaks. 0: no flight recorder.
+            breaks. None: a tenth of the memory that the process has when the hook is created, at least 128 MiB and at
+            most 512 MiB. 0: no flight recorder.
         rules: rules that are evaluated on the statistics of every step: a `Threshold`, or functions of (step,
             statistics) that return a message if they fire.
-        queue_bytes: maximum number of queued bytes before the training waits for the disk.
+        queue_bytes: maximum number of queued bytes before the training waits for the disk. None: with a capture plan a
+            twentieth of the memory of the process, at least 64 MiB and at most 1 GiB; without one 1 GiB.
         flush_seconds: maximum age of a complete step in the queue, in seconds, before the training waits for the disk.
             A killed process loses at most the steps of this time. Does not apply to a run on S3.
         fsync: flush every step to the disk before it becomes visible.
@@ -145,9 +147,9 @@ class Hook:
         plan: PlanOption = None,
         overwrite: bool = False,
         resume: bool | int = False,
-        recorder_bytes: int = 512 << 20,
+        recorder_bytes: int | None = None,
         rules: Iterable[SourceRule] = (),
-        queue_bytes: int = 1 << 30,
+        queue_bytes: int | None = None,
         flush_seconds: float = 1.0,
         fsync: bool = False,
         compact: bool = False,
@@ -218,9 +220,9 @@ class Hook:
         """Begin a step of the current mode; return whether any collection is saved at it."""
         return self.parts.steps.begin()
 
-    def _capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:
+    def _capture(self, name: str, value: Any, wants_norm: bool = False) -> TensorCopy | None:
         """Copy a tensor and queue it for the writer if a collection selects it."""
-        return self.parts.tensors.capture(name, value, keep)
+        return self.parts.tensors.capture(name, value, wants_norm)
 
     def _end_step(self) -> None:
         """End the current step, if any."""

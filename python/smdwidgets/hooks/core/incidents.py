@@ -33,7 +33,7 @@ class Incidents:
     def __init__(
         self, options: HookOptions, recorder: Recorder, kinds: Kinds, rules: SourceRules, capture: Capture | None
     ) -> None:
-        self._limit = options.recorder_bytes
+        self._limit = options.memory.recorder
         self._recorder = recorder
         self._kinds = kinds
         self._rules = rules

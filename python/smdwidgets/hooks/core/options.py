@@ -14,6 +14,7 @@ from smdwidgets.checks.log import ChecksOption, chosen_checks
 from smdwidgets.config import CapturePlan, ReductionConfig, SaveConfig
 from smdwidgets.config._parse import texts
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+from smdwidgets.hooks.core.memory import Memory
 from smdwidgets.hooks.incidents.source_rules import SourceRule
 
 __all__ = ["HookOptions", "PlanOption"]
@@ -48,9 +49,9 @@ class HookOptions:
     plan: PlanOption = None
     overwrite: bool = False
     resume: bool | int = False
-    recorder_bytes: int = 512 << 20
+    recorder_bytes: int | None = None
     rules: Iterable[SourceRule] = ()
-    queue_bytes: int = 1 << 30
+    queue_bytes: int | None = None
     flush_seconds: float = 1.0
     fsync: bool = False
     compact: bool = False
@@ -60,6 +61,8 @@ class HookOptions:
     checks_only: int | None = None
     #: The capture plan, or None if save configurations alone decide.
     capture_plan: CapturePlan | None = field(init=False, default=None)
+    #: How much memory the copies of tensors take.
+    memory: Memory = field(init=False, default=Memory(0, 0, 0))
     #: Whether the script selects tensors by name or collection.
     selects_tensors: bool = field(init=False, default=False)
 
@@ -70,11 +73,12 @@ class HookOptions:
             raise SMDebugValueError(f"flush_seconds must be a positive number, got {shown(self.flush_seconds)}.")
         if self.include_workers not in ("one", "all"):
             raise SMDebugValueError(f'invalid include_workers {shown(self.include_workers)}; choose "one" or "all"')
-        config, nbytes = self.reduction_config, self.recorder_bytes
+        config = self.reduction_config
         if not (config is None or isinstance(config, ReductionConfig)):
             raise SMDebugTypeError(f"reduction_config takes a ReductionConfig, not {type(config).__name__}.")
-        if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
-            raise SMDebugTypeError(f"recorder_bytes must be a number of bytes >= 0, got {shown(nbytes)}")
+        for name, nbytes, least in (("recorder_bytes", self.recorder_bytes, 0), ("queue_bytes", self.queue_bytes, 1)):
+            if nbytes is not None and (isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < least):
+                raise SMDebugTypeError(f"{name} must be a number of bytes >= {least}, got {shown(nbytes)}")
         chosen_checks(self.checks)
         if self.catalog is None:
             self._set("catalog", os.environ.get(CATALOG_VARIABLE) or None)
@@ -83,6 +87,8 @@ class HookOptions:
         self._set("save_all", bool(self.save_all))
         self._set("selects_tensors", self.save_all or names is not None or self.include_regex is not None)
         self._set("capture_plan", self._parse_plan())
+        has_plan = self.capture_plan is not None
+        self._set("memory", Memory.of(self.recorder_bytes, self.queue_bytes, has_plan))
         names = [names] if isinstance(names, str) else names or ()
         self._set("include_collections", texts(names, "include_collections"))
         if self.save_config is not None:

@@ -50,7 +50,8 @@ class Recorder:
         self.worker, self.num_workers = worker
         self.run_dir = RunDirectory(options.out_dir, self.worker, self._saving_workers)
         self.tensorboard_dir = options.tensorboard(self.run_dir.path)
-        self.queue = WriteQueue(options.queue_bytes, float(options.flush_seconds))
+        memory = options.memory
+        self.queue = WriteQueue(memory.queue, float(options.flush_seconds), memory.recorder)
         #: Writes the signals of this worker.
         self.signals = SignalWriter(self._append_signals)
         self._signal_file: SignalFile | None = None
@@ -134,7 +135,9 @@ class Recorder:
         capture.open(disk, log.plan)
         statistics = None
         if capture.plan.statistics:
-            statistics = StatisticsRecorder(root, worker, self.queue.staging, is_parameter, disk.wrote_statistics)
+            statistics = StatisticsRecorder(
+                root, worker, self.queue.staging, is_parameter, self._options.memory.previous, disk.wrote_statistics
+            )
         thinning = Thinning(root, worker, log.thinned, segments)
         return PlannedSteps(capture, thinning, hold_bytes, directory.url), statistics
 

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.config import Collection, CollectionKeys
+from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.exceptions import SMDebugTypeError
-from smdwidgets.hooks.capture.arrays import TensorCopy, as_array, copy_tensor
+from smdwidgets.hooks.capture.arrays import EXTENDED, TensorCopy, as_array, copy_tensor
+from smdwidgets.hooks.capture.in_place import LARGE, described
 from smdwidgets.hooks.capture.plan import Plan
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.core.guard import Guard
@@ -25,6 +27,8 @@ __all__ = ["SCALAR", "SCALAR_PREFIX", "TensorCapture"]
 SCALAR_PREFIX = "scalar/"
 #: The collections of numbers that every worker has.
 _NUMBERS = (CollectionKeys.LOSSES, CollectionKeys.UPDATES, CollectionKeys.SCALARS, CollectionKeys.METRICS)
+#: The kind of tensors whose change has statistics.
+_WEIGHTS = TENSORS[0]
 #: What is saved of a number that the script passes.
 SCALAR = SaveSpec(raw=True, scalar=True)
 
@@ -48,10 +52,10 @@ class TensorCapture:
         self.is_witness = False
         self._numbers: dict[str, bool] = {}
 
-    def capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:
+    def capture(self, name: str, value: Any, wants_norm: bool = False) -> TensorCopy | None:
         """Copy a tensor and queue it for the writer if a collection selects it.
 
-        Returns the copy. With ``keep``, the caller releases its slab.
+        Returns the copy, whose norm the writer measures if it is wanted.
         """
         spec = self.spec(name)
         if spec is None or not self._queue.writes:
@@ -72,8 +76,7 @@ class TensorCapture:
         if spec.kind and self._plan.capture is not None:
             self._plan.capture.time.spend(spec.kind, time.perf_counter() - began)
         self._plan.mark_captured(name)
-        if keep and copy.slab is not None:
-            self._queue.staging.retain(copy.slab)
+        copy.wants_norm = wants_norm
         self._queue.tensor(name, copy, spec)
         return copy
 
@@ -133,8 +136,38 @@ class TensorCapture:
         return is_known
 
     def copy_for(self, spec: SaveSpec, name: str, value: Any) -> TensorCopy:
-        """Return a copy of a tensor, or of as much of it as is saved."""
-        return self.copy(name, value)
+        """Return a copy of a tensor, or of as much of it as is saved.
+
+        A large tensor that nothing keeps is described where it lies.
+        """
+        nbytes = _size_of(value) if spec.statistics else 0
+        lying = None
+        if nbytes >= LARGE and not self.is_of_use(spec, name, nbytes):
+            lying = self.in_memory(name, value)
+        return self.copy(name, value) if lying is None else described(*lying, is_parameter=spec.kind == _WEIGHTS)
+
+    def in_memory(self, name: str, value: Any) -> tuple[NDArray[Any], str] | None:
+        """Return a tensor as an array, and the name of its element type.
+
+        None: only a copy has its elements in order.
+        """
+        array = as_array(name, value)
+        name_of_type = array.dtype.name
+        if name_of_type in EXTENDED:
+            array = array.view(EXTENDED[name_of_type])
+        return (array, name_of_type) if array.dtype.kind != "U" and array.flags.c_contiguous else None
+
+    def is_of_use(self, spec: SaveSpec, name: str, nbytes: int) -> bool:
+        """Whether a copy of a tensor is of use at this step, apart from its statistics."""
+        return self._queue.keeps(name, nbytes) or self.saves_elements(spec, nbytes)
+
+    def saves_elements(self, spec: SaveSpec, nbytes: int) -> bool:
+        """Whether the elements of a tensor are saved at this step."""
+        if spec.scalar or spec.reductions or spec.histogram is not None:
+            return True
+        capture = self._plan.capture
+        fits = capture is None or capture.disk.fits_step(self._queue.copied + nbytes)
+        return spec.raw and (fits or not spec.planned)
 
     def copy(self, name: str, value: Any) -> TensorCopy:
         """Return a copy of a tensor in host memory."""
@@ -147,3 +180,11 @@ class TensorCapture:
     def plain(self, value: Any) -> Any:
         """Return an object that NumPy can convert, to check a tensor's type."""
         return value
+
+
+def _size_of(value: Any) -> int:
+    """Return the size of a tensor in bytes; 0 if it is unknown, as of sparse ones."""
+    try:
+        return int(value.nbytes)
+    except (AttributeError, RuntimeError, NotImplementedError, TypeError):
+        return 0

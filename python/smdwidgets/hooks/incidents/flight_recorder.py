@@ -154,6 +154,8 @@ class FlightRecorder:
         self._weights: HeldStep | None = None
         self._left_out: set[Kind] = set()
         self._too_large: set[str] = set()
+        #: Number of steps that are to fit: one if two steps have too many gradients.
+        self._steps = 2
         self._incident: OpenIncident | None = None
         self._last: StepKey | None = None
 
@@ -182,7 +184,8 @@ class FlightRecorder:
         kind = self._kinds[name]
         is_left_out = kind in self._left_out and (not kind.is_parameter or Kind.GRADIENT in self._left_out)
         # After the first step it is known what to leave out, and the rest fits.
-        return self._keeps and not is_left_out and 2 * (nbytes + (before if self._last is None else 0)) <= self._limit
+        before = before if self._last is None else 0
+        return self._keeps and not is_left_out and self._steps * (nbytes + before) <= self._limit
 
     def tensors(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Retain copies of a step that has not ended."""
@@ -202,7 +205,7 @@ class FlightRecorder:
                 continue
             if one.name in self._too_large or (kind in self._left_out and not self._weights_due(kind, step)):
                 continue
-            if 2 * one.copy.nbytes > limit:
+            if self._steps * one.copy.nbytes > limit:
                 self._leave_out_tensor(one)
             elif self._make_room(self._memory.cost(one.copy), limit):
                 self._memory.retain(one.copy)
@@ -252,6 +255,8 @@ class FlightRecorder:
             self._files.took_incident(self._companion.follow(key[0], self._files.allows_incident))
         if not step.whole:
             self._leave_out_kinds(step)
+        while self._steps == 1 and self._ring:
+            self._evict()
 
     def _located(self, step: HeldStep, cause: Cause) -> Cause:
         """Return the cause by the first tensor of the step that is not finite.
@@ -312,7 +317,7 @@ class FlightRecorder:
 
     def _weights_due(self, kind: Kind, step: HeldStep) -> bool:
         """Whether weights of this step replace the copy that is kept of them."""
-        if not kind.is_parameter or Kind.GRADIENT in self._left_out:
+        if not kind.is_parameter or Kind.GRADIENT in self._left_out or self._steps == 1:
             return False
         before = self._weights
         if before is None or (step.key[0] - before.key[0] >= WEIGHTS_EVERY and self._incident is None):
@@ -368,20 +373,31 @@ class FlightRecorder:
         )
 
     def _leave_out_kinds(self, step: HeldStep) -> None:
-        """Leave out kinds of tensors until two steps fit."""
+        """Leave out kinds of tensors until two steps fit; of the gradients, one."""
         before = set(self._left_out)
         for kind in _LEFT_OUT_FIRST:
             left = sum(nbytes for each, nbytes in step.nbytes.items() if each not in self._left_out)
-            if 2 * (left + SLAB) <= self._limit:
+            if self._steps * (left + SLAB) <= self._limit:
+                break
+            if kind is Kind.GRADIENT and self._steps == 2 and left + SLAB <= self._limit:
+                self._keep_one_step()
                 break
             self._left_out.add(kind)
         if new := [kind for kind in _LEFT_OUT_FIRST if kind in self._left_out - before and kind in step.nbytes]:
             logger.warning(
-                "the flight recorder keeps no %s: two steps of %s are more than its %s; their statistics are recorded",
+                "the flight recorder keeps no %s%s: two steps of %s are more than its %s; their statistics are recorded",
                 listed([kind.plural for kind in new], 6),
+                ", and gradients of one step" if self._steps == 1 else "",
                 byte_size(sum(step.nbytes.values())),
                 byte_size(self._limit),
             )
+
+    def _keep_one_step(self) -> None:
+        """Keep the gradients of a step only until it has been judged."""
+        self._steps = 1
+        weights, self._weights = self._weights, None
+        if weights is not None and weights not in self._ring:
+            self._drop(weights)
 
     def _drop(self, step: HeldStep) -> None:
         """Release the memory of a step, and complete its files.

@@ -243,7 +243,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         if not self.is_open:
             return
         self._counts.clear()
-        self._release_gradients()
+        self._forget_gradients()
         self._in_training_batch = self.mode is ModeKeys.TRAIN
         if self._in_training_batch and self.model is not None:
             self._checking.batch_begins(self.model)
@@ -268,14 +268,13 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         """Save the norm of the gradients of this step, if all of them were copied."""
         optimizer, gradients = self._optimizer, self._gradients
         self._gradients = []
-        norm = norm_of(gradients, self.parts.recorder.queue.staging)
+        norm = norm_of(gradients)
         if norm is not None and optimizer is not None:
             self._capture(f"optimizer/{optimizer.name}/gradient_norm", norm)
 
-    def _release_gradients(self) -> None:
+    def _forget_gradients(self) -> None:
         """Forget gradients of a step that did not end."""
-        gradients, self._gradients = self._gradients, []
-        norm_of([*gradients, None], self.parts.recorder.queue.staging)
+        self._gradients = []
 
     @property
     def _optimizer(self) -> Any:
@@ -300,7 +299,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
                     if not is_rate and self.parts.plan.spec(name) is not None:
                         self._capture(name, variable.value)
         self._taps.open(False)
-        self._release_gradients()
+        self._forget_gradients()
         trained, self._in_training_batch = self._in_training_batch, False
         self._end_step()
         if trained:
@@ -438,7 +437,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             is_gradient = name.startswith("gradients/") and self._in_training_batch
             if self._in_training_batch and self.model is not None and self._checking.looks_at_data:
                 self._checking.passes(self.model, name, value, (self.params or {}).get("steps"))
-            copy = self._capture(f"{name}_{index}" if index else name, value, keep=is_gradient)
+            copy = self._capture(f"{name}_{index}" if index else name, value, wants_norm=is_gradient)
             if is_gradient:
                 self._gradients.append(copy)
 

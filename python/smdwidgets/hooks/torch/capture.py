@@ -16,12 +16,13 @@ from smdwidgets._text import shown
 from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.capture.capture import ACTIVATIONS
+from smdwidgets.hooks.capture.in_place import LARGE
 from smdwidgets.hooks.capture.lazy_norm import norm_of_array
 from smdwidgets.hooks.capture.plan import Plan
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.core.guard import Guard
 from smdwidgets.hooks.core.tensors import TensorCapture
-from smdwidgets.hooks.torch.copying import copy_from_torch, name_of_dtype
+from smdwidgets.hooks.torch.copying import array_of, copy_from_torch, name_of_dtype
 from smdwidgets.hooks.torch.device import DeviceCopies, Sample, sample_of
 from smdwidgets.hooks.torch.optimizers import gradient_norm
 from smdwidgets.hooks.torch.reduce import can_reduce, reduce
@@ -38,8 +39,6 @@ NUMBERS = {torch.float32: "float32", torch.float64: "float64", torch.float16: "f
 _SMALL, _MOST_GATHERED = 1024, 1 << 22
 #: The norm of so many elements takes no longer than the rest of a step.
 _FEW = 1 << 16
-#: Tensors of so many bytes are not copied from a device for their statistics alone.
-_LARGE = 1 << 20
 #: A parameter's name, the parameter, and its gradient or this worker's part of it.
 NamedGradient = tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]
 
@@ -92,12 +91,14 @@ class TorchCapture(TensorCapture):
 
         Reductions of a tensor on an accelerator are enough if nothing else is needed.
         """
-        if not isinstance(value, torch.Tensor) or not self.devices.has(value) or self.shards.find(name, value):
+        if not isinstance(value, torch.Tensor) or self.shards.find(name, value):
             return self.copy(name, value)
-        if spec.statistics and value.nbytes >= _LARGE:
+        if not self.devices.has(value):
+            return super().copy_for(spec, name, value)
+        if spec.statistics and value.nbytes >= LARGE:
             is_kept = self._queue.keeps(name, value.nbytes)
             if name in self._samples or not is_kept:
-                whole = is_kept or self._saves_elements(spec, value)
+                whole = is_kept or self.saves_elements(spec, value.nbytes)
                 return self._described(name, value, spec.kind == WEIGHTS, whole)
         more = spec.raw or spec.scalar or spec.statistics or spec.planned or spec.histogram is not None
         if more or self._queue.is_observed or not (spec.reductions and can_reduce(value, spec.reductions)):
@@ -107,13 +108,9 @@ class TorchCapture(TensorCapture):
         copy.reductions, copy.dtype = spec.reductions, name_of_dtype(value)
         return copy
 
-    def _saves_elements(self, spec: SaveSpec, value: torch.Tensor) -> bool:
-        """Whether the elements of a tensor are saved at this step."""
-        if spec.scalar or spec.reductions or spec.histogram is not None:
-            return True
-        capture = self._plan.capture
-        fits = capture is None or self._queue.copied + value.nbytes <= capture.disk.largest_step
-        return spec.raw and (fits or not spec.planned)
+    def in_memory(self, name: str, value: Any) -> tuple[NDArray[Any], str] | None:
+        """Return a tensor on the CPU as an array, and the name of its type."""
+        return array_of(value.detach())
 
     def _described(self, name: str, value: torch.Tensor, is_parameter: bool, whole: bool) -> TensorCopy:
         """Return a copy with statistics by the device, and with the elements if ``whole``."""
@@ -142,11 +139,11 @@ class TorchCapture(TensorCapture):
         copy.pending, copy.statistics = wait, functools.partial(combine, memory)
         return copy
 
-    def capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:
+    def capture(self, name: str, value: Any, wants_norm: bool = False) -> TensorCopy | None:
         """Capture a tensor, or the tensors that a flat parameter contains."""
         contents = list(self.shards.contents(name, value))
         copies = [
-            super(TorchCapture, self).capture(part, content, keep and len(contents) == 1)
+            super(TorchCapture, self).capture(part, content, wants_norm and len(contents) == 1)
             for part, content in contents
             if self.saves(part, content)
         ]

@@ -15,7 +15,7 @@ from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.capture.arrays import EXTENDED, Staging, TensorCopy
 from smdwidgets.hooks.torch.device import DeviceCopies
 
-__all__ = ["copy_from_torch", "is_in_memory", "name_of_dtype"]
+__all__ = ["array_of", "copy_from_torch", "is_in_memory", "name_of_dtype"]
 
 _NAMES = [
     "uint8",
@@ -92,6 +92,17 @@ def copy_from_torch(
         room, slab = staging.allocate(dtype, shape)
         _as_tensor(room, tensor.dtype).copy_(tensor)
     return TensorCopy(room, own_name, shape, slab)
+
+
+def array_of(tensor: torch.Tensor) -> tuple[NDArray[Any], str] | None:
+    """Return the memory of a tensor as an array, and the name of its element type.
+
+    None: the elements do not lie one after the other on the CPU, or the format has no such type.
+    """
+    known = _DTYPES.get(tensor.dtype)
+    if known is None or tensor.dtype is _PACKED or tensor.layout is not torch.strided or not _is_plain(tensor):
+        return None
+    return np.asarray(_Memory(tensor, known[1])), known[0]
 
 
 def name_of_dtype(tensor: torch.Tensor) -> str:

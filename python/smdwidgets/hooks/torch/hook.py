@@ -74,8 +74,8 @@ class Hook(BaseHook):
             :meth:`set_mode`, every forward pass in one series of mode GLOBAL, else as ``"auto"``.
         clipped_gradients: whether the gradients that are saved are those after clipping.
         replay: whether batches and states are kept, so that the steps around an incident can be executed again: ``"auto"``,
-            in half of ``recorder_bytes``; True: in all of it; ``"ids"`` (default): only which rows the batches had; False:
-            nothing. Copying batches and states takes milliseconds a step.
+            in half of ``recorder_bytes``, which is then 512 MiB by default; True: in all of it; ``"ids"`` (default): only
+            which rows the batches had; False: nothing. Copying batches and states takes milliseconds a step.
         signals: whether signals of large models are recorded, such as attention logits and the load of experts; default: with
             a capture plan.
     """
@@ -118,7 +118,7 @@ class Hook(BaseHook):
         self._recording = ModelRecording(self.parts, tensors, self.models, self.loop, options.include_workers == "all")
         self._modules = self._recording.modules
         self._checking = Checking(self.parts, self.models, options)
-        self._replaying = Replaying(self.parts, self.models, self.loop, options.replay, options.recorder_bytes)
+        self._replaying = Replaying(self.parts, self.models, self.loop, options.replay, options.memory.recorder)
         self._signalling = Signalling(self.parts, self.models, options)
         observers = (self._checking, self._replaying, self._signalling)
         self._modules.observers = tuple(one for one in observers if one.is_on)

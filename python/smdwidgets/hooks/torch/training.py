@@ -23,6 +23,7 @@ from smdwidgets.hooks.capture.arrays import TensorCopy, numbers_of
 from smdwidgets.hooks.capture.lazy_norm import norm_of
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.core.for_smdebug import script_imports_smdebug
+from smdwidgets.hooks.core.memory import LARGEST_RECORDER
 from smdwidgets.hooks.core.options import HookOptions
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.core.tensors import SCALAR, SCALAR_PREFIX
@@ -68,6 +69,8 @@ class TorchOptions(HookOptions):
     signals: bool | None = None
 
     def __post_init__(self) -> None:
+        if self.recorder_bytes is None and self.replay not in (False, "ids"):
+            self._set("recorder_bytes", LARGEST_RECORDER)  # states take much more than gradients
         super().__post_init__()
         if not isinstance(self.replay, bool) and self.replay not in ("auto", "ids"):
             raise SMDebugValueError(f'invalid replay {shown(self.replay)}; choose "auto", True, False or "ids"')
@@ -850,11 +853,13 @@ class TrainingLoop:
                         not isinstance(gradient, LocalShard) and self._tensors.shards.find(full, gradient) is None
                     )
                     unclipped = name in self._now.before_clipping
-                    copy = None if unclipped else self._tensors.capture(full, gradient, keep=wants_norm and is_whole)
+                    copy = (
+                        None if unclipped else self._tensors.capture(full, gradient, wants_norm=wants_norm and is_whole)
+                    )
                     copies.append(copy if is_whole else None)
                 gradients.append((name, parameter, gradient))
             if wants_norm:
-                self._save_norm(norm_name, norm_of(copies, self._queue.staging) or self._tensors.norm(gradients))
+                self._save_norm(norm_name, norm_of(copies) or self._tensors.norm(gradients))
                 self._save_norms_before_clipping(norm_name, record)
 
     def _save_lost(self, names: Sequence[str], parameters: Sequence[torch.Tensor]) -> None:

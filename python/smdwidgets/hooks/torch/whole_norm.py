@@ -72,9 +72,7 @@ class WholeNorm:
             backwards: number of backward passes so far.
         """
         copy = self._tensors.copy_number(name, norm)
-        if copy.slab is not None:
-            self._queue.staging.retain(copy.slab)
-        self._release(step.of_updates.pop(name, None))
+        copy.wants_norm = True
         step.of_updates[name] = copy, backwards
         return copy
 
@@ -87,13 +85,7 @@ class WholeNorm:
         norm, step.of_backward = step.of_backward, None
         of_updates, step.of_updates = step.of_updates, {}
         if len(of_updates) > 1 and len({backwards for _, backwards in of_updates.values()}) == 1:
-            norm = norm_of([copy for copy, _ in of_updates.values()], self._queue.staging)
-        else:  # such as those of a GAN, whose norms are not of one loss
-            for each in of_updates.values():
-                self._release(each)
+            # Those of a GAN are not of one loss.
+            norm = norm_of([copy for copy, _ in of_updates.values()])
         if norm is not None:
             self._tensors.number(WHOLE_NORM, norm)
-
-    def _release(self, part: tuple[TensorCopy, int] | None) -> None:
-        if part is not None and part[0].slab is not None:
-            self._queue.staging.release(part[0].slab)

@@ -9,51 +9,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from math import gcd
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.hooks.capture.captured import Captured, StepKey
 from smdwidgets.hooks.capture.disk_budget import DiskBudget
+from smdwidgets.hooks.capture.elements import LARGEST_SAMPLE, sample_of
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.writing.capture_log import CaptureLog
 from smdwidgets.hooks.writing.segments import Segments
 from smdwidgets.hooks.writing.thinning import Thinning
 
-__all__ = ["LARGEST_SAMPLE", "SAMPLES", "SampledSteps", "sample_of"]
+__all__ = ["SAMPLES", "SampledSteps"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
 #: Folder of the samples in a run.
 SAMPLES: Final = "samples"
-#: Elements of a sample, at most.
-LARGEST_SAMPLE: Final = 4096
-
-
-def sample_of(array: NDArray[Any], last: int) -> NDArray[Any]:
-    """Return at most 4,096 elements of an array at equal distances.
-
-    All are returned if there are no more.
-
-    The distance is odd and has no divisor in common with the last dimension, so that all columns are met.
-
-    >>> sample_of(np.arange(10), 10)
-    array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
-    >>> sample_of(np.arange(3 * 4096), 3)[:4]
-    array([ 0,  5, 10, 15])
-    """
-    flat = array.reshape(-1)
-    if flat.size <= LARGEST_SAMPLE:
-        return flat
-    stride = -(-flat.size // LARGEST_SAMPLE) | 1
-    while gcd(stride, last) > 1:
-        stride += 2
-    return np.ascontiguousarray(flat[::stride])
 
 
 def _is_sampled(spec: SaveSpec) -> bool:
@@ -89,12 +65,12 @@ class SampledSteps:
         shapes: list[tuple[str, tuple[int, ...]]] = []
         for one in captured:
             copy = one.copy
-            if copy is None or not _is_sampled(one.spec) or not copy.is_whole or copy.reductions or copy.dtype == "str":
+            if copy is None or not _is_sampled(one.spec) or copy.reductions or copy.dtype == "str":
                 continue
-            if one.spec.planned and copy.array.size <= LARGEST_SAMPLE and not disk.values.is_thinned:
+            if copy.is_whole and one.spec.planned and copy.array.size <= LARGEST_SAMPLE and not disk.values.is_thinned:
                 continue  # the sample would be the value, and no values are deleted yet
-            sample = sample_of(copy.array, copy.shape[-1] if copy.shape else 1)
-            if not sample.size:
+            sample = sample_of(copy.array, copy.shape[-1] if copy.shape else 1) if copy.is_whole else copy.sample
+            if sample is None or not sample.size:
                 continue
             nbytes = self._bytes.get(key, 0) + sample.nbytes
             if nbytes > disk.samples.share // 2:

@@ -22,6 +22,7 @@ from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.hooks.capture.arrays import Staging
 from smdwidgets.hooks.capture.captured import Captured, StepKey, StepObserver, StepStatistics
+from smdwidgets.hooks.capture.lazy_norm import measure
 from smdwidgets.hooks.capture.save_spec import SaveSpec
 from smdwidgets.hooks.writing.planned_steps import PlannedSteps
 from smdwidgets.hooks.writing.samples import SampledSteps
@@ -416,6 +417,8 @@ class StepFiles:
         try:
             if one.copy is not None:
                 one.copy.complete()
+                if one.copy.wants_norm:
+                    measure(one.copy)
                 if self._planned is not None:
                     self._planned.copied(one)
         except Exception:

@@ -33,16 +33,14 @@ class Witness(StepFiles):
         self, root: Path, worker: str, staging: Staging, statistics: StatisticsRecorder, disk: DiskBudget
     ) -> None:
         super().__init__(root, worker, staging, None, False, statistics=statistics)
-        self._disk, self._largest = disk, 0
+        self._disk = disk
 
     def allows_incident(self, nbytes: int) -> bool:
         """Whether what a companion writes fits.
 
         The largest of it stands for the size of the model.
         """
-        if nbytes > self._largest:
-            self._largest = nbytes
-            self._disk.fit(nbytes)
+        self._disk.fit(nbytes)
         self._disk.look()
         return self._disk.allows_incident(nbytes)
 

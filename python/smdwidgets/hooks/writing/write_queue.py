@@ -48,10 +48,11 @@ class WriteQueue:
     Args:
         queue_bytes: the maximum number of queued bytes before the training waits.
         flush_seconds: the maximum age of a complete step that is not on disk, before the training waits.
+        held_bytes: the number of bytes that observers may keep beside that.
     """
 
-    def __init__(self, queue_bytes: int, flush_seconds: float = 1.0) -> None:
-        self.staging = Staging(queue_bytes)
+    def __init__(self, queue_bytes: int, flush_seconds: float = 1.0, held_bytes: int = 0) -> None:
+        self.staging = Staging(max(queue_bytes, held_bytes))
         #: The names of all tensors that were added.
         self.names: set[str] = set()
         self._queue_bytes = queue_bytes
