@@ -189,8 +189,9 @@ _KINDS = (
         "Unshuffled",
         "data that come in one order",
         "The training loss rises by half or more within each epoch, at the same places of all epochs: their courses have a "
-        "correlation of 0.55 or more, of 0.75 if only two are known, or of 0.4 if six or more are. Where no epochs are logged, "
-        "evaluations at regular distances are taken for their ends. Or the loss is a row of at least 8 teeth of similar lengths: it "
+        "correlation of 0.55 or more, of 0.75 if only two are known, or of 0.4 if six or more are. It may rise less in some "
+        "epochs if it is above 1.5 times its first value for most of the first one, as it is while classes follow one another. Where "
+        "no epochs are logged, evaluations at regular distances are taken for their ends. Or the loss is a row of at least 8 teeth of similar lengths: it "
         "jumps by 35 % or more, and falls back from value to value. Or the model is worse than guessing while it learns in the first "
         "epoch, as after many batches of one class, and much better in the evaluation after it.",
         "a loss that does not show at which place of an epoch it is",

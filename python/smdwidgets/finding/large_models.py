@@ -119,7 +119,8 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "Zero advantage",
             "groups without different rewards",
             "At least 80 % of the groups have equal rewards, or their standard deviation is 0, at 10 logs in succession. Then the "
-            "advantages are 0, and nothing is learned from these groups.",
+            "advantages are 0, and nothing is learned from these groups. A note if the reward has risen, is exactly its best at half of "
+            "the later logs, and the entropy is above 0.05: then every answer is right.",
             "groups with different rewards",
             "choose tasks that are neither always nor never solved; sample more answers for each; look at the reward function.",
             "The rewards of most groups are equal since step {first:,}",
@@ -133,7 +134,7 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "Policy steps large",
             "updates that change the policy too far",
             "In the second half of a training by PPO the median of the approximate divergence of an update is above 0.2, and more than 40 % "
-            "of the samples are clipped.",
+            "of the samples are clipped; or it is above 0.5, and more than 10 % are, as of a policy that is sure of most actions.",
             "a divergence of 0.01 to 0.05, and less than a third of the samples clipped",
             "reduce the learning rate, or the epochs over the same samples; set a limit of the divergence, such as `target_kl`.",
             "Each update changes the policy far beyond the range of its clipping",

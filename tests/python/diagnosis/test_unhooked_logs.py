@@ -151,3 +151,51 @@ def test_a_jump_from_which_a_run_has_not_recovered_at_its_end(jump: float, expec
     at = np.arange(140)
     loss = 2.3 + 2.2 * np.exp(-at / 18) + np.where(at > 80, jump * (0.4 + 0.6 * np.exp(-(at - 80) / 30)), 0)
     assert first(5, loss=loss * noise(140, 0.03)) == expected
+
+
+@pytest.mark.parametrize(("sorted_rows", "expected"), [(True, "unshuffled"), (False, "")])
+def test_classes_that_follow_each_other_from_log_to_log(sorted_rows: bool, expected: str) -> None:
+    """Each log of an epoch is that of another class, so that neighbours differ."""
+    rng = np.random.default_rng(5)
+    hard = rng.permutation(np.linspace(-0.5, 0.5, 11))
+    at = np.arange(11)
+    # The first classes are learned at once, and every other one is wrong; later, only how hard a class is remains.
+    first = np.log(np.minimum(1.3 + 0.9 * at, 3.6)) if sorted_rows else np.log(2.3) + 0.2 * hard - 0.04 * at
+    later = [np.log(2.2) - 0.18 * epoch + hard * (0.4 + 0.1 * epoch) for epoch in range(1, 15)]
+    loss = np.exp(np.concatenate([first, *later])) * (1 + 0.03 * rng.standard_normal(165))
+    steps = 4 * np.arange(165) + 3
+    run = {
+        "epoch": (steps, np.repeat(np.arange(15.0), 11)),
+        "train_loss": (steps, loss),
+        "val_loss": (44 * np.arange(1, 16) - 1, 2.2 * np.exp(-0.13 * np.arange(15))),
+    }
+    assert next((one.kind for one in smdwidgets.diagnose(run).findings), "") == expected
+
+
+@pytest.mark.parametrize(("far", "clipped", "expected"), [(0.9, 0.2, "policy_steps_large"), (0.15, 0.2, "")])
+def test_updates_that_are_too_far_for_a_policy_that_is_sure(far: float, clipped: float, expected: str) -> None:
+    at = np.arange(40)
+    run = policy_run(3e-4, 160, 170)
+    run["train__approx_kl"] = np.where(at < 14, 0.03, far) * np.exp(0.8 * RNG.standard_normal(40))
+    run["train__clip_fraction"] = clipped * noise(40, 0.2)
+    assert first(**run) == expected
+
+
+@pytest.mark.parametrize(
+    ("best", "entropy", "expected"), [(1.0, 0.9, ""), (1.0, 1e-4, "zero_advantage"), (0.4, 0.9, "zero_advantage")]
+)
+def test_groups_of_equal_rewards_after_a_task_is_solved(best: float, entropy: float, expected: str) -> None:
+    at = np.arange(100)
+    solved = at > 40
+    reward = np.where(solved, 1.0, 0.1 + 0.9 * at / 40)
+    if best < 1:  # all answers to a prompt are the same, but not those to another one
+        reward = np.where(solved, best * noise(100, 0.1), reward * best)
+    run = {
+        "reward": reward,
+        "reward_std": np.where(solved, 0.0, 0.2),
+        "frac_reward_zero_std": np.where(solved, 1.0, 0.1),
+        "entropy": np.maximum(3.8 * np.exp(-at / 14), entropy),
+        "grad_norm": np.where(solved, 0.0, 0.5),
+        "loss": np.where(solved, 0.0, -0.05 * noise(100, 0.5)),
+    }
+    assert first(**run) == expected

@@ -26,6 +26,8 @@ ALIKE, ALIKE_AMONG, ALIKE_AMONG_MANY, MANY, RISES = 0.75, 0.55, 0.4, 6, 0.4
 #: Correlation of neighbouring places of an epoch from which on they follow each other, and the rise of the logarithm of
 #: the loss that single batches in a fixed order do not reach.
 NEIGHBOURS, OF_SINGLE_BATCHES = 0.3, math.log(4)
+#: Part of the first epoch at whose end the loss is far above its first value, and by what factor.
+LATE_IN_EPOCH, ABOVE_FIRST = 3, math.log(1.5)
 #: Fewest values in which teeth are looked for, fewest teeth and values of one, and logs within which it rises.
 LEAST_OF_TEETH, TEETH, OF_TOOTH, FEW_TO_TOP = 60, 8, 7, 3
 #: Logarithm of the factor by which a tooth rises, share of the values that lie in teeth, share of the differences
@@ -186,10 +188,24 @@ def _repeat(courses: Floats) -> bool:
     What is learned within an epoch, or a mean that begins again with each, only falls.
     """
     alike = np.asarray(np.corrcoef(courses))[np.triu_indices(len(courses), 1)]
+    if len(courses) >= MANY and np.median(alike) >= ALIKE and _unlearns(courses[0]):
+        return float(np.median([_rise(one) for one in courses])) >= RISES
     if _is_of_single_batches(courses):
         return False
     least = ALIKE if len(alike) == 1 else ALIKE_AMONG if len(courses) < MANY else ALIKE_AMONG_MANY
     return bool(np.median(alike) >= least and min(map(_rise, courses)) >= RISES)
+
+
+def _unlearns(course: Floats) -> bool:
+    """Whether a loss is far above its first value for most of the first epoch.
+
+    A model learns the first classes of sorted data at once, and is wrong about each class that follows.
+
+    >>> _unlearns(np.log([1.3, 2.1, 3.0, 3.4, 3.6, 3.4])), _unlearns(np.log([2.3, 2.4, 1.8, 1.9, 1.2, 1.1]))
+    (True, False)
+    """
+    late = course[-max(1, len(course) // LATE_IN_EPOCH) :]
+    return bool(min(np.median(course), np.median(late)) >= course[0] + ABOVE_FIRST)
 
 
 def _is_of_single_batches(courses: Floats) -> bool:

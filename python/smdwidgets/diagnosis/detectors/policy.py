@@ -12,7 +12,7 @@ from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise, mann_kendall
-from smdwidgets.finding import Finding
+from smdwidgets.finding import Finding, Level
 from smdwidgets.naming.policy import Quantity, quantity
 
 __all__ = ["policy"]
@@ -31,6 +31,8 @@ KL_GROWTH, KL_LEAST, KL_LARGE = 5.0, 0.1, 2.0
 LENGTH_GROWTH, TRUNCATED = 2.0, 0.3
 #: Shares of truncated answers, at first and at the end, with which all of them have grown to the limit.
 FEW_TRUNCATED, ALL_TRUNCATED = 0.5, 0.9
+#: Gain of a reward relative to its best, and share of the later logs with exactly that best, of a task that is solved.
+GAINED, AT_BEST = 0.2, 0.5
 #: A part of a reward that is lost, relative to its first value, and that value relative to its noise.
 LOST, BEYOND_NOISE = 0.2, 4.0
 #: Divergence of a whole answer from the reference, in nats, beside which an entropy of nearly 0 is a collapse.
@@ -49,6 +51,9 @@ UNMOVED = 1e-4
 HARDLY_MOVES, MANY_LOGS, KEPT = 2e-3, 25, 0.03
 #: Logs of large updates, their median divergence in the second half, and the share of samples that is clipped.
 MANY_UPDATES, TOO_FAR, MOST_CLIPPED = 20, 0.2, 0.4
+#: A median divergence that is too far however few samples are clipped: those of a policy that is sure stay as they are,
+#: while the others change by orders of magnitude; and the share of samples that is clipped then.
+FAR_TOO_FAR, SOME_CLIPPED = 0.5, 0.1
 #: The same of few logs: a divergence of the last ones that no clipping allows.
 FEW_UPDATES, FAR_AT_ONCE = 6, 1.0
 #: By quantity of the sampler: whether a value is a mismatch, and the healthy range in words.
@@ -128,7 +133,7 @@ def _too_far(data: RunData) -> Iterator[Finding]:
             yield _finding("policy_steps_large", divergences[0], far, {"numbers": numbers}, "medium")
         return
     late, share = (float(np.median(one.values[len(one) // 2 :])) for one in (divergences[0], clipped[0]))
-    if late > TOO_FAR and MOST_CLIPPED < share <= 1:
+    if (late > TOO_FAR and MOST_CLIPPED < share <= 1) or (late > FAR_TOO_FAR and SOME_CLIPPED < share <= 1):
         begins = np.flatnonzero(divergences[0].values > TOO_FAR / 2)
         numbers = f"{divergences[0].quoted} {late:.2g}, and {share:.0%} of the samples are clipped, in the second half"
         yield _finding("policy_steps_large", divergences[0], int(begins[0]), {"numbers": numbers}, "medium")
@@ -246,8 +251,23 @@ def _advantage(by_quantity: Mapping[Quantity, list[Series]], data: RunData) -> I
             later = norms[0].values[norms[0].steps >= begin] if norms else np.empty(0)
             gradient = f"; norm of the gradient {float(np.median(later)):.2g}" if len(later) else ""
             facts = {"series": series.quoted, "value": float(np.median(series.values[at:])), "gradient": gradient}
-            yield _finding("zero_advantage", series, at, facts, "high")
+            level: Level = "note" if _is_solved(data, by_quantity.get(Quantity.ENTROPY, []), begin) else "warning"
+            yield _finding("zero_advantage", series, at, facts, "high", level)
             return
+
+
+def _is_solved(data: RunData, entropies: list[Series], begin: int) -> bool:
+    """Whether groups have equal rewards because every answer is right.
+
+    The mean reward has risen, and is exactly its best at most logs. A policy that always gives the same answer may have
+    such a reward, too, but no entropy.
+    """
+    reward = min(_rewards(data), key=lambda one: (len(one.name), one.name))
+    best = float(reward.values.max())
+    later = reward.values[reward.steps >= begin]
+    rose = best - float(np.median(reward.values[:_SOON])) > GAINED * abs(best)
+    decides = all(float(np.median(one.values[-LOGS:])) >= COLLAPSED_BELOW for one in entropies)
+    return rose and decides and len(later) > 0 and float(np.isclose(later, best).mean()) >= AT_BEST
 
 
 def _entropy(every: list[Series], reward: _Reward, is_far: bool) -> Iterator[Finding]:
@@ -362,7 +382,9 @@ def _lost_parts(data: RunData) -> Iterator[Finding]:
         return
 
 
-def _finding(kind: str, series: Series, at: int, facts: Mapping[str, object], confidence: str) -> Finding:
+def _finding(
+    kind: str, series: Series, at: int, facts: Mapping[str, object], confidence: str, level: Level = "warning"
+) -> Finding:
     first, last = int(series.steps[at]), int(series.steps[-1])
     shown = course(series, first, last)
-    return Finding.of(kind, "warning", confidence, first, last, (series.name,), facts, (shown,))  # type: ignore[arg-type]
+    return Finding.of(kind, level, confidence, first, last, (series.name,), facts, (shown,))  # type: ignore[arg-type]
