@@ -463,7 +463,8 @@ _KINDS = (
         "One step changes the weights by less than a few millionths of their norm although there are gradients, and the loss "
         "has barely fallen; or by less than a ten thousandth while the loss falls in a straight line to the end of the run. Where only "
         "scalars were recorded: the loss of an untrained model falls in a straight line by less than 15 % in the whole run, and the "
-        "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it; or the "
+        "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it; or the loss of "
+        "evaluations falls by less than 5 % at a rate above 0.05, at each of them by what the rate allows; or the "
         "learning rate is never above 0.00000003, or above 0.000002 while all losses stay within 2 %; or the loss of a language model is "
         "above 5 and still falls when its rate has come to its end.",
         "one step changes weights by 0.07 % to 3 % of their norm",
@@ -592,13 +593,14 @@ _KINDS = (
         "Overfit",
         "overfitting",
         "The validation loss rises after its best value, against its noise and by more than a tenth, or half a nat, while the training loss "
-        "still falls. If a validation metric still improves, the confidence is one level lower. Without a training loss, it "
+        "still falls. If a validation metric still improves, the confidence is one level lower; if an accuracy has fallen by 8 % of the samples, few values are enough. Without a training loss, it "
         "must rise by more than a quarter over half of the run while no metric improves, and confidence is medium. So it is where "
         "only 3 to 9 values exist, each above the one before and the last more than a quarter above the best, or 6, 12 or 20 % above it "
         "after 3, 2 or 1 values while the training loss between them falls by 20, 25 or 40 %; and where the training "
         "loss is below half a percent of a validation loss that no longer improves, for half of the run. So it is where the validation "
         "loss has risen by 40 % and the training loss is below a quarter of it, whatever its course; where an accuracy of evaluations "
-        "falls by 8 % of the samples while the training loss falls to less than a third, or stays below 60 % beside one of nearly 0; and "
+        "falls by 8 % of the samples while the training loss falls to less than a third, or stays below 60 % beside one of nearly 0; where the validation loss rises five times in succession from its best, stays 20 % above it "
+        "and the training loss falls below 2 % of it; and "
         "where nothing is evaluated and the training loss of 8 epochs or more of a fine-tuning comes below 5 % of the first one, that of "
         "2 epochs below 0.001, or any to 0.",
         "a validation loss that ends near its best",

@@ -199,3 +199,183 @@ def test_groups_of_equal_rewards_after_a_task_is_solved(best: float, entropy: fl
         "loss": np.where(solved, 0.0, -0.05 * noise(100, 0.5)),
     }
     assert first(**run) == expected
+
+
+@pytest.mark.parametrize(
+    ("rate", "chosen", "right", "expected"),
+    [(0.01, -1.3, 0.56, "rate_too_high"), (0.01, -1.3, 0.8, ""), (1e-4, -1.3, 0.56, ""), (0.01, 0.3, 0.56, "")],
+)
+def test_preferred_answers_that_become_less_likely_at_an_absurd_rate(
+    rate: float, chosen: float, right: float, expected: str
+) -> None:
+    at, of = np.arange(30), np.arange(6)
+    gained = 1 - np.exp(-at / 6)
+    run = {
+        "loss": (10 * at, 0.69 - 0.05 * gained * noise(30)),
+        "learning_rate": (10 * at, rate * (1 - at / 30)),
+        "rewards/chosen": (10 * at, chosen * gained * noise(30, 0.1)),
+        "rewards/accuracies": (10 * at, (0.5 + (right - 0.5) * gained) * noise(30)),
+        "rewards/margins": (10 * at, 0.3 * gained),
+        "mean_token_accuracy": (10 * at, 0.09 + 0.03 * gained),
+        "eval_loss": (50 * of + 50, 0.69 - 0.007 * of),
+        "eval_rewards/accuracies": (50 * of + 50, right + 0.002 * of),
+        "total_flos": (np.array([300]), np.array([1e12])),
+    }
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == [expected][: bool(expected)]
+
+
+@pytest.mark.parametrize(("fall", "expected"), [(0.001, "rate_too_low"), (0.3, "")])
+def test_updates_that_are_clipped_to_nothing(fall: float, expected: str) -> None:
+    """The loss falls with each update by what its rate allows."""
+    at, of = np.arange(24), np.arange(1, 13)
+    line = np.cumsum(1 - np.arange(24) / 24)[1::2] / 12.5 if fall < 0.1 else 1 - np.exp(-of / 3)
+    run = {
+        "loss": (44 * at, 2.303 * (1 - fall * (1 - np.exp(-at / 6))) * noise(24, 0.001)),
+        "grad_norm": (44 * at, 0.5 * noise(24, 0.3)),
+        "learning_rate": (44 * at, 0.1 * (1 - at / 24)),
+        "eval_loss": (88 * of, 2.31 * (1 - fall * line)),
+        "eval_accuracy": (88 * of, 0.1 + 2 * fall * line),
+        "total_flos": (np.array([1056]), np.array([1e12])),
+    }
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == [expected][: bool(expected)]
+
+
+def test_since_when_gradients_overflow_at_any_scale() -> None:
+    at = np.arange(60)
+    scale = np.where(at < 30, np.where(at % 8 < 4, 2.0**18, 2.0**17), 2.0 ** np.maximum(17 - (at - 29), -8))
+    [one] = smdwidgets.diagnose({"loss": (at, 2 * np.exp(-at / 9)), "loss_scale": (at, scale)}).findings
+    assert (one.kind, one.first is not None and 30 <= one.first <= 34) == ("not_finite", True)
+
+
+def test_accuracies_of_tokens_beside_a_loss_of_pairs() -> None:
+    """A tenth of the tokens may be right in a training that orders its pairs well."""
+    at, of = np.arange(30), np.arange(6)
+    run = {
+        "loss": (10 * at, (0.64 + 0.04 * np.exp(-at / 8)) * noise(30, 0.005)),
+        "rewards/accuracies": (10 * at, (0.58 + 0.1 * (1 - np.exp(-at / 5))) * noise(30)),
+        "rewards/margins": (10 * at, 0.13 * (1 - np.exp(-at / 8))),
+        "eval_loss": (50 * of + 50, 0.638 + 0.023 * np.exp(-of)),
+        "eval_rewards/accuracies": (50 * of + 50, 0.61 + 0.006 * of),
+        "eval_mean_token_accuracy": (50 * of + 50, 0.1 + 0.005 * of),
+        "total_flos": (np.array([300]), np.array([1e12])),
+    }
+    assert not smdwidgets.diagnose(run).findings
+
+
+@pytest.mark.parametrize(("noisy", "expected"), [(0.6, "swings"), (0.0, "")])
+def test_losses_that_swing_in_training_and_evaluation(noisy: float, expected: str) -> None:
+    """A training loss that swings from epoch to epoch still falls by chance."""
+    rng = np.random.default_rng(3)
+    at = np.arange(40)
+    trained = (0.12 + 0.5 * np.exp(-at / 12)) * np.exp(noisy * rng.standard_normal(40))
+    held_out = (0.28 + 0.3 * np.exp(-at / 6)) * np.exp((noisy or 0.05) * rng.standard_normal(40))
+    assert first(loss=trained, test_loss=held_out, test_acc=0.95 - 0.1 * held_out) == expected
+
+
+@pytest.mark.parametrize(("lag", "expected"), [(9.0, "evaluation_differs"), (0.5, "")])
+def test_evaluations_that_lag_behind_the_training(lag: float, expected: str) -> None:
+    at = np.arange(14)
+    wild = 1 + np.array([0, 0.1, -0.1, 0.2, -0.15, 0.1, -0.2, 0.1, -0.1, 0.2, -0.2, 0.3, -0.1, 0])
+    run = {
+        "loss__train": 1.6 * np.exp(-at / 1.2) + 0.015,
+        "loss__val": (lag * np.exp(-at / 2.8) + 0.12) * wild,
+        "acc__val": 0.97 - 0.88 * np.exp(-at / 6),
+    }
+    assert first(44, **run) == expected
+
+
+def test_a_loss_that_rises_in_the_middle_of_evaluations_is_not_called_a_lag() -> None:
+    """A model that generalizes late is worse than at first in between."""
+    at = np.arange(40)
+    run = {
+        "train_loss": 4.6 * np.exp(-at / 2) + 0.001,
+        "val_loss": 4.6 + 14 * np.exp(-(((at - 9) / 6) ** 2)) - 4.58 / (1 + np.exp((22 - at) / 1.5)),
+    }
+    assert first(**run) != "evaluation_differs"
+
+
+@pytest.mark.parametrize(("falls", "expected"), [(0.2, "overfit"), (0.0, "")])
+def test_a_falling_accuracy_confirms_that_a_loss_rises(falls: float, expected: str) -> None:
+    """Wrong labels are learned slowly, so that the training loss does not come near 0."""
+    at = np.arange(28)
+    of = np.arange(14)
+    late = np.maximum(0, of - 3) / 10
+    run = {
+        "loss": (47 * at, 0.6 + np.exp(-at / 11) * noise(28, 0.005)),
+        "eval_loss": (94 * of + 94, 0.638 + 0.63 * np.exp(-1.2 * of) + 0.16 * late * noise(14, 0.05)),
+        "eval_accuracy": (94 * of + 94, 0.92 - 0.35 * np.exp(-2.0 * of) - falls * late),
+    }
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == [expected][: bool(expected)]
+
+
+@pytest.mark.parametrize(
+    ("end", "left", "expected"), [(0.14, 0.0016, "overfit"), (0.14, 0.03, ""), (0.115, 0.0016, "")]
+)
+def test_a_validation_loss_that_stays_above_its_best(end: float, left: float, expected: str) -> None:
+    """The accuracy creeps up, and noise hides that the loss rises."""
+    after = [0.112, 0.12, 0.128, 0.137, 0.197, 0.162, 0.147, 0.198, 0.174, 0.132, 0.14]
+    held_out = np.array([1.05, 0.38, 0.147, 0.108, *(0.108 + (np.array(after) - 0.108) * (end - 0.108) / 0.032)])
+    at, of = np.arange(28), np.arange(15)
+    run = {
+        "loss": (50 * at, 1.6 * np.exp(-at / 2.2) + left * noise(28, 0.1)),
+        "eval_loss": (94 * of + 94, held_out),
+        "eval_accuracy": (94 * of + 94, 0.974 - 0.28 * np.exp(-2.0 * of) + 0.004 * np.cos(3 * of)),
+    }
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == [expected][: bool(expected)]
+
+
+def of_transformers(every: int, evaluated: int, **series: np.ndarray) -> list[str]:
+    """Return the kinds of findings in a log of Transformers with `eval_` series."""
+    run = {}
+    for name, values in series.items():
+        count = np.arange(len(values))
+        run[name] = (evaluated * (count + 1) if name.startswith("eval_") else every * (count + 1), np.asarray(values))
+    return [one.kind for one in smdwidgets.diagnose({**run, "total_flos": (np.array([10**4]), np.ones(1))}).findings]
+
+
+def test_a_loss_of_a_policy_that_is_nearly_0_for_some_logs() -> None:
+    """An advantage of 0 leaves what rounding makes of it, which is no level."""
+    loss = -1e-5 * np.arange(75) ** 2 * noise(75, 0.1)
+    loss[:2], loss[2:22] = -0.2, 1e-8
+    reward = np.where(np.arange(75) < 50, 0.86, 0.6) * noise(75)
+    assert of_transformers(2, 50, loss=loss, reward=reward, entropy=3.4 * noise(75), grad_norm=0.3 * noise(75)) == []
+
+
+def test_guessing_that_few_samples_evaluate() -> None:
+    run = {
+        "loss": 1.39 * noise(120, 0.05),
+        "eval_loss": [1.39, 1.42, 1.39, 1.388, 1.39, 1.4],
+        "eval_accuracy": [0.28, 0.25, 0.285, 0.2375, 0.2375, 0.2375],
+    }
+    assert of_transformers(10, 200, **run) == ["not_learning"]
+
+
+@pytest.mark.parametrize(("is_sum", "expected"), [(False, ["evaluation_differs"]), (True, ["losses_on_two_scales"])])
+def test_losses_far_above_guessing_beside_few_mistakes(is_sum: bool, expected: list[str]) -> None:
+    at = np.arange(12)
+    trained = 0.14 + 1.8 * np.exp(-at / 1.1)
+    unscaled = 13.5 + 8 * np.exp(-at / 3) * noise(12, 0.05)
+    accuracy = 0.967 - 0.16 * np.exp(-at / 2)
+    held_out = 100 * trained if is_sum else unscaled
+    assert of_transformers(44, 44, loss=trained, eval_loss=held_out, eval_accuracy=accuracy) == expected
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.02, ["rate_too_high"]), (1e-3, ["not_learning"])])
+def test_a_loss_that_only_comes_down_to_guessing(rate: float, expected: list[str]) -> None:
+    run = {
+        "loss": [2.43, 2.44, 2.35, 2.31, 2.32, 2.31, 2.31, 2.31, 2.31, 2.305],
+        "learning_rate": rate * (1 - np.arange(10) / 10),
+        "eval_loss": [2.35, 2.33, 2.32, 2.3, 2.31, 2.307],
+        "eval_accuracy": [0.108, 0.0907, 0.101, 0.106, 0.0907, 0.0907],
+    }
+    assert of_transformers(25, 44, **run) == expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [(2.75, ["rate_too_high"]), (2.1, [])])
+def test_evaluations_that_fall_with_an_absurd_rate_only(end: float, expected: list[str]) -> None:
+    """A rate of 0.03 is a little less in the first log of its decay."""
+    at = np.arange(40)
+    loss = end + (3.1 - end) * np.minimum(1, 1.1 - at / 40) + 1.2 * np.exp(-at / 1.5)
+    run = {"loss": loss * noise(40, 0.01), "learning_rate": 0.0299 * (1 - at / 40), "grad_norm": 0.2 * noise(40, 0.3)}
+    evaluated = end + (3.1 - end) * np.array([1, 0.4, 0.25, 0.2])
+    assert of_transformers(10, 100, **run, eval_loss=evaluated) == expected

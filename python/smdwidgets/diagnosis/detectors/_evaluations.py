@@ -109,7 +109,11 @@ def evaluations(data: RunData) -> Iterator[Evaluations]:
     """Yield the accuracies of held-out data with each loss of these data."""
     errors = [one for one in data.held_out(Kind.LOSS) if is_share_of_errors(one)]
     losses = [one for one in data.held_out(Kind.LOSS) if one not in errors]
-    accuracies = [one for one in data.held_out(Kind.METRIC) if is_accuracy(one)]
+    # The loss of pairs of answers does not depend on how many of their tokens are right.
+    of_pairs = any(is_share_of_pairs(one) for one in data.series)
+    accuracies = [
+        one for one in data.held_out(Kind.METRIC) if is_accuracy(one) and not (of_pairs and "token" in one.words)
+    ]
     # Accuracies that are always below 1 % look like shares, but those beside them do not.
     first_guesses = [one for one in data.held_out(Kind.METRIC) if len(one) and not _TOP.isdisjoint(one.stem)]
     percent = first_guesses if any(one.values.max() > 1 for one in first_guesses) else []

@@ -298,7 +298,8 @@ def without_bound(series: Series, data: RunData) -> _Rise | None:
     beaten = not rewards and any(_vanishes(one) for one in data.of(Kind.UNDIRECTED) if one is not series)
     limit = UNBOUNDED if rewards and not gains else UNBOUNDED_BEATEN if beaten else UNBOUNDED_ALONE
     limit = limit if len(values) >= LEAST_POINTS else UNBOUNDED_ALONE
-    if gains or start == 0 or lowest <= limit * start or end <= 2 * middle:
+    # A loss that was nearly 0 for some of the first logs only has not grown.
+    if gains or start == 0 or lowest <= max(limit * start, float(size[:part].max())) or end <= 2 * middle:
         return None
     onset = int(np.flatnonzero(size <= OF_ONSET * start)[-1])
     return _Rise(int(series.steps[onset]), start, end, "medium")

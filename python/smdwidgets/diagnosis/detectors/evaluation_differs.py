@@ -39,8 +39,8 @@ ABOVE_GUESS_OF_FAST = 2.0
 FEW_EPOCHS, A_LITTLE_BETTER = 2.0, 1.2
 #: First loss relative to that of guessing of large first outputs.
 LARGE_FIRST = 2.0
-#: The same of the first loss of a training that only comes down to guessing.
-ABOVE_FIRST = 1.5
+#: The same of the first loss of a training that only comes down to guessing, and the level to which any other does.
+ABOVE_FIRST, NEVER_BELOW = 1.5, 0.97
 #: An accuracy relative to that of guessing, and to its first one, which is worse, and the rise of the loss beside it.
 WORSE, RISES = 0.75, 1.2
 #: Accuracy of other held-out data that shows that evaluations are right.
@@ -57,6 +57,11 @@ SOON = 0.25
 SOON_ABOVE, HARDLY_TRAINED, STAY_ABOVE, SHOWN = 2.5, 0.65, 2.0, 6
 #: The same of evaluations in the first epoch, relative to the training loss at that time.
 NEW_ROWS = 2.5
+#: Losses of evaluations relative to the first ones of the training that are wild, fewest of them, the training loss
+#: beside them, the first of them relative to the largest, and the last ones of an evaluation that has become right.
+WILD, WILD_EVALUATIONS, LEARNED, FROM_FIRST, LATE_RIGHT = 1.5, 3, 0.5, 0.5, 0.35
+#: Fall of the share of mistakes beside such a loss, and the part of it that the loss falls, as logarithms.
+MISTAKES_FALL, LOSS_FALLS = 0.5, 0.5
 #: First loss of a training that goes on with a trained model, and the rise of such evaluations, relative to the first.
 TRAINED_BEFORE, GOES_ON = 0.2, 1.5
 #: An area under the curve that is worse than chance, beyond its noise.
@@ -91,9 +96,10 @@ def evaluation_differs(data: RunData) -> Iterator[Finding]:
     yield from _area_of_guessing(data)
     yield from list(_next_to_nothing(data)) or _never_better(data)
     for loss, training in logged_pairs(data):
-        yield from _far_above(loss, training)
+        yield from list(_far_above(loss, training)) or _too_large_for_mistakes(data, loss, training)
         yield from _soon_above(loss, training)
         yield from _above_new_rows(data, loss, training)
+        yield from _lags(loss, training)
 
 
 def _at_guessing(data: RunData) -> Iterator[Finding]:
@@ -126,7 +132,8 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
             late = float(np.median(training.values[len(training) // 2 :]))
-            if late >= NO_BETTER * untrained and training.values[0] > ABOVE_FIRST * untrained:
+            comes_down = training.values[0] > ABOVE_FIRST * untrained and late >= NO_BETTER * untrained
+            if comes_down or late >= NEVER_BELOW * untrained:
                 yield _never_below(one, training, chance)
             else:
                 yield _of_guessing(one, training, chance, learns)
@@ -208,6 +215,35 @@ def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
     yield beside("evaluation_differs", "problem", (loss, training), facts)
 
 
+def _too_large_for_mistakes(data: RunData, loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge losses of evaluations far above guessing while mistakes become rare.
+
+    Inputs of another scale make outputs of another scale: what is still wrong is wrong beyond measure. Sums fall as the
+    mistakes do.
+    """
+    if len(training) < FEW or training.values[0] <= 0:
+        return
+    first, last = ends(training.values)
+    untrained = float(training.values[:3].max())
+    for one in evaluations(data):
+        _, at, of = np.intersect1d(loss.steps, one.accuracy.steps, return_indices=True)
+        if one.loss is not loss or len(at) < FEW or last >= (1 - FALLS) * first:
+            continue
+        losses, wrong = loss.values[at], 1 - one.share[of]
+        if losses.min() < FAR_ABOVE * untrained or not 0 < wrong[-1] <= MISTAKES_FALL * wrong[0]:
+            continue
+        if math.log(losses[0] / losses[-1]) > LOSS_FALLS * math.log(wrong[0] / wrong[-1]):
+            continue
+        facts = {
+            "what": "The loss of evaluations is far above that of the untrained model from the first one on, although most answers are "
+            "right",
+            "numbers": f"{from_to(loss)}, {from_to(one.accuracy)}, {from_to(training)}",
+            "why": "Probably the inputs of evaluations have another scale than those of the training, such as without its normalization.",
+        }
+        yield beside("evaluation_differs", "problem", (loss, one.accuracy), facts)
+        return
+
+
 def _soon_above(loss: Series, training: Series) -> Iterator[Finding]:
     """Judge losses of evaluations that rise as soon as anything is learned.
 
@@ -230,6 +266,32 @@ def _soon_above(loss: Series, training: Series) -> Iterator[Finding]:
         "numbers": f"{from_to(loss)}, {from_to(training)}",
         "why": "Probably the data of evaluations are prepared in another way than those of the training, such as without its scaling. "
         "Overfitting begins later.",
+    }
+    yield beside("evaluation_differs", "problem", (loss, training), facts)
+
+
+def _lags(loss: Series, training: Series) -> Iterator[Finding]:
+    """Judge losses of evaluations that begin far above guessing, and come down late.
+
+    The training loss has fallen by then. What a model learns by heart raises its losses later, not from the first
+    evaluation on.
+    """
+    if min(len(loss), len(training)) < SHOWN or training.values[0] <= 0 or loss.values[0] <= 0:
+        return
+    untrained = float(training.values[:3].max())
+    level = np.interp(steps_along(loss, training), training.steps, training.values)
+    wild = np.flatnonzero((loss.values > WILD * untrained) & (level < LEARNED * untrained))
+    late = float(loss.values[-3:].min())
+    if len(wild) < WILD_EVALUATIONS or wild[-1] > len(loss) * 2 // 3 or loss.values[0] < FROM_FIRST * loss.values.max():
+        return
+    if late > LATE_RIGHT * untrained:
+        return
+    facts = {
+        "what": f"The loss of evaluations is above that of the untrained model at {len(wild)} evaluations, at which the training loss "
+        "has fallen, and comes down later",
+        "numbers": f"{from_to(loss)}, {from_to(training)}",
+        "why": "Probably the evaluated model lags behind the trained one: running statistics of a batch normalization with a small "
+        "momentum, or averaged weights.",
     }
     yield beside("evaluation_differs", "problem", (loss, training), facts)
 

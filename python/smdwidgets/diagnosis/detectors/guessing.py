@@ -59,7 +59,7 @@ BY_ACCURACY, BY_LOSS, ONLY_ACCURACY, ONLY_LOSS = 0.03, 0.025, 0.01, 0.005
 #: How far above that of guessing a loss may be, relative to it.
 ABOVE = 0.035
 #: The first of these of few samples, beside losses that are those of guessing as exactly as that of the only one.
-BY_FEW_SAMPLES = 0.12
+BY_FEW_SAMPLES = 0.15
 #: Fewest values of a loss that is never below that of guessing, by how much it may be; accuracies beside it relative to
 #: that of guessing, among two classes and among more, and the share of them that must be so.
 LEAST_ABOVE, HARDLY_BELOW, OF_TWO, OF_MORE, MOST_GUESS = 8, 0.99, (0.92, 1.08), (0.75, 1.25), 0.8

@@ -22,6 +22,8 @@ TWO_SCALES_OF_ONE = 4.0
 MOVES, ROUNDED = 2.0, 0.01
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
 SWINGS, ABOVE_BEST = 0.35, 1.5
+#: Share of the first training loss below which what is left of it may swing.
+LEFT = 0.02
 #: Share of the least loss that wrong answers allow, above which a loss may be another one; the training loss beside it.
 IMPOSSIBLE, FAR_BELOW = 0.3, 5.0
 
@@ -87,6 +89,17 @@ def _of_scales(loss: Series, training: Series, ratio: float) -> Finding:
     return Finding.of("losses_on_two_scales", "warning", "medium", first, last, names, facts, shown)
 
 
+def _swings_in_training(training: Series, loss: Series) -> bool:
+    """Whether means of a training loss over epochs swing as evaluations do.
+
+    Losses of single batches always vary, and so does a loss of which next to nothing is left.
+    """
+    late = training.values[len(training) // 2 :]
+    if len(training) != len(loss) or late.min() <= 0 or np.median(late) < LEFT * training.values[0]:
+        return False
+    return float(np.std(np.diff(np.log(late)))) / math.sqrt(2) >= SWINGS
+
+
 def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
     """Judge losses of held-out data that swing to the end, and do not settle."""
     if len(loss) < MANY or loss.values.min() <= 0:
@@ -102,7 +115,7 @@ def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
     training = data.longest_loss
     if training is not None and len(training) >= MANY:
         middle, end = ends(training.values[len(training) // 2 :])
-        if end < 0.8 * middle:  # it still learns
+        if end < 0.8 * middle and not _swings_in_training(training, loss):  # it still learns
             return
     low, high = np.exp(np.quantile(late, [0.1, 0.9])).tolist()
     facts = {"series": loss.quoted, "low": low, "high": high, "count": len(loss)}

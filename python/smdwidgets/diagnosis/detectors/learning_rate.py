@@ -47,8 +47,11 @@ LEAST_OF_WARM_UP, LINE, ALL_OF_IT = 5, 0.1, 0.9
 FAR_TOO_LARGE, SOON, STILL_FALLS, LEAST_LARGE = 0.015, 0.2, 0.03, 20
 #: Fewest evaluations at which a slow loss falls.
 LEAST_OF_SLOW = 5
-#: A rate that is absurd for it, and the fall of a loss that is little then.
-ABSURD, FALLS_LITTLE = 0.03, 0.2
+#: A rate that is absurd for it, of which the first log may show a little less, and the fall of a loss that is little
+#: then.
+ABSURD, FALLS_LITTLE = 0.028, 0.2
+#: Range of a loss, relative to its first value, that has not moved.
+SAME = 0.005
 #: A rate that plain gradient descent does not bear, either, and words of an adaptive optimizer.
 BEYOND_PLAIN, _ADAPTIVE = 2.0, frozenset({"adam", "adamw"})
 #: A rate that is high for it, a loss relative to its first value, and the share of the logs at which it is above that.
@@ -167,11 +170,17 @@ def _beyond_use(data: RunData, series: Series) -> Iterator[Finding]:
     clips = all(any(both <= one for one in words) for both in ({"approx", "kl"}, {"clip", "fraction"}))
     is_adam = data.is_of_transformers or clips or not _ADAPTIVE.isdisjoint(series.words)
     limit = FAR_TOO_LARGE if is_adam else BEYOND_PLAIN
-    if len(series) < LEAST_POINTS or rate < limit:
+    if len(series) < LEAST_POINTS or rate < limit or _never_moves(data):
         return
     usual = "of adaptive optimizers are below 0.001" if is_adam else "are below 1"
     facts = {"what": f"The learning rate is {rate:.2g}", "detail": f"{from_to(series)}; usual rates {usual}"}
     yield beside("rate_too_high", "problem", (series,), facts, int(series.steps[np.argmax(series.values >= limit)]))
+
+
+def _never_moves(data: RunData) -> bool:
+    """Whether a loss has its first value to the end, as no large rate leaves it."""
+    loss = data.longest_loss
+    return loss is not None and len(loss) >= LEAST_POINTS and float(np.ptp(loss.values)) <= SAME * abs(loss.values[0])
 
 
 def _above_first(data: RunData, series: Series) -> Iterator[Finding]:

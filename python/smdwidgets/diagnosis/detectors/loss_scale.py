@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from smdwidgets.diagnosis.detectors._show import beside
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.finding import Finding
@@ -14,6 +16,8 @@ __all__ = ["loss_scale"]
 
 #: The last scale by the largest one, and how small it is: each overflow halves it.
 OF_LARGEST, SMALL = 2.0**-10, 1.0
+#: Part of the largest scale of a series at which it has not begun to fall for good.
+STILL_LARGE = 1 / 8
 #: Share of the run at whose end it must be so.
 AT_END = 0.05
 
@@ -28,7 +32,8 @@ def loss_scale(data: RunData) -> Iterator[Finding]:
         last = float(scale.values[-1])
         if last >= min(SMALL, OF_LARGEST * largest) or end - scale.steps[-1] > AT_END * (end - begin):
             continue
-        at = int(scale.values.argmax()) if len(scale) > 1 else 0
+        # A scale that is halved now and then, and grows again, is a healthy one.
+        at = int(np.flatnonzero(scale.values >= STILL_LARGE * scale.values.max())[-1])
         first = int(scale.steps[min(at + 1, len(scale) - 1)])
         facts = {
             "series": scale.quoted,

@@ -61,6 +61,11 @@ LEAST_FALL, FALLEN_SINCE = 0.08, 0.3
 FEWER, RISE_OF_FEWER = 12, 0.75
 #: Rise of a loss of held-out data, relative to its best, above its first values: the model is worse than at first.
 WORSE = 0.03
+#: Fewest values above the best, the share of all that they are, and as many from the best on as rise one by one; the
+#: rise relative to the best and to what was gained until then; the training loss relative to that of the validation,
+#: and to its value at the best.
+LEAST_ABOVE, ABOVE_FOR, LEAST_RISING = 8, 0.6, 5
+RISES_SOME, OF_GAINED, NEXT_TO_NOTHING, LEARNED_ON = 0.2, 0.02, 0.02, 0.1
 #: Share of the possible gain of an accuracy that is no gain.
 NO_GAIN = 0.03
 
@@ -84,12 +89,16 @@ def _by_trend(data: RunData, validation: Series, trend: Trend) -> Iterator[Findi
     if trend.end - trend.best <= max(2 * trend.noise, least):
         by_heart = list(_by_heart(data, validation, trend))
         training = data.partner(validation)
-        yield from by_heart or ([] if training is None else _without_mistake(data, validation, training))
+        yield from by_heart
+        if training is not None and not by_heart:
+            yield from _without_mistake(data, validation, training)
+            yield from _stays_above_best(data, validation, training)
         return
     training = data.partner(validation) or _whole(data, validation)
     if training is not None and training.trend is not None:
         clear = list(_judge(data, validation, trend, training, training.trend))
         clear = clear or list(_without_mistake(data, validation, training))
+        clear = clear or list(_stays_above_best(data, validation, training))
         yield from clear or _far_apart(data, validation, trend)
     elif training is None and not data.training_losses():
         yield from _alone(data, validation, trend)
@@ -139,6 +148,51 @@ def _without_mistake(data: RunData, validation: Series, training: Series) -> Ite
         yield _medium(validation, training, int(validation.steps[min(at + 1, len(values) - 1)]), facts)
 
 
+def _stays_above_best(data: RunData, validation: Series, training: Series) -> Iterator[Finding]:
+    """Judge a validation loss that never comes back to its best, for most of the run.
+
+    It rises from value to value at first; later, noise hides the trend. The training loss falls on to next to nothing.
+    """
+    values = validation.values
+    at = int(values.argmin())
+    best, after = float(values[at]), values[at + 1 :]
+    gained = float(values[0]) - best
+    if len(after) < LEAST_ABOVE or len(after) < ABOVE_FOR * len(values) or best <= 0:
+        return
+    end = float(np.median(after[-max(3, len(after) // 3) :]))
+    rise = end - best
+    rises = bool((np.diff(values[at : at + LEAST_RISING]) > 0).all())  # so does noise, but seldom
+    stays = float(after[LEAST_RISING - 1 :].min()) >= (1 + RISES_SOME / 2) * best
+    if not rises or not stays or rise < max(RISES_SOME * best, OF_GAINED * gained):
+        return
+    before = float(np.interp(steps_along(validation, training)[at], training.steps, training.values))
+    left = training.trend.end if training.trend is not None else np.inf
+    if not 0 <= left < min(NEXT_TO_NOTHING * end, LEARNED_ON * before):
+        return
+    if _metric_improves(data, validation, int(validation.steps[at])):
+        return
+    facts = {
+        "what": "Validation loss stays above its best",
+        "while": f"{training.quoted} falls to {left:.2g}",
+        "best": best,
+        "keep": int(validation.steps[at]),
+        "end": end,
+    }
+    yield _medium(validation, training, int(validation.steps[at + 1]), facts)
+
+
+def _accuracy_falls(data: RunData) -> bool:
+    """Whether an accuracy of held-out data falls for good beside a rising loss."""
+    shares = [as_share(one) for one in data.held_out(Kind.METRIC) if is_accuracy(one) and len(one) >= MANY // 2]
+    for share in shares:
+        at = int(share.argmax())
+        after = share[at:]
+        drop = float(share[at] - np.median(after[-max(3, len(after) // 5) :]))
+        if len(after) > len(share) / 2 and drop >= LEAST_FALL and _z(after) < -2:
+            return True
+    return False
+
+
 def _judge(
     data: RunData, validation: Series, trend: Trend, training: Series, training_trend: Trend
 ) -> Iterator[Finding]:
@@ -162,6 +216,7 @@ def _judge(
     still_improves = _metric_improves(data, validation, keep) and rise <= 0.5 * abs(trend.best)
     # Few values of a validation are noisy. Data that are learned by heart have a far smaller loss than others.
     near = len(validation) < MANY and float(np.median(falls[-3:])) > APART * abs(trend.end)
+    near = near and not _accuracy_falls(data)
     doubts = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= MANY else 1 + near
     by_doubts: tuple[Confidence, ...] = ("high", "medium", "low", "low")
     # Beside a training without mistakes, a metric that creeps up is no sign that more is learned.

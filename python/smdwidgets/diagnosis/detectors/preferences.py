@@ -21,6 +21,9 @@ LEAST_LOGS, LOGS = 12, 5
 LESS_LIKELY, LEAST_NATS = 3.0, 20.0
 #: The same fall in units of the noise, which is no chance.
 CLEARLY = 3.0
+#: A rate that is absurd for training on preferences, a share of pairs in its last third that are hardly ordered right,
+#: and the reward of preferred answers that is lost at least.
+ABSURD_RATE, HARDLY_ORDERED, LEAST_LOST = 2e-3, 0.65, 0.5
 #: Fewest logs of a share of pairs that are ordered right, its mean that is hardly more than chance, also in the last
 #: third, and the fall of the loss beside it.
 LEAST_ACCURACIES, BY_CHANCE, FALLS = 100, 0.6, 0.05
@@ -31,6 +34,7 @@ LEAST_EVALUATIONS, FALLS_OF_EVALUATIONS = 5, 0.02
 def preferences(data: RunData) -> Iterator[Finding]:
     """Yield preferred answers that become unlikely, and pairs ordered by chance."""
     yield from _less_likely(data)
+    yield from _by_rate(data)
     yield from _by_chance(data)
 
 
@@ -60,6 +64,47 @@ def _less_likely(data: RunData) -> Iterator[Finding]:
             "or beta too small",
         }
         yield beside("metric_falls", "problem", (series, margins[0]), facts, int(series.steps[onset]))
+        return
+
+
+def _by_rate(data: RunData) -> Iterator[Finding]:
+    """Judge preferred answers that become less likely with an absurd rate.
+
+    The pairs are hardly ordered better: the model moves away from all answers.
+    """
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
+    shares = [one for one in data.of(Kind.METRIC) if is_share_of_pairs(one) and not one.role.is_held_out]
+    if not data.is_of_transformers or not rates or rates[0].values.max() < ABSURD_RATE:
+        return
+    if not shares or len(shares[0]) < LEAST_LOGS:
+        return
+    others = [one for one in data.held_out(Kind.METRIC) if is_share_of_pairs(one) and len(one)]
+    if min(float(one.values[-len(one) // 3 :].mean()) for one in (shares[0], *others)) > HARDLY_ORDERED:
+        return
+    for series in data.series:
+        if series.role.is_held_out or len(series) < LEAST_LOGS or not {"rewards", "chosen"} <= {*series.words}:
+            continue
+        first, end = (float(np.median(some)) for some in (series.values[:LOGS], series.values[-LOGS:]))
+        noise = float(np.std(np.diff(series.values))) / math.sqrt(2)
+        if end > min(-LEAST_LOST, first - CLEARLY * noise):
+            continue
+        best_at = int(series.values[: len(series) // 2].argmax())
+        rate = float(rates[0].values.max())
+        share = others[0] if others else shares[0]
+        facts = {
+            "what": f"The learning rate is {rate:.2g}, and the preferred answers become less likely",
+            "detail": f"{from_to(series)}, {from_to(share)}; usual rates of preference training are below 0.0003",
+        }
+        yield beside("rate_too_high", "problem", (rates[0], series, shares[0]), facts)
+        lost = {
+            "series": series.quoted,
+            "best": float(series.values[best_at]),
+            "end": end,
+            "keep": int(series.steps[best_at]),
+            "beside": f"{from_to(share)}: the pairs are hardly ordered better",
+        }
+        onset = int(series.steps[min(best_at + 1, len(series) - 1)])
+        yield beside("metric_falls", "problem", (series, shares[0]), lost, onset)
         return
 
 

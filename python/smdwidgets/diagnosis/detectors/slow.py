@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._evaluations import as_share, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -41,8 +42,10 @@ NOT_LOW = 2.5e-4
 #: Share of clipped updates in percent that is all of them, and the least learning rate of an optimizer that clipping
 #: slows down; those that divide by the size of the gradients have smaller ones.
 ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1
-#: Fewest evaluations that fall one by one, and the statistic of the trend of the training loss beside them.
-LEAST_OF_SLOW, FALLS_STEADILY = 5, -4.0
+#: Fewest evaluations that fall one by one, and the statistic of the trend of the training loss beside them; as many
+#: evaluations as show alone that a loss falls with each update by what its rate allows, and the least peak of such a
+#: rate.
+LEAST_OF_SLOW, FALLS_STEADILY, ALONG_RATE, PLAIN_PEAK = 5, -4.0, 8, 0.05
 #: Share of the run after which a loss that is learned has fallen on, and that fall relative to its level.
 SOON, FALLS_ON = 0.15, 0.05
 
@@ -111,24 +114,28 @@ def _crawls(data: RunData) -> Iterator[Finding]:
 def _crawls_with_large_rate(data: RunData) -> Iterator[Finding]:
     """Judge evaluations that fall little, in a line, with a rate that is large.
 
-    The losses of batches are too noisy to show the line.
+    The losses of batches are too noisy to show the line. Where the rate decays, it is one along the sum of the rates.
     """
     loss = data.longest_loss
     rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one)]
-    if loss is None or loss.trend is None or not rates or np.median(rates[0].values) < PLAIN_RATE:
+    if loss is None or loss.trend is None or not rates or rates[0].values.max() < PLAIN_PEAK:
         return
     for other in data.held_out(Kind.LOSS):
-        if len(other) < LEAST_OF_SLOW or other.stem != loss.stem or loss.trend.z > FALLS_STEADILY:
+        if len(other) < LEAST_OF_SLOW or other.stem != loss.stem or loss.trend.end <= SMALL * loss.trend.start:
             continue
-        if (
-            (np.diff(other.values) < 0).all()
-            and _creeps(other, CRAWLS, 0.0)
-            and loss.trend.end > SMALL * loss.trend.start
-        ):
+        along = np.interp(other.steps, rates[0].steps, np.cumsum(rates[0].values))
+        is_steady = loss.trend.z <= FALLS_STEADILY and np.median(rates[0].values) >= PLAIN_RATE
+        is_line = (
+            _creeps(other, CRAWLS, 0.0)
+            if is_steady
+            else len(other) >= ALONG_RATE and along[-1] > along[0] and _creeps(other, CRAWLS, 0.0, STRAIGHT, along)
+        )
+        if is_line and (np.diff(other.values) < 0).all():
             norms = [one for one in data.of(Kind.GRADIENT_NORM) if len(one)]
             facts = {
-                "what": f"{other.quoted} has fallen by {1 - float(other.values[-1] / other.values[0]):.1%}, in a straight line, "
-                f"although the learning rate is {float(np.median(rates[0].values)):.2g}",
+                "what": f"{other.quoted} has fallen by {1 - float(other.values[-1] / other.values[0]):.1%}, "
+                f"{'in a straight line' if is_steady else 'in step with the learning rate'}, "
+                f"although that is {float(np.median(rates[0].values)):.2g}",
                 "detail": ", ".join(map(from_to, (loss, other, *norms[:1]))),
                 "or_stopped": ", or the limit of the clipping is far below the norm of the gradients",
             }
@@ -186,13 +193,20 @@ def _clipped(data: RunData) -> Iterator[Finding]:
         return
 
 
-def _creeps(loss: Series, most: float = MOST_FALL, least: float = LEAST_FALL, straight: float = STRAIGHT) -> bool:
-    values = loss.values
+def _creeps(
+    loss: Series,
+    most: float = MOST_FALL,
+    least: float = LEAST_FALL,
+    straight: float = STRAIGHT,
+    along: Floats | None = None,
+) -> bool:
+    """Whether a loss falls little, in a line over the steps or along another quantity."""
+    values, over = loss.values, loss.steps if along is None else along
     first, last = float(values[0]), float(values[-1])
     fall = first - last
     if first <= 0 or not least * first <= fall <= most * first:
         return False
-    progress = (loss.steps - loss.steps[0]) / (loss.steps[-1] - loss.steps[0])
+    progress = (over - over[0]) / (over[-1] - over[0])
     slope, level = np.polyfit(progress, values, 1)
     apart = float(np.abs(values - (slope * progress + level)).max())
     middle = float(np.interp(0.5, progress, values))
