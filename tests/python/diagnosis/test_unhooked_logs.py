@@ -324,6 +324,13 @@ def test_a_validation_loss_that_stays_above_its_best(end: float, left: float, ex
     assert [one.kind for one in smdwidgets.diagnose(run).findings] == [expected][: bool(expected)]
 
 
+def test_a_validation_loss_of_next_to_nothing_that_rises_a_little() -> None:
+    """Of what an untrained model loses, such a rise is nothing."""
+    at = np.arange(15)
+    held_out = [0.215, 0.0533, 0.0274, 0.0294, 0.0329, 0.0341, 0.0351, *([0.0342] * 8)]
+    assert first(train_loss=2.3 * np.exp(-1.3 * at) + 3e-4, eval_loss=held_out, eval_top1=98.9 - 5 * np.exp(-at)) == ""
+
+
 def of_transformers(every: int, evaluated: int, **series: np.ndarray) -> list[str]:
     """Return the kinds of findings in a log of Transformers with `eval_` series."""
     run = {}

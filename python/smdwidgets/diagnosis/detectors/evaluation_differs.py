@@ -133,7 +133,7 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
             late = float(np.median(training.values[len(training) // 2 :]))
             comes_down = training.values[0] > ABOVE_FIRST * untrained and late >= NO_BETTER * untrained
-            if comes_down or late >= NEVER_BELOW * untrained:
+            if comes_down or ends(training.values)[1] >= NEVER_BELOW * untrained:
                 yield _never_below(one, training, chance)
             else:
                 yield _of_guessing(one, training, chance, learns)

@@ -65,7 +65,7 @@ WORSE = 0.03
 #: rise relative to the best and to what was gained until then; the training loss relative to that of the validation,
 #: and to its value at the best.
 LEAST_ABOVE, ABOVE_FOR, LEAST_RISING = 8, 0.6, 5
-RISES_SOME, OF_GAINED, NEXT_TO_NOTHING, LEARNED_ON = 0.2, 0.02, 0.02, 0.1
+RISES_SOME, OF_GAINED, NEXT_TO_NOTHING, LEARNED_ON = 0.2, 0.015, 0.02, 0.1
 #: Share of the possible gain of an accuracy that is no gain.
 NO_GAIN = 0.03
 
@@ -156,7 +156,7 @@ def _stays_above_best(data: RunData, validation: Series, training: Series) -> It
     values = validation.values
     at = int(values.argmin())
     best, after = float(values[at]), values[at + 1 :]
-    gained = float(values[0]) - best
+    gained = max(float(values[0]), float(training.values[0])) - best
     if len(after) < LEAST_ABOVE or len(after) < ABOVE_FOR * len(values) or best <= 0:
         return
     end = float(np.median(after[-max(3, len(after) // 3) :]))

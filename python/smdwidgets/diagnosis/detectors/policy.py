@@ -76,8 +76,9 @@ def policy(data: RunData) -> Iterator[Finding]:
     """Yield what the series of such a training show."""
     yield from _stuck(data)
     yield from _never_an_advantage(data)
-    yield from _decided_soon(data)
-    yield from _too_far(data)
+    decided = list(_decided_soon(data))
+    yield from decided
+    yield from _too_far(data, bool(decided))
     by_quantity: dict[Quantity, list[Series]] = {}
     for series in data.series:
         one = quantity(series.name) if len(series) >= LEAST_LOGS and not series.role.is_held_out else None
@@ -121,8 +122,11 @@ def _keeps_its_entropy(data: RunData) -> bool:
     return False
 
 
-def _too_far(data: RunData) -> Iterator[Finding]:
-    """Judge updates of PPO that change the policy beyond its clipping."""
+def _too_far(data: RunData, has_decided: bool) -> Iterator[Finding]:
+    """Judge updates of PPO that change the policy beyond its clipping.
+
+    A policy that has lost its entropy changes so in every update, which is no news.
+    """
     divergences, clipped = _updates(data, FEW_UPDATES)
     if not divergences or not clipped:
         return
@@ -133,7 +137,8 @@ def _too_far(data: RunData) -> Iterator[Finding]:
             yield _finding("policy_steps_large", divergences[0], far, {"numbers": numbers}, "medium")
         return
     late, share = (float(np.median(one.values[len(one) // 2 :])) for one in (divergences[0], clipped[0]))
-    if (late > TOO_FAR and MOST_CLIPPED < share <= 1) or (late > FAR_TOO_FAR and SOME_CLIPPED < share <= 1):
+    is_far = late > FAR_TOO_FAR and SOME_CLIPPED < share <= 1 and not has_decided
+    if is_far or (late > TOO_FAR and MOST_CLIPPED < share <= 1):
         begins = np.flatnonzero(divergences[0].values > TOO_FAR / 2)
         numbers = f"{divergences[0].quoted} {late:.2g}, and {share:.0%} of the samples are clipped, in the second half"
         yield _finding("policy_steps_large", divergences[0], int(begins[0]), {"numbers": numbers}, "medium")
