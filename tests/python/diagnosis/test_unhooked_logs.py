@@ -262,13 +262,15 @@ def test_accuracies_of_tokens_beside_a_loss_of_pairs() -> None:
     assert not smdwidgets.diagnose(run).findings
 
 
-@pytest.mark.parametrize(("noisy", "expected"), [(0.6, "swings"), (0.0, "")])
-def test_losses_that_swing_in_training_and_evaluation(noisy: float, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("noisy", "evaluated", "expected"), [(0.6, 0.6, "swings"), (0.6, 0.35, "swings"), (0.05, 0.35, ""), (0.0, 0.05, "")]
+)
+def test_losses_that_swing_in_training_and_evaluation(noisy: float, evaluated: float, expected: str) -> None:
     """A training loss that swings from epoch to epoch still falls by chance."""
     rng = np.random.default_rng(3)
     at = np.arange(40)
     trained = (0.12 + 0.5 * np.exp(-at / 12)) * np.exp(noisy * rng.standard_normal(40))
-    held_out = (0.28 + 0.3 * np.exp(-at / 6)) * np.exp((noisy or 0.05) * rng.standard_normal(40))
+    held_out = (0.28 + 0.3 * np.exp(-at / 6)) * np.exp(evaluated * rng.standard_normal(40))
     assert first(loss=trained, test_loss=held_out, test_acc=0.95 - 0.1 * held_out) == expected
 
 
@@ -386,3 +388,18 @@ def test_evaluations_that_fall_with_an_absurd_rate_only(end: float, expected: li
     run = {"loss": loss * noise(40, 0.01), "learning_rate": 0.0299 * (1 - at / 40), "grad_norm": 0.2 * noise(40, 0.3)}
     evaluated = end + (3.1 - end) * np.array([1, 0.4, 0.25, 0.2])
     assert of_transformers(10, 100, **run, eval_loss=evaluated) == expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [(1.37, ["not_learning"]), (1.1, ["labels_unrelated"])])
+def test_losses_of_single_samples_whose_median_is_below_guessing(end: float, expected: list[str]) -> None:
+    rng = np.random.default_rng(2)
+    level = np.linspace(1.45, end, 120)
+    spread = np.linspace(0.02, 0.4, 120)
+    loss = level * np.exp(spread * rng.standard_normal(120) - spread**2 / 2)
+    run = {
+        "loss": loss,
+        "learning_rate": 3e-3 * (1 - np.arange(120) / 120),
+        "eval_loss": [1.38, 1.36, 1.35, 1.37, 1.4, 1.39],
+        "eval_accuracy": [0.3, 0.27, 0.31, 0.33, 0.32, 0.33],
+    }
+    assert of_transformers(10, 200, **run) == expected

@@ -133,11 +133,20 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
             late = float(np.median(training.values[len(training) // 2 :]))
             comes_down = training.values[0] > ABOVE_FIRST * untrained and late >= NO_BETTER * untrained
-            if comes_down or ends(training.values)[1] >= NEVER_BELOW * untrained:
+            if comes_down or _late_level(training) >= NEVER_BELOW * untrained:
                 yield _never_below(one, training, chance)
             else:
                 yield _of_guessing(one, training, chance, learns)
             return
+
+
+def _late_level(training: Series) -> float:
+    """Return the level at which a training loss ends.
+
+    Losses of few samples are often small and seldom very large, so that their median is below their mean.
+    """
+    late = training.values[-max(2, len(training) // 5) :]
+    return max(ends(training.values)[1], float(late.mean()))
 
 
 def _soon(data: RunData, training: Series) -> Floats:

@@ -22,6 +22,8 @@ TWO_SCALES_OF_ONE = 4.0
 MOVES, ROUNDED = 2.0, 0.01
 #: Spread of the logarithm of a loss from one evaluation to the next, and the level of the last ones by the best.
 SWINGS, ABOVE_BEST = 0.35, 1.5
+#: The first of these where means of the training loss over epochs swing as much.
+SWINGS_OF_BOTH = 0.22
 #: Share of the first training loss below which what is left of it may swing.
 LEFT = 0.02
 #: Share of the least loss that wrong answers allow, above which a loss may be another one; the training loss beside it.
@@ -110,12 +112,17 @@ def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
     changes = np.diff(late)
     spread = float(np.std(np.delete(changes, np.abs(changes).argmax()))) / math.sqrt(2)
     level = math.exp(float(np.median(late)))
-    if spread < SWINGS or abs(float(mann_kendall(late[None])[0])) > 2 or level < ABOVE_BEST * float(loss.values.min()):
-        return
     training = data.longest_loss
-    if training is not None and len(training) >= MANY:
+    both_swing = training is not None and _swings_in_training(training, loss)
+    if (
+        spread < (SWINGS_OF_BOTH if both_swing else SWINGS)
+        or abs(float(mann_kendall(late[None])[0])) > 2
+        or level < ABOVE_BEST * float(loss.values.min())
+    ):
+        return
+    if training is not None and len(training) >= MANY and not both_swing:
         middle, end = ends(training.values[len(training) // 2 :])
-        if end < 0.8 * middle and not _swings_in_training(training, loss):  # it still learns
+        if end < 0.8 * middle:  # it still learns
             return
     low, high = np.exp(np.quantile(late, [0.1, 0.9])).tolist()
     facts = {"series": loss.quoted, "low": low, "high": high, "count": len(loss)}
