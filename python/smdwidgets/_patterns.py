@@ -184,6 +184,20 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
     return _compiled(pattern)
 
 
+def may_be_found(pattern: str, prefix: str) -> bool:
+    """Whether a pattern may be found in a name that begins like this.
+
+    >>> may_be_found("^optimizer/.+_[0-9]", "fc1_output_"), may_be_found("out.*_[0-9]", "fc1_output_")
+    (False, True)
+    """
+    if "(?" in pattern:  # what a lookahead excludes may come later
+        return True
+    try:
+        return compile_pattern(pattern).search(prefix, partial=True, timeout=LIMIT, concurrent=True) is not None
+    except TimeoutError:
+        return True
+
+
 def is_found(pattern: str, name: str) -> bool:
     """Return whether a pattern is found in a name.
 

@@ -93,8 +93,7 @@ class CollectionManager:
 
     def add_modules(self, modules: Mapping[str, list[str]]) -> None:
         """Add modules with the names of their classes."""
-        if modules:
-            self._meta["modules"] = {**self.modules, **modules}
+        self._add("modules", modules)
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -116,8 +115,17 @@ class CollectionManager:
 
     def add_aliases(self, aliases: Mapping[str, str]) -> None:
         """Add aliases of tensor names."""
-        if aliases:
-            self._meta["aliases"] = {**self.aliases, **aliases}
+        self._add("aliases", aliases)
+
+    def _add(self, what: str, named: Mapping[str, Any]) -> None:
+        """Add to a dictionary of the metadata.
+
+        A file may have none, or something else in its place.
+        """
+        if named:
+            if not isinstance(self._meta.get(what), dict):
+                self._meta[what] = {}
+            self._meta[what].update(named)
 
     @property
     def notes(self) -> dict[str, list[str]]:

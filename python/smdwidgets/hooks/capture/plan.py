@@ -38,8 +38,6 @@ _GRADIENT_COLLECTIONS = frozenset(
 _OF_TRAININGS = (CollectionKeys.LOSSES, CollectionKeys.METRICS)
 #: What `save_all` saves of every model that trains.
 _OF_MODELS = (CollectionKeys.WEIGHTS, CollectionKeys.GRADIENTS)
-#: How many numbered inputs and outputs of a module are matched one by one.
-_PROBED = 32
 
 
 #: The collections that are saved at a step, the kinds of tensors, what is saved of each tensor, and whether each
@@ -433,9 +431,8 @@ class Plan:
 
         With ``chosen``, only collections count that the script has chosen, or that are always saved.
         """
-        names = [f"{prefix}{index}" for index in range(_PROBED)]
         return any(
-            any(self._patterns.match(one, name) for name in names) or self._patterns.match_numbered(one, prefix)
+            self._patterns.match_numbered(one, prefix)
             for one in self.saved()
             if not (chosen and one.name in self._by_default)
         )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from smdwidgets._patterns import is_found
+from smdwidgets._patterns import is_found, may_be_found
 from smdwidgets._text import shown
 from smdwidgets.config import Collection, ReductionConfig
 from smdwidgets.config.keys import NON_HISTOGRAM_COLLECTIONS, NON_REDUCTION_COLLECTIONS, SCALAR_COLLECTIONS
@@ -78,8 +78,9 @@ def save_spec(collections: Sequence[Collection], tensorboard: bool) -> SaveSpec:
     return SaveSpec(raw, shape, tuple(reductions), histogram, scalar)
 
 
-#: A pattern that may match some numbers and not others.
-_DEPENDS_ON_NUMBER = re.compile(r"\d|\\[dDwWsS]|\[|\.\.")
+#: A pattern that may match some numbers and not others: with digits, with classes that have ranges or escapes, or with
+#: two characters of which each may be a digit.
+_DEPENDS_ON_NUMBER = re.compile(r"\d|\\[dDwWsS]|\[[^\]]*[-\\]|\.\.|[\].]\[|\]\.")
 _NUMBER = re.compile(r"\d{1,9}")
 
 
@@ -90,6 +91,16 @@ def _sample(pattern: str) -> tuple[int, ...]:
         number = int(digits)
         numbers += [number, number * 100, *range(number * 10, number * 10 + 10)]
     return tuple(dict.fromkeys(numbers))
+
+
+def _numbers_for(pattern: str, prefix: str) -> tuple[int, ...]:
+    """Return the numbers to try: one if a pattern does not depend on them."""
+    if not _DEPENDS_ON_NUMBER.search(pattern):
+        return (0,)
+    try:
+        return _sample(pattern) if may_be_found(pattern, prefix) else ()
+    except re.error:
+        return (0,)  # its first use says what is wrong with it
 
 
 class Patterns:
@@ -108,9 +119,9 @@ class Patterns:
         if any(name.startswith(prefix) for name in collection.tensor_names):
             return True
         return any(
-            _DEPENDS_ON_NUMBER.search(pattern)
-            and any(self.any(collection.name, [pattern], f"{prefix}{number}") for number in _sample(pattern))
+            self.any(collection.name, [pattern], f"{prefix}{number}")
             for pattern in collection.include_regex
+            for number in _numbers_for(pattern, prefix)
         )
 
     def any(self, collection: str, patterns: Iterable[str], name: str) -> bool:
