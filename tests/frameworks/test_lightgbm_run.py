@@ -32,3 +32,18 @@ def test_an_estimator_and_a_booster(tmp_path):
         assert trial.tensor("scalar/learning_rate").steps() == list(range(8))
     with create_trial(tmp_path / "runs/train-2") as trial:
         assert trial.steps() == list(range(3))
+
+
+def test_a_cross_validation_is_a_run(tmp_path):
+    place = Place(tmp_path)
+    head = SCRIPT.partition("model =")[0]
+    call = 'lightgbm.cv({"verbose": -1, "num_threads": 1, "objective": "binary"}, lightgbm.Dataset(x, y), 6, nfold=3, seed=1)'
+    place.write("train.py", f"{head}print([value.hex() for value in {call}['valid binary_logloss-mean']])")
+    plain = place.python("-W", "ignore", "train.py")
+    done = place.run("train.py", env={"PYTHONWARNINGS": "ignore"})
+    assert plain.code == done.code == 0, done.err
+    assert done.out == plain.out
+    assert done.said[0].startswith("recording cross-validation to runs/train")
+    with create_trial(tmp_path / "runs/train") as trial:
+        loss = trial.tensor("valid-binary_logloss")
+        assert [loss.value(step).item().hex() for step in range(6)] == eval(done.out)

@@ -58,9 +58,25 @@ booster = xgboost.train({"max_depth": 2}, xgboost.DMatrix(x, y), 4, callbacks=[x
 print(booster.num_boosted_rounds(), booster.predict(xgboost.DMatrix(x)).sum())
 """,
     )
-    assert [line.split(" ")[0] for line in done.said] == ["recording", "recorded"] * 4
+    words = [line.split(" ")[0] for line in done.said if "no data were evaluated" not in line]
+    assert words == ["recording", "recorded"] * 4
     with create_trial(place.folder / "runs/train-4") as trial:
         assert trial.tensor("d-rmse").steps() == list(range(4))
+
+
+def test_a_cross_validation_is_a_run(place):
+    done = both(
+        place,
+        """
+found = xgboost.cv({"max_depth": 2}, xgboost.DMatrix(x, y), 6, nfold=3, seed=1, as_pandas=False)
+print([value.hex() for value in found["test-rmse-mean"]])
+""",
+    )
+    assert done.said[0].startswith("recording cross-validation of 200 rows, 5 features to runs/train")
+    with create_trial(place.folder / "runs/train") as trial:
+        test = trial.tensor("test-rmse")
+        assert [test.value(step).item().hex() for step in range(6)] == eval(done.out)
+        assert {"train-rmse", "test-rmse-std"} <= {*trial.tensor_names()}
 
 
 def test_a_script_with_a_hook_is_not_recorded_twice(place):

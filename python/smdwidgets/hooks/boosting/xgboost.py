@@ -210,7 +210,10 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         for data, results in evals_log.items():
             for metric, history in results.items():
                 latest = history[-1]
-                self._capture(f"{data}-{metric}", latest[0] if isinstance(latest, tuple) else latest)
+                if isinstance(latest, tuple):  # mean and deviation over the folds of a cross-validation
+                    latest, deviation = latest
+                    self._capture(f"{data}-{metric}-std", deviation)
+                self._capture(f"{data}-{metric}", latest)
         wanted = {collection.name for collection in self.parts.plan.saving}
         every = CollectionKeys.ALL in self.include_collections or CollectionKeys.DEFAULT in self.include_collections
         for name, save in (
