@@ -16,8 +16,9 @@ those with mistakes of many fields, in the part `o`, `reported_again.txt` more t
 part `p`, `described.txt` those that public reports describe, in the part `q`, `of_reports.txt` more of these, in
 the part `s`, `of_practice.txt` those with mistakes of practice, in the part `v`, `minimal.txt` loops of few lines,
 in the part `w`, `as_posted.txt` scripts and loops as people post them, in the part `x`, `as_taught.txt` scripts
-with mistakes of courses and forums, in the part `y`, and `of_threads.txt` scripts of many architectures with mistakes
-that people ask about in threads, in the part `z`.
+with mistakes of courses and forums, in the part `y`, `of_threads.txt` scripts of many architectures with mistakes
+that people ask about in threads, in the part `z`, and `of_issues.txt` training loops of many fields with mistakes that
+people report in issues, in the part `ab`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ WHOLE = tuple(
         "as_posted",
         "as_taught",
         "of_threads",
+        "of_issues",
     )
 )
 
@@ -408,7 +410,7 @@ def write(directory: Path, part: str = "") -> None:
     """Write all programs of a part, and the labels."""
     programs = directory / "programs"
     programs.mkdir(parents=True, exist_ok=True)
-    chosen = {name: pair for name, pair in pairs().items() if name.startswith(part)}
+    chosen = {name: pair for name, pair in pairs().items() if not part or name.partition("_")[0] == part}
     for name, pair in chosen.items():
         (programs / f"{name}_bug.py").write_text(pair.faulty, encoding="utf-8")
         (programs / f"{name}_fix.py").write_text(pair.repaired, encoding="utf-8")
