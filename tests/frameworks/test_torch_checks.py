@@ -4148,6 +4148,23 @@ def test_settings_of_the_training_are_recorded(tmp_path):
     assert not {"AdamW.foreach", "AdamW.params"} & settings.keys()
 
 
+@pytest.mark.parametrize("when", ["earlier", "last", "in between"])
+def test_weights_that_are_restored_at_the_end_are_a_setting(when, tmp_path):
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    earlier = copy.deepcopy(model.state_dict())
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        hook.register_module(model)
+        for epoch in range(2):
+            for x, y in batches():
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            if epoch or when == "in between":
+                model.load_state_dict(copy.deepcopy(model.state_dict()) if when == "last" else earlier)
+    assert create_trial(tmp_path / "run").hparams().get("weights.restored", False) is (when == "earlier")
+
+
 def test_an_optimizer_inside_another_updates_its_parameters_in_one_step():
     """As in sharpness-aware minimization, where the outer one never steps."""
     log = CheckLog(chosen_checks(True), lambda line: None)

@@ -159,7 +159,7 @@ def same_batch(data: RunData) -> Iterator[Finding]:
         table = np.array([tensor[column] for column in ("l2", "mean", "std", "min", "max")])
         # The order of the samples changes how sums are rounded.
         equal = np.isclose(table[:, 1:], table[:, :-1], rtol=ROUNDING, atol=0).all(axis=0)
-        if not len(equal) or not equal[-1] or not tensor["std"][-1] > 0:
+        if not len(equal) or not equal[-1] or not tensor["std"][-1] > 0 or _is_one_hot(*table[1:, -1]):
             continue
         saves = len(equal) if equal.all() else int(np.argmin(equal[::-1]))
         if saves + 1 < SAME_SAVES or saves < SAME_SHARE * len(equal):
@@ -178,6 +178,19 @@ def same_batch(data: RunData) -> Iterator[Finding]:
             (Evidence(f"the same statistics at {saves + 1} saves", tensor.name),),
         )
         return
+
+
+def _is_one_hot(mean: float, deviation: float, least: float, largest: float) -> bool:
+    """Whether the rows of a batch may have a single 1 each.
+
+    All batches of a size then have the same statistics.
+
+    >>> _is_one_hot(0.125, 0.3307, 0.0, 1.0), _is_one_hot(0.13, 0.3363, 0.0, 1.0)
+    (True, False)
+    """
+    if (least, largest) != (0, 1) or not math.isclose(deviation, math.sqrt(mean * (1 - mean)), rel_tol=1e-2):
+        return False
+    return abs(1 / mean - round(1 / mean)) < ROUNDING / mean
 
 
 def dead(data: RunData) -> Iterator[Finding]:

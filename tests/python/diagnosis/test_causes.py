@@ -257,6 +257,34 @@ def test_a_batch_that_stays_the_same_from_some_step_on_is_named(tmp_path):
     assert (one.kind, one.first) == ("same_batch", 80)
 
 
+def test_states_of_one_1_each_are_not_the_same_batch(tmp_path):
+    rng = np.random.default_rng(0)
+    make = moving(rng)
+
+    # Batches of a memory that grows until they have their full size.
+    def rows(step):
+        return np.eye(8, dtype=np.float32)[rng.integers(0, 8, min(32, 4 * (step + 1)))]
+
+    trial = saved(tmp_path, lambda step: make(step) | {"x": (rows(step), "inputs")}, curves.falling(STEPS))
+    result = diagnose(trial)
+    assert "same_batch" not in {one.kind for one in (*result.findings, *result.notes)}
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_overfitting_before_weights_are_restored_is_a_note(tmp_path, restored):
+    training, validation = curves.falling(STEPS), curves.rising_after(0.4, height=1.5)
+    with Hook(tmp_path) as hook:
+        for step in range(STEPS):
+            hook.save_scalar("loss", float(training[step]))
+            hook.save_scalar("val_loss", float(validation[step * len(validation) // STEPS]))
+            hook.step()
+    (tmp_path / "checks").mkdir(exist_ok=True)
+    settings = {"parameters.type": "float32", **({"weights.restored": True} if restored else {})}
+    (tmp_path / "checks" / "worker_0.jsonl").write_text(json.dumps({"settings": settings}) + "\n", encoding="utf-8")
+    result = diagnose(smdwidgets.create_trial(tmp_path))
+    assert "overfit" in {one.kind for one in (result.notes if restored else result.findings)}
+
+
 @pytest.mark.parametrize(("value", "word"), [(1.0, "softmax"), (0.0, "ReLU")])
 def test_an_output_that_is_one_number_is_named(tmp_path, value, word):
     make = moving(np.random.default_rng(0))

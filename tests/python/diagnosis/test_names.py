@@ -31,6 +31,13 @@ def test_series_beside_a_healthy_loss_give_no_finding(name):
     assert result.findings == ()
 
 
+def test_the_gradient_of_a_parameter_is_no_loss_scale():
+    gradient = -0.9 * np.exp(-STEPS / 400)
+    for name in ("gradient/model_log_scale", "gradient/loss_scale"):
+        for values in (gradient, -gradient):
+            assert not smdwidgets.diagnose({"loss": (STEPS, LOSS), name: (STEPS, values)}).findings
+
+
 def test_log_of_mixed_precision_is_healthy(tmp_path):
     rows = zip(STEPS, LOSS, NO_LOSSES["loss_scale"], strict=True)
     lines = ["step,train_loss,loss_scale,lr", *(f"{step},{loss},{scale},0.001" for step, loss, scale in rows)]

@@ -656,12 +656,14 @@ class TorchChecks:
         """Weights are about to be loaded into a module."""
         if not self._elsewhere:
             self._run("models", self._models.loads, module, state, strict)
+            self._run("settings", self._settings.loads, module, state)
 
     def close(self) -> None:
         """The training has ended: judge what was read, and write the counts."""
         self._run("modes", self._modes.close)
         self._run("functions", self._functions.close)
         self._run("copies", self._copies.close)
+        self._run("settings", self._settings.close)
         self._run("order", self._order.close)
         self._context.values.poll(wait=True)
         self.log.close(self._context.updates)

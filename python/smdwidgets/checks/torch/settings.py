@@ -6,7 +6,7 @@ They are recorded once, so that runs can be compared by what was set, not only b
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -46,6 +46,8 @@ class SettingsChecks:
         self._classes: set[int] = set()
         self._ignored: int | None = None
         self._written: dict[str, Any] = {}
+        #: Numbers of updates after which a model got other weights.
+        self._restored: list[int] = []
         #: The optimizers that have updated parameters: their classes, with a number from the second of a class on.
         self._labels: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
 
@@ -104,6 +106,26 @@ class SettingsChecks:
         if settings != self._written:
             self._written = settings
             self._context.log.settings(settings)
+
+    def loads(self, module: nn.Module, state: Any) -> None:
+        """Weights are about to be loaded into a module."""
+        if not self._context.updates or not isinstance(state, Mapping):
+            return
+        own = {name: one for name, one in module.named_parameters() if is_plain(one)}
+        pairs = [(one, state[name]) for name, one in own.items() if isinstance(state.get(name), torch.Tensor)]
+        if any(one is module for one in self._context.models()) and len(pairs) == len(own):
+            alike = all(one.shape == other.shape for one, other in pairs)
+            # The last weights may be loaded as well.
+            if alike and any(not torch.equal(one, other) for one, other in pairs if one.device == other.device):
+                self._restored.append(self._context.updates)
+
+    def close(self) -> None:
+        """The training has ended.
+
+        Weights that were restored since its last update are those of another step, such as the best one.
+        """
+        if self._restored == [self._context.updates] and self._written:
+            self._context.log.settings({**self._written, "weights.restored": True})
 
 
 def _of_optimizer(optimizer: Optimizer, label: str) -> dict[str, Any]:

@@ -25,7 +25,9 @@ AT_END = 0.05
 def loss_scale(data: RunData) -> Iterator[Finding]:
     """Yield scales that gradients overflow at any size."""
     kinds = kinds_of(one.name for one in data.series)
+    # A parameter may have such a name, and its gradient has both signs.
     scales = [one for one in data.series if len(one) and kinds[one.name] is NameKind.LOSS_SCALE]
+    scales = [one for one in scales if one.values.min() >= 0 and not one.name.startswith("gradient/")]
     largest = max((float(one.values.max()) for one in scales), default=0.0)
     begin, end = data.extent
     for scale in scales:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -71,7 +72,15 @@ NO_GAIN = 0.03
 
 
 def overfit(data: RunData) -> Iterator[Finding]:
-    """Yield pairs of losses that drift apart, and accuracies that fall."""
+    """Yield pairs of losses that drift apart, and accuracies that fall.
+
+    A training that restores earlier weights at its end, such as the best ones, has a note only.
+    """
+    for one in _found(data):
+        yield replace(one, level="note") if data.settings.get("weights.restored") else one
+
+
+def _found(data: RunData) -> Iterator[Finding]:
     if not data.held_out(Kind.LOSS):
         by_accuracy = list(_by_accuracy(data))
         yield from by_accuracy or _unseen(data)
