@@ -1618,7 +1618,145 @@ def powers_of_errors_weigh_them(watch):
         optimizer.step()
 
 
+def lowered_where_the_reward_falls(watch):
+    """Schedules follow a share of samples and a score, which fall as the loss does."""
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    schedules = [
+        torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode="max", patience=1, factor=0.9) for _ in range(2)
+    ]
+    for epoch in range(10):
+        for x, y in batches():
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        schedules[0].step(0.9 - epoch / 20)
+        schedules[1].step(31.7 - 0.313 * epoch)
+
+
+def optimizers_of_the_script(watch):
+    """Sign descent with a decay and noise, and one that is warmed up from a rate of 0."""
+
+    class Signs(torch.optim.Optimizer):
+        def __init__(self, params, rate, weight_decay=0.0, noise=0.0):
+            super().__init__(params, {"lr": rate, "weight_decay": weight_decay, "noise": noise})
+            self.averages = {}
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for one in group["params"]:
+                    average = self.averages.setdefault(one, torch.zeros_like(one)).lerp_(one.grad, 0.5)
+                    one.mul_(1 - group["lr"] * group["weight_decay"])
+                    one.sub_(group["lr"] * (average.sign() + group["noise"] * torch.randn_like(one)))
+
+    class Plain(torch.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {"lr": 0.0, "weight_decay": 0.01})
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for one in group["params"]:
+                    one.sub_(one.grad + group["weight_decay"] * one, alpha=group["lr"])
+
+    for make in (lambda params: Signs(params, 1e-3, 0.01, 0.1), Plain):
+        model = network()
+        optimizer = make(model.parameters())
+        warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 20)
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"] = 1e-3
+        watch(model)
+        for x, y in batches():
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            warm_up.step()
+
+
+def adversaries_with_smoothed_labels(watch):
+    """Labels are drawn near 0 and 1. The generator has those of real samples."""
+    generator, judge = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8)), network(1)
+    watch(generator, judge)
+    optimizers = [torch.optim.Adam(one.parameters(), 1e-3) for one in (generator, judge)]
+    for x, _ in batches():
+        real, fakes = 1 - 0.1 * torch.rand(len(x), 1), 0.1 * torch.rand(len(x), 1)
+        fake = generator(torch.randn(len(x), 4))
+        optimizers[1].zero_grad()
+        losses = F.mse_loss(judge(x), real), F.mse_loss(judge(fake.detach()), fakes)
+        (losses[0] + losses[1]).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        F.mse_loss(judge(fake), real).backward()
+        optimizers[0].step()
+
+
+def features_that_are_often_zero(watch):
+    """Amounts with many zeros, counts, flags, and a mark that the model replaces."""
+
+    class Filling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = network()
+
+        def forward(self, x):
+            return self.layers(torch.where(x == -99, 0.0, x))
+
+    amounts = torch.randn(256, 2).exp() * (torch.rand(256, 2) < 0.5)
+    counts, flags = torch.randint(0, 4, (256, 2)).float(), (torch.rand(256, 2) < 0.1).float()
+    marked = torch.where(torch.rand(256, 2) < 0.2, -99.0, torch.randn(256, 2))
+    model = Filling()
+    fit(model, watch, loader=batches(torch.cat([amounts, counts, flags, marked], 1), Y[:256]))
+
+
+def boxes_that_are_masked(watch):
+    """Both sides are masked. Another detector has an object at each place."""
+    for share in (0.1, 1.0):
+        layers = nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 5, 1)
+        model = nn.Sequential(*layers)
+        watch(model)
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        for _ in range(16):
+            objects = (torch.rand(16, 6, 6) < share).float()
+            targets = objects[..., None] * (1 + torch.rand(16, 6, 6, 4))
+            output = model(objects[:, None] + 0.1 * torch.randn(16, 1, 6, 6)).movedim(1, -1)
+            boxes = output[..., 1:] * objects[..., None]
+            optimizer.zero_grad()
+            of_objects = F.binary_cross_entropy_with_logits(output[..., 0], objects)
+            (of_objects + F.mse_loss(boxes, targets)).backward()
+            optimizer.step()
+
+
+def teacher_with_a_sharper_temperature(watch):
+    """Both temperatures are set, and differ on purpose; or targets are made surer."""
+    for temperature in (2.0, 1.0):
+        teacher, model = network(), network()
+        watch(teacher, model)
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        for x, _ in batches():
+            with torch.no_grad():
+                soft = F.softmax(teacher(x) / 0.5, 1)
+            optimizer.zero_grad()
+            F.kl_div(F.log_softmax(model(x) / temperature, 1), soft, reduction="batchmean").backward()
+            optimizer.step()
+
+
+def normalized_batches_of_pictures(watch):
+    """The rows of a batch depend on each other by its normalization only."""
+    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(36 * 4, 8), nn.BatchNorm1d(8)
+    model = nn.Sequential(*layers, nn.ReLU(), nn.Linear(8, 4))
+    fit(model, watch, loader=batches(torch.randn(256, 1, 8, 8), Y[:256]))
+
+
 HEALTHY = (
+    lowered_where_the_reward_falls,
+    optimizers_of_the_script,
+    adversaries_with_smoothed_labels,
+    features_that_are_often_zero,
+    boxes_that_are_masked,
+    teacher_with_a_sharper_temperature,
+    normalized_batches_of_pictures,
     prior_of_a_fixed_variance,
     powers_of_errors_weigh_them,
     gains_held_at_one,
@@ -3893,7 +4031,129 @@ def average_in_a_list(watch, broken):
     return averages
 
 
+def loss_that_a_schedule_maximizes(watch, broken):
+    model = network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    mode = "max" if broken else "min"
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode=mode, patience=2, factor=0.5)
+    for _ in range(12):
+        total = 0.0
+        for x, _ in batches():
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), x[:, :4])
+            loss.backward()
+            optimizer.step()
+            total += float(loss)
+        schedule.step(total / 8)
+
+
+def sequences_with_a_view_behind_a_normalization(watch, broken):
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.norm, self.rnn = nn.Conv1d(8, 16, 3, padding=1), nn.BatchNorm1d(16), nn.GRU(16, 16)
+            self.head = nn.Linear(16, 4)
+
+        def forward(self, x):
+            x = self.norm(self.layer(x)).relu()
+            x = x.view(len(x[0, 0]), len(x), 16) if broken else x.permute(2, 0, 1)
+            return self.head(self.rnn(x)[0][-1])
+
+    fit(Reader(), watch, loader=batches(torch.randn(256, 8, 12), Y[:256]))
+
+
+def derivative_without_its_graph(watch, broken):
+    """The equation has a term that is computed of the input."""
+    model = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+
+    def loss():
+        x = torch.rand(32, 1).requires_grad_()
+        slope = torch.autograd.grad(model(x).sum(), x, create_graph=not broken, retain_graph=True)[0]
+        return (slope - torch.cos(x)).pow(2).mean() + model(torch.zeros(4, 1)).pow(2).mean()
+
+    updated(watch, model, loss)
+
+
+def optimizer_that_climbs(watch, broken):
+    class Momentum(torch.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {"lr": 1e-3})
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for one in group["params"]:
+                    mean = self.state[one].setdefault("mean", torch.zeros_like(one))
+                    mean.mul_(0.9).add_(one.grad)
+                    one.add_(mean, alpha=group["lr"] if broken else -group["lr"])
+
+    model = network()
+    fit(model, watch, optimizer=Momentum(model.parameters()))
+
+
+def teacher_without_the_temperature_of_its_student(watch, broken):
+    teacher, model = network(), network()
+    watch(model, teacher)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for x, _ in batches():
+        with torch.no_grad():
+            soft = F.softmax(teacher(x) / 3, 1)
+        logits = model(x) if broken else model(x) / 3
+        optimizer.zero_grad()
+        F.kl_div(F.log_softmax(logits, 1), soft, reduction="batchmean").backward()
+        optimizer.step()
+
+
+def least_squares_of_two_networks(watch, broken):
+    """The discriminator has two backward passes, and each network other samples."""
+    generator, judge = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8)), network(1)
+    watch(generator, judge)
+    optimizers = [torch.optim.Adam(one.parameters(), 1e-3) for one in (generator, judge)]
+    for x, _ in batches():
+        real, fakes = torch.full((len(x), 1), 0.9), torch.zeros(len(x), 1)
+        optimizers[1].zero_grad()
+        F.mse_loss(judge(x), real).backward()
+        F.mse_loss(judge(generator(torch.randn(len(x), 4)).detach()), fakes).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        F.mse_loss(judge(generator(torch.randn(len(x), 4))), fakes if broken else real).backward()
+        optimizers[0].step()
+
+
+def router_of_experts_that_take_turns(watch, broken):
+    """One expert is chosen from the fourth update on."""
+    updates = 0
+
+    class Mixture(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router, self.experts = nn.Linear(8, 3), nn.ModuleList(nn.Linear(8, 4) for _ in range(3))
+
+        def forward(self, x):
+            nonlocal updates
+            updates += 1
+            closed = torch.tensor([-100.0 if updates < 4 else 0.0, 0.0, 0.0])
+            weights, chosen = (self.router(x) + closed).softmax(-1).max(-1)
+            result = x.new_zeros(len(x), 4)
+            for number, expert in enumerate(self.experts):
+                rows = (chosen == number).nonzero().squeeze(1)
+                if len(rows):
+                    output = expert(x[rows])
+                    result = result.index_add(0, rows, output if broken else weights[rows, None] * output)
+            return result
+
+    fit(Mixture(), watch, epochs=36)
+
+
 PAIRS = {
+    router_of_experts_that_take_turns: "no_gradient",
+    loss_that_a_schedule_maximizes: "metric_direction",
+    sequences_with_a_view_behind_a_normalization: "rows_mixed",
+    derivative_without_its_graph: "penalty_detached",
+    optimizer_that_climbs: "update_reversed",
+    teacher_without_the_temperature_of_its_student: "temperature_one_side",
+    least_squares_of_two_networks: "generator_reversed",
     one_query_over_itself: "softmax_over_queries",
     padding_of_a_decoder: "padding_in_loss",
     average_in_a_list: "average_is_model",

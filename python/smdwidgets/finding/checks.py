@@ -382,6 +382,17 @@ CHECKS: tuple[Kind, ...] = (
         frozenset({"rate_too_high", "diverged", "spike"}),
     ),
     _check(
+        "update_reversed",
+        "problem",
+        "an optimizer of the script that moves weights the wrong way",
+        "A small matrix was updated 4 times by a copy of an optimizer that the script defines, with its settings. Where the gradient is "
+        "the matrix, each update made it larger; or where the gradient is 0, its weight decay did. A sign is wrong.",
+        "updates against the gradient, and a decay that makes weights smaller",
+        "check the signs in `step()`; subtract the gradient, and the weight decay, times the learning rate.",
+        "{optimizer} {what}",
+        _WEAKER | {"loss_sign", "weights_blow_up", "not_finite", "exploding"},
+    ),
+    _check(
         "betas_exchanged",
         "problem",
         "the two betas of Adam the other way round",
@@ -768,6 +779,17 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "noise_unrelated",
+        "problem",
+        "targets of noise that the input does not contain",
+        "The targets of the loss are normal noise, and the model gets an input of their shape and a time for each row. Of 4,096 elements, "
+        "the input and the targets have a correlation below 0.08: the noise of the targets was drawn a second time, and cannot be predicted.",
+        "an input that contains the noise of its targets",
+        "draw the noise once, add it to the data, and use the same tensor as the target.",
+        "Of {count} elements, the input of the model has no relation to the noise that it is to predict",
+        _WEAKER | {"no_better_than_mean"},
+    ),
+    _check(
         "noise_too_weak",
         "warning",
         "a diffusion that never reaches noise",
@@ -795,11 +817,11 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "a gradient penalty without a gradient",
         "The model got an input that requires a gradient. The loss does not depend on that input, which got no gradient either, but has a "
-        "term without a gradient. A penalty on the gradient of the output that was computed without `create_graph=True` is a constant: the "
+        "term without a gradient; or its terms that depend on the input depend on no weight. A penalty on the gradient of the output that was computed without `create_graph=True` is a constant: the "
         "weights do not learn from it. Seen in three losses.",
         "a penalty with a gradient to the weights",
         "compute the gradient with `torch.autograd.grad(output, input, create_graph=True)`.",
-        "A term of the loss has no gradient, and the pass over an input of shape {shape} that requires one is not in the loss",
+        "A term of the loss has no gradient to the weights, and the pass over an input of shape {shape} that requires one is not in the loss",
         _WEAKER | {"term_detached"},
     ),
     _check(
@@ -893,6 +915,41 @@ CHECKS: tuple[Kind, ...] = (
         "a loss that is compared with the variance of its targets",
         "divide the loss by the variance of the targets, or look at the reward.",
         "The targets have grown {growth:.2g}-fold",
+    ),
+    _check(
+        "temperature_one_side",
+        "problem",
+        "a temperature that only one side of a divergence has",
+        "A divergence or cross-entropy compares a student with a teacher, whose last output gives the targets by a softmax. One of both was "
+        "divided by a temperature above 1 before the softmax, and the other one was not. The student learns logits that are too large or "
+        "too small.",
+        "the same temperature on both sides",
+        "divide the logits of the student and those of the teacher by the same temperature.",
+        "The logits of the student are divided by {student}, those of the teacher by {teacher}",
+        _WEAKER,
+    ),
+    _check(
+        "generator_reversed",
+        "problem",
+        "a generator that learns to be recognized",
+        "The loss of the generator gives generated samples the label that they have in the loss of the discriminator, and real samples have "
+        "another one. Both networks then work towards the same end, and the losses of both go to 0.",
+        "generated samples with the label of real ones in the loss of the generator",
+        "use the label of real samples in the loss of the generator, such as `criterion(netD(fake), ones)`.",
+        "The loss of the generator gives its samples the label {label}, which those of the discriminator give them, too; that of "
+        "real samples is {real}",
+        _WEAKER,
+    ),
+    _check(
+        "background_in_loss",
+        "problem",
+        "boxes that are learned where no object is",
+        "The loss of boxes counts all places, and the targets of those without an object, which another loss names, are 0. Less than half of "
+        "the places have an object, so that boxes of 0 are learned. Seen in 4 losses.",
+        "a loss of the boxes of objects only",
+        "pick the places with an object before the loss, such as `loss(boxes[mask], targets[mask])`.",
+        "{share} of the places have an object, and the loss of the boxes counts all",
+        _WEAKER,
     ),
     _check(
         "kl_not_log",
@@ -1229,8 +1286,8 @@ CHECKS: tuple[Kind, ...] = (
         "rows_mixed",
         "problem",
         "outputs that depend on other rows",
-        "The output of the last row of a batch depends on other rows, although no batch normalization is in training mode. "
-        "Often batch and sequence dimensions are exchanged.",
+        "The output of the last row of a batch depends on other rows, although no batch normalization is in training mode, or none "
+        "that comes after them. Often batch and sequence dimensions are exchanged.",
         "the output of a row depends on that row only",
         "check `batch_first`, and `view` and `reshape` that should be `transpose`.",
         "The output of one row depends on other rows of the batch",
@@ -1649,6 +1706,17 @@ CHECKS: tuple[Kind, ...] = (
         frozenset({"evaluation_too_good"}),
     ),
     _check(
+        "placeholder_values",
+        "warning",
+        "a number that stands for missing values",
+        "The first layer gets features of which one number is repeated exactly, and is farther from all other values than 4 times their "
+        "range, in 3 batches. Such a number, as -999 or 1e9, stands for a missing value. It dominates the scale of its feature.",
+        "features whose missing values are replaced, such as by the mean, with another feature that marks them",
+        "replace the number before the features are scaled, such as by the mean of the other values.",
+        "{count} features have a number far from all others, such as {number} in column {column}, again and again",
+        _WEAKER | {"input_not_scaled"},
+    ),
+    _check(
         "missing_trained",
         "problem",
         "missing targets that the loss counts",
@@ -1966,8 +2034,8 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "a metric that is followed in the wrong direction",
         "Early stopping minimizes a metric of which larger values are better, or maximizes one of which smaller are: it keeps "
-        "the worst round. Or `ReduceLROnPlateau` minimizes an accuracy, which rises, and so reduces the learning rate although "
-        "the training improves. Or the checkpoint with the largest loss of all evaluations was kept as the best one.",
+        "the worst round. Or `ReduceLROnPlateau` minimizes an accuracy, which rises, or maximizes a loss, which falls, and so reduces "
+        "the learning rate although the training improves. Or the checkpoint with the largest loss of all evaluations was kept as the best one.",
         "what follows a metric maximizes accuracies, and minimizes losses",
         "pass `maximize=True` to XGBoost's `EarlyStopping` or estimator, return True as the last value of LightGBM's metric, "
         'pass `mode="max"` to `ReduceLROnPlateau`, or `greater_is_better=False` to a trainer that keeps the best loss.',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -55,6 +56,8 @@ class Context:
         #: The parameters that losses depend on, by id, and whether functions of the script may hide some.
         self.leaves: dict[int, weakref.ref[Any]] = {}
         self.hides_leaves = False
+        #: A recent loss of the training; not a number: there was none.
+        self.loss = math.nan
         #: Outputs of the last loss of classes; 0: there was none.
         self.classes = 0
         self._due_until = _FIRST
@@ -99,6 +102,10 @@ class Context:
         """Whether a loss is known to depend on a parameter."""
         leaf = self.leaves.get(id(parameter))
         return leaf is not None and leaf() is parameter
+
+    def gets_loss(self, value: Any) -> None:
+        """A loss of the training has been computed."""
+        self.loss = float(value)
 
     def models(self) -> Iterator[nn.Module]:
         """Yield the models of the training."""

@@ -75,7 +75,7 @@ class _Copy:
 
 
 class Watch:
-    """Called before a copy computes.
+    """Called before or after a module computes.
 
     A copy of the callback is empty, and it does not keep the checks.
     """
@@ -85,12 +85,12 @@ class Watch:
     def __init__(self, call: Callable[..., object] | None = None) -> None:
         self._call = None if call is None else weakref.WeakMethod(call)
 
-    def __call__(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def __call__(self, module: nn.Module, *values: Any) -> None:
         """Call what was given, outside of compiled and traced code."""
         if torch.compiler.is_compiling() or torch.jit.is_tracing() or self._call is None:
             return
         if (call := self._call()) is not None:
-            call(module, inputs)
+            call(module, *values)
 
     def __deepcopy__(self, memo: object) -> Watch:
         return Watch()

@@ -13,7 +13,7 @@ import torch
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.values import is_plain
 
-__all__ = ["FunctionChecks"]
+__all__ = ["FunctionChecks", "is_installed"]
 
 #: Functions that are checked, elements of their inputs, and directions.
 _MOST_FUNCTIONS, _MOST_ELEMENTS, _DIRECTIONS = 16, 262_144, 3
@@ -48,7 +48,7 @@ class FunctionChecks:
             if one in self._seen or len(self._seen) >= _MOST_FUNCTIONS or not isinstance(forward, staticmethod):
                 continue
             self._seen.add(one)
-            if self._context.log.runs("wrong_gradient") and not _is_installed(one):
+            if self._context.log.runs("wrong_gradient") and not is_installed(one):
                 self._watch(one, forward)
 
     def _watch(self, function: type, forward: staticmethod[..., Any]) -> None:
@@ -100,7 +100,7 @@ class FunctionChecks:
             self._release(one)
 
 
-def _is_installed(function: type) -> bool:
+def is_installed(function: type) -> bool:
     """Whether a function belongs to a library.
 
     It may approximate gradients on purpose.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -505,14 +505,14 @@ def reshaped_from(node: Any) -> tuple[int, ...] | None:
     return _shape(*node.next_functions[0]) or None
 
 
-def loss_calls(root: torch.Tensor, output: torch.Tensor | None = None) -> list[LossCall]:
+def loss_calls(root: torch.Tensor, outputs: Sequence[torch.Tensor] = ()) -> list[LossCall]:
     """Return the loss functions near the root of a graph.
 
     Must be called before the backward pass, which frees what the nodes have saved.
 
     Args:
         root: what `backward()` is called on.
-        output: what the model has returned, from which a script may compute an error.
+        outputs: what the model has returned, from which a script may compute an error.
     """
     top = root.grad_fn
     pending, calls = deque([(top, 0)]), []
@@ -523,7 +523,7 @@ def loss_calls(root: torch.Tensor, output: torch.Tensor | None = None) -> list[L
             continue
         seen.add(node)
         kind = _LOSSES.get(_plain(node))
-        call = _own_call(node, top, output) if kind is None else _call(node, kind, top)
+        call = _own_call(node, top, outputs) if kind is None else _call(node, kind, top)
         if call is not None:
             calls.append(call)
         elif kind is None:
@@ -547,14 +547,14 @@ def loss_of(node: Any) -> torch.Tensor | None:
     return _RECOMPUTED[_plain(node)](call.input, call.target, reduction=call.reduction, **options)
 
 
-def _own_call(node: Any, top: Any, output: torch.Tensor | None) -> LossCall | None:
+def _own_call(node: Any, top: Any, outputs: Sequence[torch.Tensor]) -> LossCall | None:
     """Return the loss that a script computes of differences or log-probabilities."""
     if _is(node, ("Pow", "Abs")):
-        return _error_call(node, node is top, output)
+        return _error_call(node, node is top, outputs)
     return _soft_call(node, top) if _is(node, ("Mul",)) else None
 
 
-def _error_call(node: Any, is_root: bool, result: torch.Tensor | None) -> LossCall | None:
+def _error_call(node: Any, is_root: bool, results: Sequence[torch.Tensor]) -> LossCall | None:
     """Return the error that a script computes of the output of a layer or the model.
 
     The difference and the output are saved, and give the targets.
@@ -567,8 +567,9 @@ def _error_call(node: Any, is_root: bool, result: torch.Tensor | None) -> LossCa
         return None
     index, before = operands[0]
     output = saved(_shaped(before, 8), "_saved_result") if activation_before(before) else None
-    if output is None and result is not None and result.grad_fn in (before, _shaped(before, 8)):
-        output = result
+    if output is None:
+        nodes = before, _shaped(before, 8)
+        output = next((one for one in results if one.grad_fn is not None and one.grad_fn in nodes), None)
     if not isinstance(output, torch.Tensor) or output.numel() != difference.numel():
         return None
     prediction, difference = output.detach().reshape(difference.shape), difference.detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ _TARGETS, _BINS = 1024, 16
 #: Elements of noise of which all are the same at so many updates, and the fewest; their least correlation with the
 #: input, and looks without equal ones after which none follow.
 _SAME, _FEWEST, _PART, _OTHERS = 4, 64, 0.1, 3
+#: Elements of normal noise that are compared with inputs, and a correlation that shows that these contain it.
+_RELATED, _CONTAINED = 4096, 0.08
 #: Standard errors by which the share of the noise must rise with the time, and within which all else is chance.
 _RISES, _CHANCE = 6.0, 5.0
 
@@ -28,7 +31,8 @@ _RISES, _CHANCE = 6.0, 5.0
 class NoiseChecks:
     """Looks at targets that are noise which the input of the model contains.
 
-    Normal noise must differ from update to update. Where it is equal, it is drawn from the same seed each time.
+    Normal noise must differ from update to update. Where it is equal, it is drawn from the same seed each time. The
+    input contains it: otherwise, it was drawn a second time.
 
     Uniform noise has another mean than 0. It is recognized by later inputs, which contain more of it.
 
@@ -49,20 +53,37 @@ class NoiseChecks:
         self._bins: NDArray[np.int64] = np.zeros(_BINS, np.int64)
         #: The sum of the products of neighbours, and their number.
         self._products, self._pairs = 0.0, 0
+        #: Of normal noise and the input: the sum of their products, and those of their squares, and the number.
+        self._related: NDArray[np.float64] = np.zeros(4)
         #: Of early and late rows: sums of the squares of the targets, of their products with the input, and of the
         #: squares of the input, and the number.
         self._sums: NDArray[np.float64] = np.zeros((2, 4))
 
     def enters(self, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
-        self._batches.keep(tensors, looks and (self._may_be_uniform or self._differ < _OTHERS))
+        asks = self._may_be_uniform or self._differ < _OTHERS or 0 <= self._related[3] < _RELATED
+        self._batches.keep(tensors, looks and asks)
 
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
         if read := self._batches.take(call):
             update = self._context.updates
             self._context.values.read(lambda *values: self._compare(update, *values[:2]), *read)
+            self._context.values.read(self._relate, *read[:2])
             self._context.values.read(self._judge, *read)
+
+    def _relate(self, noisy: Any, targets: Any) -> None:
+        """Look whether an input contains the normal noise that the model is to predict."""
+        if not 0 <= self._related[3] < _RELATED or not self._context.log.runs("noise_unrelated"):
+            return
+        if not is_normal(targets) or not _is_white(targets) or not noisy.std() > 0:
+            self._related[3] = -1  # these targets are no noise
+            return
+        noisy = (noisy - noisy.mean()) / noisy.std()
+        self._related += (targets * noisy).sum(), (targets**2).sum(), (noisy**2).sum(), targets.size
+        products, squares, of_input, number = self._related
+        if number >= _RELATED and abs(products) < _CONTAINED * math.sqrt(squares * of_input):
+            self._context.log.say("noise_unrelated", self._context.step, {"count": f"{int(number):,}"})
 
     def _compare(self, update: int, noisy: Any, targets: Any) -> None:
         """Compare normal noise with that of the update before."""
@@ -163,6 +184,12 @@ def is_normal(values: Any) -> bool:
     error = _CHANCE / np.sqrt(max(values.size, 1))
     is_like_it = abs(values.mean()) <= error and abs(values.std() - 1) <= error
     return bool(values.size >= _FEWEST and is_like_it and len(np.unique(values)) > values.size / 2)
+
+
+def _is_white(values: Any) -> bool:
+    """Whether neighbours in a row, and those in a column, differ by chance."""
+    pairs = (values[1:], values[:-1]), (values[:, 1:], values[:, :-1])
+    return all(abs((one * other).sum()) <= _CHANCE * math.sqrt(one.size) for one, other in pairs)
 
 
 def _is_uniform(bins: NDArray[np.int64]) -> bool:

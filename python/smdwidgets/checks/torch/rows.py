@@ -24,7 +24,8 @@ _UNBATCHED = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer)
 class RowChecks:
     """Looks for an output that depends on other rows.
 
-    The gradient of one row with respect to the output of the first layer shows them. The model gets tensors of as many
+    The gradient of one row with respect to the output of the first layer shows them, or to that of the last one that
+    normalizes batches. The model gets tensors of as many
     rows and returns one vector for each row. Nodes of a graph are no rows: their values are added up by index, or are
     the same at all steps.
 
@@ -42,6 +43,8 @@ class RowChecks:
         self._first: torch.Tensor | None = None
         #: The number of rows of a pass whose output depends on other rows.
         self._mixed = 0
+        #: Whether rows are normalized together, so that only what follows the last of these layers is looked at.
+        self._normalized = False
 
     def enters(self, model: nn.Module, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
@@ -53,8 +56,9 @@ class RowChecks:
             return
         parts = list(model.modules())
         unbatched = only.ndim == 2 and only.is_floating_point() and any(isinstance(one, _UNBATCHED) for one in parts)
-        if unbatched or any(isinstance(one, BATCH_NORMS) and one.training for one in parts):
+        if unbatched:
             return
+        norms = [one for one in parts if isinstance(one, BATCH_NORMS) and one.training]
         self._passes += 1
         sample = sampled(only, _SAMPLED).clone()
         earlier, self._earlier = self._earlier, sample
@@ -62,11 +66,13 @@ class RowChecks:
         if only.device.type == "cpu" and (earlier is None or torch.equal(earlier, sample)):
             return
         self._rows = only.shape[0]
-        self._handles += [one.register_forward_hook(self._layer) for one in parts if isinstance(one, FIRST_LAYERS)][:64]
+        self._normalized = bool(norms)
+        layers = norms or [one for one in parts if isinstance(one, FIRST_LAYERS)][:64]
+        self._handles += [one.register_forward_hook(self._layer) for one in layers]
 
     def _layer(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if (
-            self._first is None
+            (self._first is None or self._normalized)
             and isinstance(output, torch.Tensor)
             and is_plain(output)
             and output.requires_grad

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.checks.torch.context import Context
@@ -36,6 +37,8 @@ _FACTOR, _EQUAL, _MANY_STEPS = 0.3, 1e-6, 256
 #: Values of a metric that are looked at, the largest number of samples of which it may be a share, how exactly, and its
 #: rise.
 _VALUES, _MOST_SAMPLES, _EXACT, _RISE = 6, 20_000, 2e-3, 0.03
+#: Ratio up to which a metric is about as large as the loss of the training.
+_LIKE = 3.0
 
 
 @dataclass
@@ -213,9 +216,12 @@ class Schedules:
         if not is_number and not (getattr(metric, "numel", int)() == 1 and metric.device.type == "cpu"):
             return
         one.values.append(float(metric))
-        if schedule.mode != "min" or len(one.values) < _VALUES or len(one.values) > 1000 or rate >= one.rate:
+        if len(one.values) < _VALUES or len(one.values) > 1000 or rate >= one.rate:
             return
         values = np.array(one.values)
+        if schedule.mode != "min":
+            self._maximizes(schedule, values)
+            return
         values = values / 100 if values.max() > 1 else values
         if values[-1] > values[0] + _RISE and values.min() >= 0 and values.max() <= 1 and _are_shares(values):
             name = type(schedule).__name__
@@ -224,6 +230,18 @@ class Schedules:
                 "metric": name,
             }
             self._context.log.say("metric_direction", self._context.step, facts, [name])
+
+    def _maximizes(self, schedule: Any, values: NDArray[np.float64]) -> None:
+        """Look whether a schedule maximizes a loss, which falls.
+
+        It is about as large as that of the training.
+        """
+        falls = values[1:] < values[:-1]
+        is_loss = values.min() > 0 and not _are_shares(values) and not _are_shares(values / 100)
+        if is_loss and falls[: _VALUES - 1].all() and values[-1] / _LIKE < self._context.loss < _LIKE * values[-1]:
+            name = type(schedule).__name__
+            what = f"{name} maximizes a loss, which falls from {values[0]:.3g} to {values[-1]:.3g}"
+            self._context.log.say("metric_direction", self._context.step, {"what": what, "metric": name}, [name])
 
 
 def _are_shares(values: Any) -> bool:

@@ -19,15 +19,18 @@ from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.torch import graph
 from smdwidgets.checks.torch.ages import AgeChecks
 from smdwidgets.checks.torch.aliases import AliasChecks
+from smdwidgets.checks.torch.background import BackgroundChecks
 from smdwidgets.checks.torch.balance import BalanceChecks
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.coordinates import CoordinateChecks
 from smdwidgets.checks.torch.copies import CopyChecks
 from smdwidgets.checks.torch.deviations import DeviationChecks
+from smdwidgets.checks.torch.distillation import DistillationChecks
 from smdwidgets.checks.torch.drifts import DriftChecks
 from smdwidgets.checks.torch.exchanged import ExchangedChecks
 from smdwidgets.checks.torch.focal import FocalChecks
 from smdwidgets.checks.torch.functions import FunctionChecks
+from smdwidgets.checks.torch.generators import GeneratorChecks
 from smdwidgets.checks.torch.hook_counts import HookCounts
 from smdwidgets.checks.torch.ignored import IgnoredChecks
 from smdwidgets.checks.torch.inputs import InputChecks
@@ -43,9 +46,11 @@ from smdwidgets.checks.torch.noise import NoiseChecks
 from smdwidgets.checks.torch.noise_levels import NoiseLevelChecks
 from smdwidgets.checks.torch.optimizers import OptimizerChecks
 from smdwidgets.checks.torch.order import OrderChecks
+from smdwidgets.checks.torch.own_optimizers import OwnOptimizerChecks
 from smdwidgets.checks.torch.packed import PackedChecks
 from smdwidgets.checks.torch.padding import PaddingChecks
 from smdwidgets.checks.torch.pairs import PairChecks
+from smdwidgets.checks.torch.placeholders import PlaceholderChecks
 from smdwidgets.checks.torch.policies import PolicyChecks
 from smdwidgets.checks.torch.positions import PositionChecks
 from smdwidgets.checks.torch.preferences import PreferenceChecks
@@ -124,7 +129,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "deviations": ("noise_scale",),
     "temperatures": ("temperature_rises",),
     "terms": ("penalty_detached", "term_detached", "anchor_moves"),
-    "noise": ("noise_not_centred", "noise_repeated"),
+    "noise": ("noise_not_centred", "noise_repeated", "noise_unrelated"),
     "noise_levels": ("noise_too_weak",),
     "policies": ("ratio_inverted", "advantage_not_detached"),
     "similarities": ("own_similarity",),
@@ -133,6 +138,11 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "train_masks": ("train_mask_unused",),
     "transitions": ("terminal_ignored", "next_state_same", "action_ignored"),
     "missing": ("missing_trained",),
+    "placeholders": ("placeholder_values",),
+    "background": ("background_in_loss",),
+    "generators": ("generator_reversed",),
+    "distillation": ("temperature_one_side",),
+    "own_optimizers": ("update_reversed",),
     "preferences": ("answers_equal",),
     "pairs": ("pairs_reversed",),
     "coordinates": ("coordinates_mirrored",),
@@ -226,6 +236,12 @@ _UNUSED = 4
 _MOST_KEPT = 65_536
 
 
+def _small(output: Any) -> list[torch.Tensor]:
+    """Return the small tensors that a model has returned."""
+    several = output.values() if isinstance(output, dict) else output if isinstance(output, tuple | list) else (output,)
+    return [one for one in several if is_plain(one) and one.numel() <= _MOST_KEPT]
+
+
 class TorchChecks:
     """The checks of a training.
 
@@ -275,6 +291,13 @@ class TorchChecks:
         self._train_masks = TrainMaskChecks(context)
         self._transitions = TransitionChecks(context)
         self._missing = MissingChecks(context)
+        self._placeholders = PlaceholderChecks(context, lambda call: functools.partial(self._run, "placeholders", call))
+        self._background = BackgroundChecks(context)
+        self._generators = GeneratorChecks(context)
+        self._distillation = DistillationChecks(
+            context, lambda call: functools.partial(self._run, "distillation", call)
+        )
+        self._own_optimizers = OwnOptimizerChecks(context)
         self._preferences = PreferenceChecks(context)
         self._pairs = PairChecks(context)
         self._coordinates = CoordinateChecks(context)
@@ -314,7 +337,7 @@ class TorchChecks:
         self._walks = 0
         self._rows: int | None = None
         #: What the model has returned, until the backward pass begins, if it is small.
-        self._output: torch.Tensor | None = None
+        self._outputs: list[torch.Tensor] = []
         self._tensor_hooks = 0
         self._hooks_before = 0
         self._updates_before = 0
@@ -370,6 +393,8 @@ class TorchChecks:
         self._run("packed", self._packed.enters, tensors, gradients)
         self._run("ignored", self._ignored.enters, tensors, gradients)
         self._run("padding", self._padding.enters, model, gradients and not compiled)
+        self._run("placeholders", self._placeholders.enters, model, gradients and not compiled)
+        self._run("generators", self._generators.enters, model, tensors, gradients)
         self._run("models", self._zeros.enters, tensors, gradients)
         if gradients and tensors:
             self._run("order", self._order.takes, tensors[0])
@@ -384,11 +409,13 @@ class TorchChecks:
         if self._calls:
             return
         gradients = torch.is_grad_enabled()
-        is_small = is_plain(output) and output.numel() <= _MOST_KEPT
-        self._output = output if gradients and is_small and self._context.due else None
+        self._outputs = _small(output) if gradients and self._context.due else []
         self._run("models", self._models.leaves)
         self._run("inputs", self._layouts.leaves)
         self._run("padding", self._padding.leaves)
+        self._run("placeholders", self._placeholders.leaves)
+        self._run("generators", self._generators.leaves, model, output)
+        self._run("distillation", self._distillation.leaves, output)
         hooked = functools.partial(self._is_hooked, model)
         self._run("tokens", self._tokens.leaves, model, output, hooked)
         self._run("rows", self._recurrence.leaves)
@@ -459,12 +486,15 @@ class TorchChecks:
     def _read(self, root: torch.Tensor) -> bool:
         """Read the graph of a loss; return whether it is the mean of a loss function."""
         calls: list[graph.LossCall] = []
-        output, self._output = self._output, None
-        self._run("graph", lambda: calls.extend(graph.loss_calls(root, output)))
+        outputs, self._outputs = self._outputs, []
+        self._run("graph", lambda: calls.extend(graph.loss_calls(root, outputs)))
+        if root.numel() == 1 and is_plain(root):
+            self._run("order", self._context.values.read, self._context.gets_loss, root.detach())
         self._run("preferences", self._preferences.backward_begins, root)
         self._run("pairs", self._pairs.backward_begins, root)
         self._run("temperatures", self._temperatures.backward_begins, root)
         self._run("terms", self._terms.backward_begins, root)
+        self._run("background", self._background.look, calls)
         for call in calls:
             self._run("losses", self._losses.look, call)
             self._run("settings", self._settings.look, call)
@@ -482,6 +512,8 @@ class TorchChecks:
             self._run("train_masks", self._train_masks.look, call)
             self._run("transitions", self._transitions.look, call)
             self._run("missing", self._missing.look, call, root)
+            self._run("generators", self._generators.look, call)
+            self._run("distillation", self._distillation.look, call)
             self._run("coordinates", self._coordinates.look, call)
             self._run("ignored", self._ignored.look, call)
             self._run("models", self._zeros.look, call)
@@ -574,6 +606,7 @@ class TorchChecks:
         self._run("models", self._models.look)
         self._run("order", self._order.before_update, optimizer, closure)
         self._run("optimizers", self._optimizers.before_update, optimizer)
+        self._run("own_optimizers", self._own_optimizers.before_update, optimizer, closure)
         self._run("aliases", self._aliases.before_update)
         if self._roots and not closure:
             self._run("losses", self._losses.maximized, optimizer, self._roots)
@@ -663,6 +696,7 @@ class TorchChecks:
         self._run("modes", self._modes.close)
         self._run("functions", self._functions.close)
         self._run("copies", self._copies.close)
+        self._run("distillation", self._distillation.close)
         self._run("settings", self._settings.close)
         self._run("order", self._order.close)
         self._context.values.poll(wait=True)

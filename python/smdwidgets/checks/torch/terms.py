@@ -64,10 +64,12 @@ class TermChecks:
         parts = added(terms)
         if self._context.updates and self._context.log.runs("anchor_moves"):
             self._look_at_anchors(parts)
-        if root.numel() != 1 or all(term is not None for term, _ in terms):
-            return
         held = {id(one) for _, one in self._context.parameters()} | self._context.held()
         inputs = [one for one in asked if one.grad is None and id(one) not in held]
+        if inputs and root.numel() == 1 and self._context.log.runs("penalty_detached"):
+            self._look_at_inputs(inputs, parts, held)
+        if root.numel() != 1 or all(term is not None for term, _ in terms):
+            return
         if inputs and self._context.log.runs("penalty_detached"):
             leaves = {id(getattr(node, "variable", None)) for node in nodes_of(root.grad_fn)}
             if not any(id(one) in leaves for one in inputs):
@@ -76,6 +78,19 @@ class TermChecks:
                 return
         if self._context.log.runs("term_detached"):
             self._compute_rest(root, parts)
+
+    def _look_at_inputs(self, inputs: list[torch.Tensor], parts: Mapping[Value, float], held: set[int]) -> None:
+        """Look whether terms depend on inputs of the model, and not on its weights.
+
+        A derivative by an input that is computed without its graph is a constant, and what it is compared with is
+        computed of the input.
+        """
+        places = {id(one) for one in inputs}
+        leaves = [{id(getattr(node, "variable", None)) for node in nodes_of(term)} for term, _ in parts]
+        of_inputs = [one for one in leaves if one & places]
+        if len(leaves) > len(of_inputs) > 0 and not any(one & held for one in of_inputs):
+            facts = {"shape": tuple(inputs[0].shape)}
+            self._context.log.say("penalty_detached", self._context.step, facts, need=_NEED)
 
     def _look_at_anchors(self, parts: Mapping[Value, float]) -> None:
         """Look whether weights are compared with themselves."""

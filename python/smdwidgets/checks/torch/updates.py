@@ -25,6 +25,8 @@ _WITHOUT = 8
 #: The same where other parameters have had a gradient after updates without one: parts of the model take turns, as the
 #: experts of a mixture do.
 _NOW_AND_THEN = 100
+#: The same for a parameter of another shape than all that have gradients, such as the weights of a router.
+_NO_PART = 24
 #: A share by which an update shrinks all tensors, updates in succession that do so, and elements that show it.
 _SHRINKS, _SHRINKING, _SHRUNK_ELEMENTS = 0.02, 6, 32
 _HALVES = (torch.bfloat16, torch.float16)
@@ -298,7 +300,9 @@ class UpdateChecks:
                 self._without[id(one)] = -1_000_000
             elif one.requires_grad:
                 self._without[id(one)] += 1
-        missing = [one for one in parameters if self._without[id(one)] >= self._least_without]
+        shapes = {one.shape for one in parameters if self._without[id(one)] < 0}
+        least = {True: self._least_without, False: min(self._least_without, _NO_PART)}
+        missing = [one for one in parameters if self._without[id(one)] >= least[one.shape in shapes]]
         if missing and len(missing) < len(parameters) and self._looked[id(optimizer)] >= _WITHOUT:
             names = [context.name_of(one) for one in missing]
             facts = {

@@ -10,8 +10,9 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch import nn
 
-__all__ = ["tensors_by_name"]
+__all__ = ["modules_of_script", "tensors_by_name"]
 
 #: Functions of the script that are looked at, and entries of a dictionary.
 _FUNCTIONS, _ENTRIES = 3, 64
@@ -38,6 +39,20 @@ def tensors_by_name(is_meant: Callable[[str], bool]) -> dict[str, torch.Tensor]:
                 return tensors
         frame = frame.f_back
     return {}
+
+
+def modules_of_script() -> list[nn.Module]:
+    """Return the modules that the script's function has as variables."""
+    frame: FrameType | None = sys._getframe(1)
+    functions = 0
+    while frame is not None and functions < _FUNCTIONS:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _BETWEEN:
+            functions += 1
+            modules = [value for _, value in _variables(frame) if issubclass(type(value), nn.Module)]
+            if modules:
+                return modules
+        frame = frame.f_back
+    return []
 
 
 def _variables(frame: FrameType) -> list[tuple[str, Any]]:
