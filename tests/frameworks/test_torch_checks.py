@@ -1374,14 +1374,17 @@ def tensors_without_an_optimizer(watch):
 
 
 def random_targets_of_all_rows(watch):
-    """Inputs and targets of a toy training are normal, and the same at each step."""
-    model, target = TimedDenoiser(), torch.randn(64, 8)
-    watch(model)
-    optimizer = torch.optim.Adam(model.parameters())
-    for _ in range(8):
-        optimizer.zero_grad()
-        F.mse_loss(model(X[:64], torch.arange(64) % 20), target).backward()
-        optimizer.step()
+    """Inputs and targets of a toy training are normal, and others at each step or not."""
+    for repeats in (True, False):
+        model, data, target = TimedDenoiser(), X[:64], torch.randn(64, 8)
+        watch(model)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(8 if repeats else 40):
+            if not repeats:
+                data, target = torch.randn(2, 256, 8)
+            optimizer.zero_grad()
+            F.mse_loss(model(data, torch.arange(len(data)) % 20), target).backward()
+            optimizer.step()
 
 
 def temperature_that_falls(watch):
