@@ -51,6 +51,8 @@ class UpdateChecks:
         self._last: tuple[tuple[int, int], torch.Tensor, torch.Tensor] | None = None
         #: By id of a parameter: updates without a gradient (below 0: it has had one), and without a change.
         self._without: Counter[int] = Counter()
+        #: The step of the first look at the gradients of an optimizer.
+        self._began: dict[int, int] = {}
         #: Updates after which a parameter without a gradient is named.
         self._least_without = _WITHOUT
         self._unmoved: Counter[int] = Counter()
@@ -290,6 +292,7 @@ class UpdateChecks:
             return
         context = self._context
         self._looked[id(optimizer)] += 1
+        self._began.setdefault(id(optimizer), context.step)
         if self._looked[id(optimizer)] == 1:
             self._trained |= {id(one) for one in parameters if is_plain(one) and one._version > _TRAINED}  # noqa: SLF001
         for one in parameters:
@@ -316,7 +319,7 @@ class UpdateChecks:
             # before is a teacher, or a base that stays as it is.
             meant = all(one.ndim < 2 or id(one) in self._trained for one in missing)
             level: Level | None = "note" if meant else None
-            context.log.say("no_gradient", context.step, facts, names, level=level)
+            context.log.say("no_gradient", self._began[id(optimizer)], facts, names, level=level)
 
 
 def _is_usable(parameter: Any) -> bool:
