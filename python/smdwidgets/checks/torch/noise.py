@@ -55,6 +55,8 @@ class NoiseChecks:
         self._products, self._pairs = 0.0, 0
         #: Of normal noise and the input: the sum of their products, and those of their squares, and the number.
         self._related: NDArray[np.float64] = np.zeros(4)
+        #: The sums of the input and of its squares, and whether neighbours in it are related.
+        self._of_input: NDArray[np.float64] = np.zeros(2)
         self._is_of_data = False
         #: Of early and late rows: sums of the squares of the targets, of their products with the input, and of the
         #: squares of the input, and the number.
@@ -81,14 +83,20 @@ class NoiseChecks:
             self._related[3] = -1  # these targets are no noise
             return
         # Random numbers in place of data and targets only show that a training runs.
-        self._is_of_data |= not (is_normal(noisy) and _is_white(noisy))
+        self._is_of_data |= not _is_white(noisy)
+        self._of_input += noisy.sum(), (noisy**2).sum()
         if self._last is not None and np.array_equal(self._last[1], targets):
             self._related[3] = -1
             return
         noisy = (noisy - noisy.mean()) / noisy.std()
         self._related += (targets * noisy).sum(), (targets**2).sum(), (noisy**2).sum(), targets.size
         products, squares, of_input, number = self._related
-        if number >= _RELATED and self._is_of_data and abs(products) < _CONTAINED * math.sqrt(squares * of_input):
+        if number < _RELATED:
+            return
+        mean, size = self._of_input / number
+        error = _CHANCE / math.sqrt(number)
+        is_of_data = self._is_of_data or abs(mean) > error or abs(math.sqrt(size) - 1) > error
+        if is_of_data and abs(products) < _CONTAINED * math.sqrt(squares * of_input):
             self._context.log.say("noise_unrelated", self._context.step, {"count": f"{int(number):,}"})
 
     def _compare(self, update: int, noisy: Any, targets: Any) -> None:
