@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 
 from smdwidgets.checks.torch.context import Context
+from smdwidgets.checks.torch.trials_apart import apart
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["FunctionChecks", "is_installed"]
@@ -87,7 +87,7 @@ class FunctionChecks:
         for function, args, needs in calls:
             devices = sorted({one.device.index or 0 for one in args if isinstance(one, torch.Tensor) and one.is_cuda})
             # The function may print or fail in float64. It may also draw numbers, which the training must not miss.
-            with torch.random.fork_rng(devices), torch.autocast("cpu", enabled=False), suppress(Exception):
+            with apart(devices), torch.autocast("cpu", enabled=False):
                 differs = _compare(function, args, needs)
                 if differs is not None:
                     name = function.__qualname__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch.optim import Optimizer
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.functions import is_installed
+from smdwidgets.checks.torch.trials_apart import apart, changes_globals
 
 __all__ = ["OwnOptimizerChecks"]
 
@@ -45,7 +45,7 @@ class OwnOptimizerChecks:
             return
         self._looks[optimizer] = looks + 1
         kind = type(optimizer)
-        if looks == 0 and is_installed(kind):
+        if looks == 0 and (is_installed(kind) or changes_globals(_step_of(kind))):
             self._looks[optimizer] = _LOOKS
             return
         group = optimizer.param_groups[0]
@@ -56,12 +56,18 @@ class OwnOptimizerChecks:
             self._looks[optimizer] = _LOOKS
             return
         # The update of the copy may print, fail or draw numbers, which the training must not miss.
-        with torch.random.fork_rng([]), torch.no_grad(), suppress(Exception):
+        with apart(), torch.no_grad():
             what = _tried(optimizer, group)
             if what is not None:
                 self._looks[optimizer] = _LOOKS
             if what:
                 self._context.log.say("update_reversed", self._context.step, {"optimizer": kind.__name__, "what": what})
+
+
+def _step_of(kind: type[Optimizer]) -> Any:
+    """Return what updates, without what counts its calls."""
+    step: Any = kind.step
+    return getattr(step, "__wrapped__", step) if getattr(step, "hooked", False) else step
 
 
 def _tried(optimizer: Optimizer, group: dict[str, Any]) -> str | None:
@@ -97,8 +103,7 @@ def _steps(optimizer: Optimizer, group: dict[str, Any], start: torch.Tensor, slo
     copy.__dict__.update(optimizer.__dict__)
     copy.state = defaultdict(dict)
     copy.param_groups = [{**settings, "params": [weight]}]
-    step = type(optimizer).step
-    step = getattr(step, "__wrapped__", step) if getattr(step, "hooked", False) else step
+    step = _step_of(type(optimizer))
     after = []
     for _ in range(_UPDATES):
         weight.grad = slope * weight.detach()
