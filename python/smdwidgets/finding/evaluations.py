@@ -60,7 +60,7 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         "The accuracy of evaluations is never better than guessing, and their loss is never below that of guessing, although the "
         "training loss halves within the first quarter of the run: so fast is only learned what also holds for other data. The same if "
         "their loss stays within 2 % of its first value while the training loss halves. Or their loss is always more than 3 times that of the untrained model, or more than 2.5 times since the training loss had hardly fallen; or it is largest at first, and above 1.5 times that at three evaluations or more at which the training loss has halved, although it becomes right later, as with running statistics that lag behind the weights. Where evaluations have no loss: their accuracy is below 25 % from the first one "
-        "on, while that of the training is above 80 %. Or a metric of validation data is more than 1.5 times that of test data. Or at most a quarter of the pairs of preferences are "
+        "on, while that of the training is above 80 %; or, with a loss that rises, it is one number at or below 25 %. Or the loss of averaged weights stays within 2 % of its first value, while that of the last weights is below half of it. Or a metric of validation data is more than 1.5 times that of test data. Or at most a quarter of the pairs of preferences are "
         "ordered right at each evaluation, and at least three quarters in the training.",
         "evaluations that get better while the training loss falls fast",
         "evaluate some batches of training data with the code of the evaluation.",

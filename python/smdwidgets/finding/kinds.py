@@ -389,7 +389,8 @@ _KINDS = (
         "{what}",
         "{detail}",
         "Probably the learning rate is too high.",
-        explains=_UNSTABLE - {"exploding"} | {"vanishing", "rate_too_low", "rate_zero", "metric_falls", "swings"},
+        explains=_UNSTABLE - {"exploding"}
+        | {"vanishing", "rate_too_low", "rate_zero", "metric_falls", "metric_stuck", "swings"},
         needs_symptom=True,
         test="divide the learning rate by 10 and train 100 steps: if the loss falls, the rate was the cause",
     ),
@@ -600,7 +601,8 @@ _KINDS = (
         "loss is below half a percent of a validation loss that no longer improves, for half of the run. So it is where the validation "
         "loss has risen by 40 % and the training loss is below a quarter of it, whatever its course; where an accuracy of evaluations "
         "falls by 8 % of the samples while the training loss falls to less than a third, or stays below 60 % beside one of nearly 0; where the validation loss rises five times in succession from its best, stays 20 % above it "
-        "and the training loss falls below 2 % of it; and "
+        "and the training loss falls below 2 % of it; where a validation loss that can be negative stays above its first values by more "
+        "than the training loss falls; and "
         "where nothing is evaluated and the training loss of 8 epochs or more of a fine-tuning comes below 5 % of the first one, that of "
         "2 epochs below 0.001, or any to 0.",
         "a validation loss that ends near its best",

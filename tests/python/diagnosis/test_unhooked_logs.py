@@ -403,3 +403,87 @@ def test_losses_of_single_samples_whose_median_is_below_guessing(end: float, exp
         "eval_accuracy": [0.3, 0.27, 0.31, 0.33, 0.32, 0.33],
     }
     assert of_transformers(10, 200, **run) == expected
+
+
+@pytest.mark.parametrize(
+    ("length", "recovers", "expected"),
+    [("seq_len", True, ""), ("batch", True, "spike"), ("seq_len", False, "diverged")],
+)
+def test_a_loss_that_jumps_where_the_task_becomes_harder(length: str, recovers: bool, expected: str) -> None:
+    """A batch that is larger does not make the loss of a sample larger."""
+    at = np.arange(180)
+    since = np.maximum(0, at - 90)
+    loss = 0.25 + 2 * np.exp(-at / 12)
+    loss[90:] += 1.4 * np.exp(-since[90:] / 12) if recovers else 1.4 + 0.02 * since[90:]
+    size = np.where(at < 90, 3, 5)
+    assert first(every=5, loss=loss * noise(180), **{length: size}) == expected
+    # Where the setting changes at another time, it explains nothing.
+    if expected == "":
+        assert first(every=5, loss=loss * noise(180), **{length: np.roll(size, 30)}) == "spike"
+
+
+@pytest.mark.parametrize(
+    ("trained", "right", "expected"),
+    [(0.99, 0.0214, "evaluation_differs"), (0.106, 0.0214, "one_class"), (0.99, 0.98, "")],
+)
+def test_an_accuracy_that_is_always_the_same_beside_that_of_the_training(
+    trained: float, right: float, expected: str
+) -> None:
+    at = np.arange(15)
+    run = {
+        "accuracy": trained * (1 - 0.5 * np.exp(-at / 2)),
+        "loss": 2.4 - 2.37 * trained * (1 - np.exp(-at / 2)),
+        "val_accuracy": np.full(15, right),
+        "val_loss": 14 - 9 * np.exp(-at / 2) if right < 0.5 else 0.1 + 0.1 * np.exp(-at),
+    }
+    assert first(**run) == expected
+
+
+@pytest.mark.parametrize(("moves", "is_one"), [(1e-7, True), (1e-3, False)])
+def test_a_loss_that_is_one_number_but_for_rounding(moves: float, is_one: bool) -> None:
+    """A loss that moves does not show outputs that no gradient changes."""
+    at = np.arange(12)
+    run = {
+        "accuracy": 0.1064 - 0.019 * (at == 0),
+        "loss": 14.4 * noise(12, moves),
+        "val_accuracy": np.full(12, 0.0806),
+        "val_loss": np.full(12, 14.82),
+    }
+    assert (first(**run) == "rate_too_high") is is_one
+
+
+@pytest.mark.parametrize(("moves", "expected"), [(0.001, "evaluation_differs"), (0.3, "")])
+def test_averaged_weights_that_stay_untrained(moves: float, expected: str) -> None:
+    at = np.arange(20)
+    run = {
+        "train_loss": 0.05 + 2.1 * np.exp(-at / 2),
+        "val_loss": 0.13 + 1.9 * np.exp(-at / 2),
+        "val_acc": 0.965 - 0.3 * np.exp(-at / 2),
+        "ema_val_loss": 0.13 + 2.18 * np.exp(-at * moves),
+        "ema_val_acc": np.full(20, 0.0806) if moves < 0.01 else 0.965 - 0.88 * np.exp(-at * moves),
+    }
+    assert first(**run) == expected
+
+
+@pytest.mark.parametrize(("rises", "expected"), [(4.0, "overfit"), (0.3, "")])
+def test_a_likelihood_that_jumps_far_in_evaluations(rises: float, expected: str) -> None:
+    rng = np.random.default_rng(5)
+    at = np.arange(200)
+    training = -0.3 - 1.8 * (1 - np.exp(-at / 25)) + 0.5 * rng.standard_normal(200)
+    held_out = -0.3 + rises * (1 - np.exp(-at / 60)) * np.exp(1.3 * rng.standard_normal(200))
+    assert first(nll=training, val_nll=held_out) == expected
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(7.0, "rate_too_high"), (0.01, "metric_stuck")])
+def test_boxes_that_an_absurd_rate_never_brings_near(rate: float, expected: str) -> None:
+    at = np.arange(25)
+    run = {
+        "train__box_loss": 1 - 0.001 * (at > 22),
+        "train__cls_loss": 1e4 * np.exp(-at / 2.5) * noise(25, 0.1) + 1.1,
+        "metrics__precision": np.zeros(25),
+        "metrics__recall": np.zeros(25),
+        "val__box_loss": np.ones(25),
+        "val__cls_loss": 1.1 + 0.6 * np.exp(-at / 8),
+        "lr__pg0": rate * (1 - at / 26),
+    }
+    assert first(**run) == expected

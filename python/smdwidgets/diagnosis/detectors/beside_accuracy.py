@@ -22,8 +22,9 @@ LEAST_EVALUATIONS, LEARNED, TIMES, OFTEN, STAYS = 5, 0.4, 3.0, 3, 0.4
 #: Fewest losses that stay at that of guessing, a good accuracy beside them, the least loss relative to the first one,
 #: how even it is, how near the first one is to that of guessing, and the classes.
 LEAST_LOSSES, GOOD, NEAR_FIRST, EVEN, GUESSED, CLASSES = 5, 0.9, 0.93, 0.01, 0.012, range(3, 1001)
-#: Fewest values of a loss that is one number, and that number relative to the loss of guessing.
-LEAST_CONSTANT, FAR_ABOVE = 8, 2.0
+#: Fewest values of a loss that is one number, how far rounding in sums of other orders parts them, relative to it, and
+#: that number relative to the loss of guessing.
+LEAST_CONSTANT, ROUNDED, FAR_ABOVE = 8, 1e-6, 2.0
 
 
 def beside_accuracy(data: RunData) -> Iterator[Finding]:
@@ -97,7 +98,11 @@ def _surely_wrong(data: RunData) -> Iterator[Finding]:
     later = loss.values[len(loss) // 3 :]
     shares = [as_share(one) for one in data.of(Kind.METRIC) if is_accuracy(one) and len(one) >= LEAST_CONSTANT]
     ends = [share[len(share) // 3 :] for share in shares]
-    if not ends or _range(later) > 0 or any(_range(one) > 0 or not 0 < one[0] < 0.6 for one in ends):
+    if (
+        not ends
+        or _range(later) > ROUNDED * abs(float(later[0]))
+        or any(_range(one) > 0 or not 0 < one[0] < 0.6 for one in ends)
+    ):
         return
     if later[0] < FAR_ABOVE * -math.log(float(max(one[0] for one in ends))):
         return

@@ -47,6 +47,8 @@ WORSE, RISES = 0.75, 1.2
 LEAST_GOOD = 0.65
 #: Range of a loss of evaluations, relative to its first value, of weights that hardly change.
 HARDLY_MOVES = 0.02
+#: Words of evaluations of averaged weights, whose other words are those of the last weights.
+_OF_AVERAGES = frozenset({"ema", "swa", "averaged", "avg", "polyak", "shadow"})
 #: Losses of guessing: of 2 classes, a little less where they are not balanced, and of some hundreds.
 LEAST_GUESS, MOST_GUESS = 0.5, 5.5
 #: Accuracies of training and evaluation, where no loss of evaluations was logged.
@@ -90,6 +92,8 @@ def evaluation_differs(data: RunData) -> Iterator[Finding]:
     """Yield evaluations that are never better than guessing, or far worse."""
     yield from _at_guessing(data)
     yield from _poor_accuracy(data)
+    yield from _always_same(data)
+    yield from _average_stays(data)
     yield from _far_above_test(data)
     yield from _worse_than_chance(data)
     yield from _swapped(data)
@@ -177,6 +181,53 @@ def _is_one_class(data: RunData, one: Evaluations) -> bool:
     """Whether all answers of an evaluation are one class, which is another finding."""
     moves = float(np.ptp(one.loss.values)) > HARDLY_MOVES * abs(float(one.loss.values[0]))
     return moves and (classes_of_one(data) > 0 or since_one_class(one.share) == 0)
+
+
+def _always_same(data: RunData) -> Iterator[Finding]:
+    """Judge an accuracy that is always the same beside a good one of the training.
+
+    The model tells the classes of the training apart, so that it does not give all samples the same one.
+    """
+    training = [
+        one for one in data.of(Kind.METRIC) if not one.role.is_held_out and is_accuracy(one) and len(one) >= FEW
+    ]
+    for one in evaluations(data):
+        same = [other for other in training if other.stem == one.accuracy.stem]
+        if len(one.share) < FEW or np.ptp(one.share) > 0 or not same:
+            continue
+        late = float(np.median(as_share(same[0])[len(same[0]) // 2 :]))
+        if late < TRAINED or float(one.share[0]) > POOR or one.loss.values[-1] < one.loss.values[0]:
+            continue
+        facts = {
+            "what": f"{one.accuracy.quoted} is {one.share[0]:.3g} at each of {len(one.share):,} evaluations, although the training is good",
+            "numbers": f"{from_to(one.loss)}, {same[0].quoted} {late:.3g}",
+            "why": "Probably the evaluations have classes that the training has not, as when data that are sorted by class are split "
+            "without shuffling, or their labels are numbered in another way.",
+        }
+        yield beside("evaluation_differs", "problem", (one.accuracy, one.loss), facts)
+        return
+
+
+def _average_stays(data: RunData) -> Iterator[Finding]:
+    """Judge averaged weights that are evaluated as untrained ones to the end.
+
+    The same evaluation of the last weights shows that they learn.
+    """
+    for loss in data.of(Kind.LOSS):
+        words = tuple(word for word in loss.words if word not in _OF_AVERAGES)
+        if len(loss) < FEW or words == loss.words or np.ptp(loss.values) > HARDLY_MOVES * abs(float(loss.values[0])):
+            continue
+        twin = next((one for one in data.of(Kind.LOSS) if one.words == words and len(one) >= FEW), None)
+        if twin is None or not 0 < twin.values[-1] < LEARNED * loss.values[0]:
+            continue
+        facts = {
+            "what": f"{loss.quoted} stays at {loss.values[-1]:.4g} to the end, although {twin.quoted} falls",
+            "numbers": f"{from_to(loss)}, {from_to(twin)}",
+            "why": "Probably the decay of the average is meant for a longer training, so that it still is the untrained model; or it is "
+            "never updated.",
+        }
+        yield beside("evaluation_differs", "problem", (loss, twin), facts)
+        return
 
 
 def _poor_accuracy(data: RunData) -> Iterator[Finding]:

@@ -178,9 +178,12 @@ def _beyond_use(data: RunData, series: Series) -> Iterator[Finding]:
 
 
 def _never_moves(data: RunData) -> bool:
-    """Whether a loss has its first value to the end, as no large rate leaves it."""
-    loss = data.longest_loss
-    return loss is not None and len(loss) >= LEAST_POINTS and float(np.ptp(loss.values)) <= SAME * abs(loss.values[0])
+    """Whether all losses stay where they were, as no large rate leaves them.
+
+    The part of boxes is at its largest value as long as no box is near its target.
+    """
+    losses = [one for one in data.training_losses() if len(one) >= LEAST_POINTS]
+    return bool(losses) and all(float(np.ptp(one.values)) <= SAME * abs(float(one.values[0])) for one in losses)
 
 
 def _above_first(data: RunData, series: Series) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from smdwidgets.diagnosis.detectors._show import beside, evidence, step_of_block
 from smdwidgets.diagnosis.detectors.between_evaluations import is_one_by_chance, rises_alone, rises_while_training_falls
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.step_axes import steps_along
-from smdwidgets.diagnosis.trends import Trend, mann_kendall
+from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
 from smdwidgets.finding import Confidence, Finding
 from smdwidgets.naming.scalars import Role
 
@@ -102,13 +102,15 @@ def _by_trend(data: RunData, validation: Series, trend: Trend) -> Iterator[Findi
         if training is not None and not by_heart:
             yield from _without_mistake(data, validation, training)
             yield from _stays_above_best(data, validation, training)
+            yield from _worse_than_at_first(validation, training)
         return
     training = data.partner(validation) or _whole(data, validation)
     if training is not None and training.trend is not None:
         clear = list(_judge(data, validation, trend, training, training.trend))
         clear = clear or list(_without_mistake(data, validation, training))
         clear = clear or list(_stays_above_best(data, validation, training))
-        yield from clear or _far_apart(data, validation, trend)
+        clear = clear or list(_far_apart(data, validation, trend))
+        yield from clear or _worse_than_at_first(validation, training)
     elif training is None and not data.training_losses():
         yield from _alone(data, validation, trend)
     elif training is None:
@@ -188,6 +190,32 @@ def _stays_above_best(data: RunData, validation: Series, training: Series) -> It
         "end": end,
     }
     yield _medium(validation, training, int(validation.steps[at + 1]), facts)
+
+
+def _worse_than_at_first(validation: Series, training: Series) -> Iterator[Finding]:
+    """Judge a validation loss above its first values by more than the training gains.
+
+    It may jump far, as the likelihood of a model with a variance of its samples does, so that no trend is clear.
+    """
+    if min(len(validation), len(training)) < MANY or (validation.values > 0).all():
+        return
+    late = validation.values[len(validation) // 2 :]
+    first, rest = float(validation.values[:3].max()), training.values[len(training) // 2 :]
+    gained = float(np.median(training.values[:3]) - np.median(rest))
+    if gained <= local_noise(training.values) or float(np.median(training.values[:3])) <= np.quantile(rest, 0.9):
+        return
+    end = float(np.median(late))
+    if end - first <= gained or float(np.quantile(late, 0.25)) <= first:
+        return
+    at = int(validation.values.argmin())
+    facts = {
+        "what": "Validation loss is worse than at first",
+        "while": f"{training.quoted} falls to {np.median(rest):.3g}",
+        "best": float(validation.values[at]),
+        "keep": int(validation.steps[at]),
+        "end": end,
+    }
+    yield _medium(validation, training, int(validation.steps[min(at + 1, len(validation) - 1)]), facts)
 
 
 def _accuracy_falls(data: RunData) -> bool:

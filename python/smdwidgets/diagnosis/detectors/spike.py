@@ -49,6 +49,11 @@ RARE = 0.02
 #: Values relative to the median of all that no noise has, the share of all that they are at most, and the least of them
 #: relative to the largest other one.
 FAR_OUTSIDE, AT_MOST, APART = 50.0, 0.3, 10.0
+#: Most values of a setting that a curriculum changes, and words of those that make the task itself harder.
+STAGES = 12
+_OF_TASK = frozenset(
+    {"len", "length", "seqlen", "context", "resolution", "res", "difficulty", "curriculum", "horizon", "mask", "noise"}
+)
 
 
 class _Spike(NamedTuple):
@@ -93,7 +98,30 @@ def spike(data: RunData) -> Iterator[Finding]:
     # A loss jumps when its targets do, as those of a copy of the network that is renewed now and then.
     moves = any(one.id == "targets_grow" for one in data.checks)
     for at, (series, spikes, manner) in enumerate(found):
-        yield _finding(series, spikes, manner, is_note=moves or manner == "single", shown=at < SHOWN)
+        harder = _harder_task(data, series, spikes) if manner in ("lasting", "long", "single") else None
+        is_note = moves or manner == "single" or harder is not None
+        yield _finding(series, spikes, manner, is_note=is_note, shown=at < SHOWN, harder=harder)
+
+
+def _harder_task(data: RunData, series: Series, spikes: list[_Spike]) -> Series | None:
+    """Return a setting of the task that changes at each of some jumps, or None.
+
+    A loss that jumps and recovers then is one of longer rows or larger images, as a curriculum has them. One that does
+    not recover is reported as without it.
+    """
+    end = float(np.median(series.values[-AFTER:]))
+    if any(one.lasting and end > (one.level + one.top) / 2 for one in spikes):
+        return None
+    for setting in data.of(Kind.HOUSEKEEPING, Kind.UNKNOWN):
+        if _OF_TASK.isdisjoint(setting.words) or not 2 <= len(np.unique(setting.values)) <= min(
+            STAGES, len(setting) / 4
+        ):
+            continue
+        changes = setting.steps[1:][np.diff(setting.values) != 0]
+        begins = ((series.steps[max(0, one.first - 1)], series.steps[one.first]) for one in spikes)
+        if all(((changes > before) & (changes <= at)).any() for before, at in begins):
+            return setting
+    return None
 
 
 def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
@@ -227,7 +255,9 @@ def _distance(points: Steps, to: Steps) -> Steps:
     return distance
 
 
-def _finding(series: Series, spikes: list[_Spike], manner: str, is_note: bool, shown: bool) -> Finding:
+def _finding(
+    series: Series, spikes: list[_Spike], manner: str, is_note: bool, shown: bool, harder: Series | None
+) -> Finding:
     highest = max(spikes, key=lambda one: one.top - one.level)
     first, last = int(series.steps[spikes[0].first]), int(series.steps[spikes[-1].last])
     title = {
@@ -237,6 +267,8 @@ def _finding(series: Series, spikes: list[_Spike], manner: str, is_note: bool, s
         "long": f"{series.quoted} jumps at step {first:,} and recovers after step {last:,}",
         "single": f"{series.quoted} jumps at step {first:,} and recovers",
     }[manner]
+    if harder is not None:
+        title += f", as {harder.quoted} changes"
     facts = {"series": series.quoted, "title": title, "level": highest.level, "top": highest.top}
     return Finding.of(
         "spike",
