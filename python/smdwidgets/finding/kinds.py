@@ -401,7 +401,9 @@ _KINDS = (
         "The training loss jumps above the 50 values before it: by more than 8 robust standard deviations, half of its level, "
         "and 30 % of what was learned. A jump that lasts, three that recover, or one of five values to twice the level give a "
         "warning; fewer are a note. So does a jump from one value to the next after which the loss stays higher by 18 % of what was "
-        "learned, where the learning rate does not jump, and one to the first value from which the loss falls as it did at first. Noise "
+        "learned, where the learning rate does not jump, and one to the first value from which the loss falls as it did at first. So does a rise by "
+        "30 % over many values that evaluations share, and that is made up for. Where a length, resolution or difficulty of the task that "
+        "is logged changes at the jump, one that recovers is a note. Noise "
         "with heavy tails, which has many milder jumps as well, gives nothing.",
         "jumps within a few standard deviations of the values before",
         "look at the batches there; clip gradients, or reduce the learning rate; after a restart, check that weights were loaded.",
@@ -644,7 +646,8 @@ _KINDS = (
         "within 1 or 2 %, where all losses are within 4 % of that of a coin, where at most 5 % of the evaluations are right and their "
         "loss is no better than at first, and where an accuracy below 15 % without a loss has not risen by a fifth. Also if all "
         "areas under the curve are exactly 0.5; if the loss is never below that of guessing beside accuracies of guessing; or if it stays "
-        "at that of guessing among the pairs of a batch.\n\n"
+        "at that of guessing among the pairs of a batch. So it is where no evaluation is better than the first one, among at least 10, at "
+        "an accuracy below 3 times that of guessing and a training loss that stays above three quarters of its first value.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
         "first half of the run and stayed there, so that the policy no longer explores; if the whole reward of a language model has no "
         "trend over at least 100 updates; if a critic never explains 5 % of the variance of the returns, and its loss does not fall; "

@@ -487,3 +487,27 @@ def test_boxes_that_an_absurd_rate_never_brings_near(rate: float, expected: str)
         "lr__pg0": rate * (1 - at / 26),
     }
     assert first(**run) == expected
+
+
+@pytest.mark.parametrize(("peak", "evaluated", "expected"), [(1.0, 1.0, "spike"), (0.15, 0.15, ""), (1.0, 0.0, "")])
+def test_losses_that_rise_and_fall_with_a_rate_that_is_not_logged(peak: float, evaluated: float, expected: str) -> None:
+    """Evaluations that stay calm show that only the batches became harder."""
+    at = np.arange(51)
+    hump = np.exp(-(((at - 24) / 7) ** 2))
+    loss = (2.1 + 2.5 * np.exp(-at / 3) + peak * hump) * noise(51, 0.02)
+    run = {
+        "loss": (10 * at, loss),
+        "val loss": (50 * np.arange(11), (2.1 + 2.5 * np.exp(-at / 3) + evaluated * hump)[::5]),
+    }
+    assert [one.kind for one in smdwidgets.diagnose(run).findings] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(("gains", "expected"), [(0.0, "not_learning"), (0.35, "")])
+def test_evaluations_that_are_never_better_than_the_first_one(gains: float, expected: str) -> None:
+    at, evaluation = np.arange(120), np.arange(12)
+    run = {
+        "train/loss": (4 * at, 2.02 + 0.25 * np.exp(-at / 4) - gains * at / 60 + 0.05 * np.sin(7 * at)),
+        "val/loss": (40 * evaluation + 39, 2.01 + 0.01 * np.sin(3 * evaluation) - gains * evaluation / 6),
+        "val/acc": (40 * evaluation + 39, 0.23 - 0.03 * np.abs(np.sin(3 * evaluation)) + gains * evaluation / 6),
+    }
+    assert [one.kind for one in smdwidgets.diagnose(run).findings][:1] == ([expected] if expected else [])

@@ -24,7 +24,7 @@ LEAST_OF_LEARNED = 0.3
 #: Recovered spikes from which on they are a warning.
 REPEATED = 3
 #: How spikes occur, the gravest first.
-MANNERS = ("again", "lasting", "repeated", "long", "single")
+MANNERS = ("again", "lasting", "repeated", "long", "swell", "single")
 #: Points of a spike that is long, and its height relative to the level before.
 LONG, HIGH = 5, 2.0
 #: Height relative to the first values of the loss that is none, however long it lasts.
@@ -49,6 +49,9 @@ RARE = 0.02
 #: Values relative to the median of all that no noise has, the share of all that they are at most, and the least of them
 #: relative to the largest other one.
 FAR_OUTSIDE, AT_MOST, APART = 50.0, 0.3, 10.0
+#: Values whose median is a level of a loss that swells; its rise relative to its best, the share of the run for which
+#: it stays above half of that, its best relative to the first value, and fewest evaluations that show the same.
+OVER, SWELLS, SWELLS_FOR, SWELLS_FROM, LEAST_HELD_OUT = 5, 1.3, 0.15, 0.75, 8
 #: Most values of a setting that a curriculum changes, and words of those that make the task itself harder.
 STAGES = 12
 _OF_TASK = frozenset(
@@ -92,13 +95,15 @@ def spike(data: RunData) -> Iterator[Finding]:
         else:
             long = [one for one in spikes if _is_long(series, one)] or _setbacks(data, series)
             long = [one for one in long if one.top - one.level >= least]
-            if long or spikes:
-                found.append((series, long or spikes, "long" if long else "single"))
+            swell = [] if long else _swell(data, series)
+            if long or swell or spikes:
+                manner = "long" if long else "swell" if swell else "single"
+                found.append((series, long or swell or spikes, manner))
     found.sort(key=lambda one: MANNERS.index(one[2]))
     # A loss jumps when its targets do, as those of a copy of the network that is renewed now and then.
     moves = any(one.id == "targets_grow" for one in data.checks)
     for at, (series, spikes, manner) in enumerate(found):
-        harder = _harder_task(data, series, spikes) if manner in ("lasting", "long", "single") else None
+        harder = _harder_task(data, series, spikes) if manner in ("lasting", "long", "swell", "single") else None
         is_note = moves or manner == "single" or harder is not None
         yield _finding(series, spikes, manner, is_note=is_note, shown=at < SHOWN, harder=harder)
 
@@ -225,6 +230,52 @@ def _setbacks(data: RunData, series: Series) -> list[_Spike]:
     return largest
 
 
+def _swell(data: RunData, series: Series) -> list[_Spike]:
+    """Return a rise over many values that evaluations share, and that ends.
+
+    A rate that is too high at its peak does so where the rate is not logged. Restarts of a rate, and weights of a part
+    of the loss that grow, have a reason.
+    """
+    rates = data.of(Kind.LEARNING_RATE)
+    if data.of(Kind.REWARD, Kind.UNDIRECTED) or any(map(_begins_again, rates)) or len(series) < LEAST_POINTS:
+        return []
+    evaluated = [one for one in data.held_out(Kind.LOSS) if one.stem == series.stem and len(one) >= LEAST_HELD_OUT]
+    if not evaluated or series.values.min() <= 0:
+        return []
+    smooth = np.median(np.lib.stride_tricks.sliding_window_view(series.values, OVER), axis=1)
+    rise = _rise_above_best(smooth)
+    top = int(rise.argmax())
+    level = float(smooth[: top + 1].min())
+    high = np.flatnonzero(rise > (1 + SWELLS) / 2)
+    if rise[top] < SWELLS or len(high) < SWELLS_FOR * len(smooth) or level > SWELLS_FROM * series.values[0]:
+        return []
+    height = float(smooth[top]) - level
+    least = max(LEAST_OF_LEARNED * (float(series.values[0]) - level), SETBACK * local_noise(series.values[high[0] : high[-1] + 1]))
+    if height < least:
+        return []
+    first, last = int(high[0]) + OVER // 2, int(high[-1]) + OVER // 2
+    peaks = ((one.steps, _rise_above_best(one.values)) for one in evaluated)
+    shared = all(
+        peak.max() >= SWELLS
+        and peak[-1] < (1 + peak.max()) / 2
+        and series.steps[first] <= steps[peak.argmax()] <= series.steps[last]
+        for steps, peak in peaks
+    )
+    end = float(np.median(series.values[-2 * OVER :]))
+    is_over = end < (level + float(smooth[top])) / 2
+    return [_Spike(first, last, float(smooth[top]), level, False)] if shared and is_over else []
+
+
+def _rise_above_best(values: Floats) -> Floats:
+    """Return each value relative to the best one until then.
+
+    >>> _rise_above_best(np.array([4.0, 2.0, 3.0, 1.0])).tolist()
+    [1.0, 1.0, 1.5, 1.0]
+    """
+    rise: Floats = values / np.minimum.accumulate(values)
+    return rise
+
+
 def _levels(values: Floats) -> Floats:
     """Return the median of each stretch of values."""
     levels: Floats = np.median(np.lib.stride_tricks.sliding_window_view(values, AROUND), axis=1)
@@ -265,6 +316,7 @@ def _finding(
         "lasting": f"{series.quoted} jumps at step {first:,} and does not come back soon",
         "repeated": f"{series.quoted} jumps {len(spikes)} times and recovers",
         "long": f"{series.quoted} jumps at step {first:,} and recovers after step {last:,}",
+        "swell": f"{series.quoted} rises from step {first:,} to {last:,} and falls again, and so does that of evaluations",
         "single": f"{series.quoted} jumps at step {first:,} and recovers",
     }[manner]
     if harder is not None:

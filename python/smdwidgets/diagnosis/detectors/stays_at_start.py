@@ -29,11 +29,16 @@ LEAST_ALONE, POOR, GAINS_ALONE = 20, 0.15, 1.2
 #: Fewest updates of a critic, the explained variance of a constant, the steps of an episode whose states differ, and
 #: its loss by that of the first updates.
 LEAST_UPDATES, OF_CONSTANT, LEAST_EPISODE, STAYS = 25, 0.05, 10.0, 0.9
+#: Fewest evaluations that are never better than the first one, beside a first loss of guessing among some classes;
+#: their accuracy by that of guessing, and at most; their least loss by the first one, and that one by guessing; the
+#: training loss by its first value, and how far its level moves.
+NEVER_BETTER, FIRST_LOSS, TIMES_CHANCE, AT_MOST = 10, (1.0, 5.5), 3.0, 0.4
+NO_GAIN, ABOVE_LOWEST, LEVEL_STAYS, LEVEL_MOVES = 0.98, 0.8, 0.75, 0.03
 
 
 def stays_at_start(data: RunData) -> Iterator[Finding]:
     """Yield the first of these trainings that the run is."""
-    judges = (_unmoved, _evaluates_the_same, _as_a_coin, _next_to_nothing, _poor_alone)
+    judges = (_unmoved, _evaluates_the_same, _as_a_coin, _next_to_nothing, _poor_alone, _since_first_evaluation)
     yield from next((findings for judge in judges if (findings := list(judge(data)))), [])
     yield from _critic(data)
 
@@ -63,6 +68,28 @@ def _evaluates_the_same(data: RunData) -> Iterator[Finding]:
         if len(loss) >= FEWEST and float(np.ptp(loss.values)) == 0 and loss.values[0] != 0:
             detail = f"{loss.quoted} is {loss.values[0]:.6g} at each of {len(loss):,} evaluations"
             yield _finding(loss, detail, what="loss of evaluations", verb="change")
+            return
+
+
+def _since_first_evaluation(data: RunData) -> Iterator[Finding]:
+    """Judge a training that learns nothing after its first evaluation."""
+    loss = data.longest_loss
+    if loss is None or len(loss) < LEAST_LOGS or data.of(Kind.REWARD):
+        return
+    guess = float(loss.values[0])
+    middle, late = (float(np.median(part)) for part in np.array_split(loss.values, 3)[1:])
+    stays = abs(late - middle) <= LEVEL_MOVES * middle and min(middle, late) >= LEVEL_STAYS * guess
+    if not FIRST_LOSS[0] < guess < FIRST_LOSS[1] or not stays:
+        return
+    for one in evaluations(data):
+        first = float(one.loss.values[0]) if len(one.loss) >= NEVER_BETTER else 0.0
+        if first < ABOVE_LOWEST * guess or float(one.loss.values.min()) < NO_GAIN * first:
+            continue
+        if len(one.share) < NEVER_BETTER or float(one.share.max()) > min(TIMES_CHANCE * math.exp(-guess), AT_MOST):
+            continue
+        if float(np.median(one.share[len(one.share) // 2 :])) <= float(one.share[0]):
+            numbers = f"{from_to(one.loss)}, {from_to(one.accuracy)}, {from_to(loss)}"
+            yield _finding(loss, numbers, "No evaluation is better than the first one. ")
             return
 
 
