@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+import smdwidgets
 import smdwidgets.pytorch as smd
-from smdwidgets.checks.torch.trials_apart import changes_globals
+from smdwidgets.checks.torch.trials_apart import is_self_contained
 
 CALLS = 0
+AVERAGES = []
+UPDATES = 20
 
 
 class Noisy(torch.optim.Optimizer):
@@ -43,30 +46,59 @@ class Counting(torch.optim.Optimizer):
             one.sub_(one.grad, alpha=0.1 / CALLS)
 
 
+class Averaging(torch.optim.SGD):
+    """Moves a list of averages at each update, and scales by them."""
+
+    def step(self, closure=None):
+        """Update."""
+        super().step()
+        AVERAGES.append(_size(self.param_groups))
+        for one in self.param_groups[0]["params"]:
+            one.data.mul_(1 - 0.001 * len(AVERAGES))
+
+
+class Keeping(torch.optim.SGD):
+    """Calls the update of the library, and nothing outside."""
+
+    def step(self, closure=None):
+        """Update."""
+        super().step()
+
+
+def _size(groups):
+    return sum(one.numel() for one in groups[0]["params"])
+
+
 def train(kind, run=None):
     """Return the weights after some updates."""
     global CALLS
     CALLS = 0
+    AVERAGES.clear()
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
     model = torch.nn.Linear(6, 3)
-    optimizer = kind(model.parameters())
+    optimizer = kind(model.parameters(), **({"lr": 0.01} if issubclass(kind, torch.optim.SGD) else {}))
     hook = None if run is None else smd.record(model, run, checks=True)
-    for _ in range(20):
+    for _ in range(UPDATES):
         optimizer.zero_grad()
         model(torch.randn(8, 6)).square().mean().backward()
         optimizer.step()
     if hook is not None:
+        assert hook.global_step == UPDATES - 1  # what is tried is no step
         hook.close()
+        assert not (hook.parts.guard.failures or smdwidgets.create_trial(run).checks().off)
     return model.weight.detach().clone()
 
 
-@pytest.mark.parametrize("kind", [Noisy, Counting])
+@pytest.mark.parametrize("kind", [Noisy, Counting, Averaging, Keeping])
 def test_trying_an_optimizer_changes_nothing(kind, tmp_path):
     assert torch.equal(train(kind), train(kind, tmp_path / "run"))
 
 
-def test_functions_that_set_outer_variables_are_known():
-    assert changes_globals(Counting.step.__wrapped__)
-    assert not changes_globals(Noisy.step.__wrapped__)
+def test_optimizers_that_use_what_is_outside_are_known():
+    assert is_self_contained(Noisy)
+    assert is_self_contained(Keeping)
+    assert not is_self_contained(Counting)
+    assert not is_self_contained(Averaging)
+    assert is_self_contained(torch.optim.SGD)

@@ -87,12 +87,13 @@ class FunctionChecks:
         for function, args, needs in calls:
             devices = sorted({one.device.index or 0 for one in args if isinstance(one, torch.Tensor) and one.is_cuda})
             # The function may print or fail in float64. It may also draw numbers, which the training must not miss.
+            differs = None
             with apart(devices), torch.autocast("cpu", enabled=False):
                 differs = _compare(function, args, needs)
-                if differs is not None:
-                    name = function.__qualname__
-                    facts = {"function": name, "given": f"{differs[0]:.4g}", "measured": f"{differs[1]:.4g}"}
-                    self._context.log.say("wrong_gradient", self._context.step, facts, [name])
+            if differs is not None:
+                name = function.__qualname__
+                facts = {"function": name, "given": f"{differs[0]:.4g}", "measured": f"{differs[1]:.4g}"}
+                self._context.log.say("wrong_gradient", self._context.step, facts, [name])
 
     def close(self) -> None:
         """Put functions back."""

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.functions import is_installed
-from smdwidgets.checks.torch.trials_apart import apart, changes_globals
+from smdwidgets.checks.torch.trials_apart import apart, is_self_contained
 
 __all__ = ["OwnOptimizerChecks"]
 
@@ -45,7 +45,7 @@ class OwnOptimizerChecks:
             return
         self._looks[optimizer] = looks + 1
         kind = type(optimizer)
-        if looks == 0 and (is_installed(kind) or changes_globals(_step_of(kind))):
+        if looks == 0 and (is_installed(kind) or not is_self_contained(kind)):
             self._looks[optimizer] = _LOOKS
             return
         group = optimizer.param_groups[0]
@@ -56,12 +56,13 @@ class OwnOptimizerChecks:
             self._looks[optimizer] = _LOOKS
             return
         # The update of the copy may print, fail or draw numbers, which the training must not miss.
+        what: str | None = None
         with apart(), torch.no_grad():
             what = _tried(optimizer, group)
-            if what is not None:
-                self._looks[optimizer] = _LOOKS
-            if what:
-                self._context.log.say("update_reversed", self._context.step, {"optimizer": kind.__name__, "what": what})
+        if what is not None:
+            self._looks[optimizer] = _LOOKS
+        if what:
+            self._context.log.say("update_reversed", self._context.step, {"optimizer": kind.__name__, "what": what})
 
 
 def _step_of(kind: type[Optimizer]) -> Any:
