@@ -149,6 +149,7 @@ def test_workers_of_a_distributed_training(tmp_path, workers):
 
 FAULTS = """
 import logging
+import time
 import smdwidgets.pytorch as smd
 from smdwidgets.stop import request_stop
 from smdwidgets.transformers import Callback
@@ -158,6 +159,7 @@ class Stop(TrainerCallback):
     def on_step_begin(self, args, state, control, **kwargs):
         if state.global_step == 3:
             request_stop("run", by="a test")
+            time.sleep(0.2)  # a request is looked for ten times a second
 
 def broken(*args, **kwargs):
     raise ValueError("broken on purpose")
