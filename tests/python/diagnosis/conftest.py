@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ _STATES: dict[str, Any] = {}
 
 
 @pytest.fixture(autouse=True)
-def _same_noise_in_any_order(request: pytest.FixtureRequest) -> Iterator[None]:
+def _same_noise_in_any_order(request: pytest.FixtureRequest) -> None:
     generator = getattr(request.module, "RNG", None)
     if generator is not None:
         bits = generator.bit_generator
         bits.state = _STATES.setdefault(request.module.__name__, bits.state)
-    yield

@@ -250,7 +250,10 @@ def _swell(data: RunData, series: Series) -> list[_Spike]:
     if rise[top] < SWELLS or len(high) < SWELLS_FOR * len(smooth) or level > SWELLS_FROM * series.values[0]:
         return []
     height = float(smooth[top]) - level
-    least = max(LEAST_OF_LEARNED * (float(series.values[0]) - level), SETBACK * local_noise(series.values[high[0] : high[-1] + 1]))
+    least = max(
+        LEAST_OF_LEARNED * (float(series.values[0]) - level),
+        SETBACK * local_noise(series.values[high[0] : high[-1] + 1]),
+    )
     if height < least:
         return []
     first, last = int(high[0]) + OVER // 2, int(high[-1]) + OVER // 2
