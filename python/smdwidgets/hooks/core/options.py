@@ -87,8 +87,9 @@ class HookOptions:
         self._set("save_all", bool(self.save_all))
         self._set("selects_tensors", self.save_all or names is not None or self.include_regex is not None)
         self._set("capture_plan", self._parse_plan())
-        has_plan = self.capture_plan is not None
-        self._set("memory", Memory.of(self.recorder_bytes, self.queue_bytes, has_plan))
+        # A training would wait for a bucket with a smaller queue.
+        is_bounded = self.capture_plan is not None and "://" not in str(self.out_dir)
+        self._set("memory", Memory.of(self.recorder_bytes, self.queue_bytes, is_bounded))
         names = [names] if isinstance(names, str) else names or ()
         self._set("include_collections", texts(names, "include_collections"))
         if self.save_config is not None:
