@@ -146,8 +146,8 @@ def test_sparse_gradients_are_recorded(tmp_path):
 
 
 def test_shares_of_the_memory():
-    default = Memory.of(recorder=None, queue=None, has_plan=True)
+    default = Memory.of(recorder=None, queue=None, is_bounded=True)
     assert default.recorder >= 80 << 20
     assert default.queue >= 40 << 20
-    assert Memory.of(recorder=None, queue=None, has_plan=False).queue == 1 << 30
-    assert Memory.of(recorder=0, queue=5, has_plan=True)[:2] == (0, 5)
+    assert Memory.of(recorder=None, queue=None, is_bounded=False).queue == 1 << 30
+    assert Memory.of(recorder=0, queue=5, is_bounded=True)[:2] == (0, 5)

@@ -30,7 +30,18 @@ from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
 
-__all__ = ["DTYPES", "EXTENDED", "SLAB", "Slab", "Staging", "TensorCopy", "as_array", "copy_tensor", "numbers_of"]
+__all__ = [
+    "DTYPES",
+    "EXTENDED",
+    "SLAB",
+    "Slab",
+    "Staging",
+    "TensorCopy",
+    "as_array",
+    "as_held",
+    "copy_tensor",
+    "numbers_of",
+]
 
 #: Element types that NumPy lacks, and those in which copies hold their bytes.
 EXTENDED: dict[str, np.dtype[Any]] = {
@@ -302,14 +313,21 @@ def as_array(name: str, value: object) -> NDArray[Any]:
     return array
 
 
-def copy_tensor(name: str, value: object, staging: Staging | None = None) -> TensorCopy:
-    """Return a copy of ``value`` that later training steps do not change."""
+def as_held(name: str, value: object) -> tuple[NDArray[Any], str]:
+    """Return ``value`` as copies hold it, and the name of its element type."""
     array = as_array(name, value)
     if array.dtype.kind == "U":
-        return TensorCopy(array.copy(), "str", array.shape)
+        return array, "str"
     name_of_type = array.dtype.name
-    if name_of_type in EXTENDED:
-        array = array.view(EXTENDED[name_of_type])
+    held = EXTENDED.get(name_of_type)
+    return array if held is None else array.view(held), name_of_type
+
+
+def copy_tensor(name: str, value: object, staging: Staging | None = None) -> TensorCopy:
+    """Return a copy of ``value`` that later training steps do not change."""
+    array, name_of_type = as_held(name, value)
+    if name_of_type == "str":
+        return TensorCopy(array.copy(), name_of_type, array.shape)
     if staging is None:
         return TensorCopy(np.array(array, order="C", copy=True, subok=False), name_of_type, array.shape)
     room, slab = staging.copy(array)

@@ -19,17 +19,17 @@ from smdwidgets import _core
 from smdwidgets.hooks.capture.arrays import TensorCopy
 from smdwidgets.hooks.capture.elements import elements_of, sample_of
 
-__all__ = ["LARGE", "described", "part_of"]
+__all__ = ["LARGE", "PART", "described", "part_of"]
 
 #: Tensors of so many bytes are not copied for their statistics alone.
 LARGE: Final = 1 << 20
 #: Most elements of a parameter whose change is measured, if not all are.
-_PART: Final = 1 << 16
+PART: Final = 1 << 16
 
 
 def part_of(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return a copy of the elements of a large parameter whose change is measured."""
-    elements = elements_of(array, shape[-1] if shape else 1, _PART)
+    elements = elements_of(array, shape[-1] if shape else 1, PART)
     return elements.copy() if elements.base is not None else elements
 
 

@@ -94,7 +94,8 @@ class Hook:
         rules: rules that are evaluated on the statistics of every step: a `Threshold`, or functions of (step,
             statistics) that return a message if they fire.
         queue_bytes: maximum number of queued bytes before the training waits for the disk. None: with a capture plan a
-            twentieth of the memory of the process, at least 64 MiB and at most 1 GiB; without one 1 GiB.
+            twentieth of the memory of the process, at least 64 MiB and at most 1 GiB; without one, and for
+            a bucket, 1 GiB.
         flush_seconds: maximum age of a complete step in the queue, in seconds, before the training waits for the disk.
             A killed process loses at most the steps of this time. Does not apply to a run on S3.
         fsync: flush every step to the disk before it becomes visible.

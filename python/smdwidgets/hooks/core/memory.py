@@ -13,7 +13,7 @@ __all__ = ["LARGEST_RECORDER", "Memory"]
 _SHARE, _ALWAYS = 0.2, 256 << 20
 #: Most bytes of the last steps.
 LARGEST_RECORDER: Final = 512 << 20
-#: Bytes that may wait to be written if the script chooses what is saved.
+#: Bytes that may wait to be written otherwise, and most of a share.
 _MOST_QUEUED = 1 << 30
 
 
@@ -25,9 +25,9 @@ class Memory(NamedTuple):
         queue: of what waits to be written.
         previous: of whole parameters that are kept to measure their change.
 
-    >>> Memory.of(recorder=None, queue=None, has_plan=True).queue >= 40 << 20
+    >>> Memory.of(recorder=None, queue=None, is_bounded=True).queue >= 40 << 20
     True
-    >>> Memory.of(recorder=0, queue=1 << 20, has_plan=True)[:2]
+    >>> Memory.of(recorder=0, queue=1 << 20, is_bounded=True)[:2]
     (0, 1048576)
     """
 
@@ -36,19 +36,19 @@ class Memory(NamedTuple):
     previous: int
 
     @classmethod
-    def of(cls, recorder: int | None, queue: int | None, has_plan: bool) -> Memory:
+    def of(cls, recorder: int | None, queue: int | None, is_bounded: bool) -> Memory:
         """Return the shares; None: by the memory of the process.
 
         Args:
             recorder: bytes of the last steps.
             queue: bytes that may wait to be written.
-            has_plan: whether a capture plan decides what is saved.
+            is_bounded: whether what waits may take a share only, by default.
         """
         total = max(_ALWAYS, int(_SHARE * _resident()))
         if recorder is None:
             recorder = min(total // 2, LARGEST_RECORDER)
         if queue is None:
-            queue = min(total // 4, _MOST_QUEUED) if has_plan else _MOST_QUEUED
+            queue = min(total // 4, _MOST_QUEUED) if is_bounded else _MOST_QUEUED
         return cls(recorder, queue, total // 8)
 
 

@@ -16,6 +16,7 @@ from smdwidgets.config._parse import texts
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks.core.memory import Memory
 from smdwidgets.hooks.incidents.source_rules import SourceRule
+from smdwidgets.storage.address import is_address
 
 __all__ = ["HookOptions", "PlanOption"]
 
@@ -88,7 +89,7 @@ class HookOptions:
         self._set("selects_tensors", self.save_all or names is not None or self.include_regex is not None)
         self._set("capture_plan", self._parse_plan())
         # A training would wait for a bucket with a smaller queue.
-        is_bounded = self.capture_plan is not None and "://" not in str(self.out_dir)
+        is_bounded = self.capture_plan is not None and not is_address(self.out_dir)
         self._set("memory", Memory.of(self.recorder_bytes, self.queue_bytes, is_bounded))
         names = [names] if isinstance(names, str) else names or ()
         self._set("include_collections", texts(names, "include_collections"))

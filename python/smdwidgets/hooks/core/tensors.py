@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smdwidgets.config import Collection, CollectionKeys
 from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.exceptions import SMDebugTypeError
-from smdwidgets.hooks.capture.arrays import EXTENDED, TensorCopy, as_array, copy_tensor
+from smdwidgets.hooks.capture.arrays import TensorCopy, as_array, as_held, copy_tensor
 from smdwidgets.hooks.capture.in_place import LARGE, described
 from smdwidgets.hooks.capture.plan import Plan
 from smdwidgets.hooks.capture.save_spec import SaveSpec
@@ -151,11 +151,8 @@ class TensorCapture:
 
         None: only a copy has its elements in order.
         """
-        array = as_array(name, value)
-        name_of_type = array.dtype.name
-        if name_of_type in EXTENDED:
-            array = array.view(EXTENDED[name_of_type])
-        return (array, name_of_type) if array.dtype.kind != "U" and array.flags.c_contiguous else None
+        array, name_of_type = as_held(name, value)
+        return (array, name_of_type) if name_of_type != "str" and array.flags.c_contiguous else None
 
     def is_of_use(self, spec: SaveSpec, name: str, nbytes: int) -> bool:
         """Whether a copy of a tensor is of use at this step, apart from its statistics."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.checks.torch.values import stride_of
 from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.capture.in_place import PART
 
 __all__ = ["Accelerator", "Cuda", "Described", "DeviceCopies", "Sample", "sample_of"]
 
@@ -28,8 +29,6 @@ logger = logging.getLogger("smdwidgets.hooks")
 
 #: Copies of so many bytes are timed.
 _TIMED = 1 << 20
-#: Most elements of a sample.
-_SAMPLE = 1 << 16
 
 
 class Accelerator(Protocol):
@@ -95,8 +94,8 @@ def sample_of(parameter: torch.Tensor) -> Sample:
 
 def _places(parameter: torch.Tensor) -> tuple[int, int]:
     number = parameter.numel()
-    stride = stride_of(number, parameter.shape[-1] if parameter.ndim else 1, _SAMPLE)
-    return min(-(-number // stride), _SAMPLE), stride
+    stride = stride_of(number, parameter.shape[-1] if parameter.ndim else 1, PART)
+    return min(-(-number // stride), PART), stride
 
 
 class Cuda:
