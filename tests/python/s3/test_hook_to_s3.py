@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,37 @@ def test_run_of_a_script_that_never_closes_its_hook(
         assert trial.steps() == [0, 1, 2, 3, 4]
         assert trial.tensor("large").value(4).shape == (3_000_000,)
         assert str(trial.run_end()) == end
+
+
+def test_plan_of_a_run_in_a_bucket_states_which_steps_have_no_values(
+    bucket: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step looked lost: training had waited for uploads for longer than it trained."""
+    from smdwidgets.storage import RemoteStorage
+
+    put = RemoteStorage.put
+
+    def slow(self: RemoteStorage, key: str, data: Any) -> None:
+        time.sleep(0.3)
+        put(self, key, data)
+
+    monkeypatch.setattr(RemoteStorage, "put", slow)
+    plan = smdwidgets.CapturePlan(budget="10GB")
+    hook = Hook(f"s3://{bucket}/run", plan=plan, queue_bytes=1_000_000)
+    for step in range(8):
+        hook.save_tensor("w", np.full(100_000, step), "weights")
+        hook.step()
+    hook.close()
+    key = "run/capture/worker_0/plan.jsonl"
+    lines = [json.loads(line) for line in raw.get_object(Bucket=bucket, Key=key)["Body"].read().splitlines()]
+    assert lines[0]["change"] == "plan"
+    rarer = [line for line in lines if line["change"] == "values"][-1]
+    assert rarer["every"] > 8
+    with smdwidgets.create_trial(f"s3://{bucket}/run") as trial:
+        assert trial.steps() == list(range(rarer["step"]))
+        assert trial.problems() == []
+    train(f"s3://{bucket}/run", overwrite=True)
+    assert key not in [found["Key"] for found in raw.list_objects_v2(Bucket=bucket)["Contents"]]
 
 
 @pytest.mark.slow

@@ -125,7 +125,8 @@ class Recorder:
             return None, None
         root, worker, workers = directory.path, self.worker, directory.num_workers
         if directory.bucket is not None:  # what was uploaded is not deleted
-            capture.open(DiskBudget(capture.plan, workers), lambda line: None)
+            send = functools.partial(self.queue.call, directory.bucket.copy)
+            capture.open(DiskBudget(capture.plan, workers), CaptureLog(root, worker, send).plan)
             return PlannedSteps(capture, None, hold_bytes, directory.url), None
         log = CaptureLog(root, worker)
         disk = DiskBudget(capture.plan, workers, functools.partial(free_space, str(root)))

@@ -17,6 +17,7 @@ from smdwidgets._text import shown
 from smdwidgets.checks.record import CHECKS_PREFIX
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.hooks.writing.capture_log import CAPTURE
 from smdwidgets.hooks.writing.compacted import forget_compacted_in
 from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE, RunEnd
@@ -54,14 +55,14 @@ class Bucket:
     def keys_of(self, worker: str | None) -> list[str]:
         """Return the keys of an earlier run, of one worker or of all workers."""
         found: list[str] = []
-        for prefix in (COLLECTIONS_PREFIX, "events", INCIDENTS_PREFIX, "index", CHECKS_PREFIX, SIGNALS_PREFIX):
+        for prefix in (COLLECTIONS_PREFIX, "events", CAPTURE, INCIDENTS_PREFIX, "index", CHECKS_PREFIX, SIGNALS_PREFIX):
             keys = self._storage.list(f"{prefix}/")
             if worker is None:
                 found += keys
             else:
                 name = _core.worker_file_name(worker)
                 ends = (f"_{worker}.json", f"_{worker}.tfevents", f"/{worker}_collections.json", f"/{name}.jsonl")
-                mine = f"{INCIDENTS_PREFIX}/{name}/"
+                mine = (f"{CAPTURE}/{name}/", f"{INCIDENTS_PREFIX}/{name}/")
                 found += [key for key in keys if key.endswith(ends) or key.startswith(mine)]
         return found
 

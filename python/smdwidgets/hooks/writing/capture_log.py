@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,24 @@ THINNED_FILE = "thinned.jsonl"
 
 
 class CaptureLog:
-    """The log of one worker. The directory is created with the first line."""
+    """The log of one worker. The directory is created with the first line.
 
-    def __init__(self, root: Path, worker: str) -> None:
+    Args:
+        root: directory of the run.
+        worker: name of the worker.
+        send: uploads a file, given by its key, and keeps it.
+    """
+
+    def __init__(self, root: Path, worker: str, send: Callable[[str], object] | None = None) -> None:
+        self._root, self._send = root, send
         self._folder = root / CAPTURE / _core.worker_file_name(worker)
 
     def plan(self, line: dict[str, Any]) -> None:
         """Append to ``plan.jsonl``. On a full disk, the line is dropped."""
         with suppress(OSError):
             self._append(PLAN_FILE, line)
+            if self._send is not None:
+                self._send((self._folder / PLAN_FILE).relative_to(self._root).as_posix())
 
     def thinned(self, line: dict[str, Any]) -> None:
         """Append to ``thinned.jsonl``.
