@@ -16,11 +16,9 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-#: Figures of programs and logs that were measured apart, with `make exam`.
-OUTSIDE = Path(__file__).with_name("outside.md")
 sys.path.insert(0, str(ROOT / "tests"))
 
-from diagnosis import real  # noqa: E402
+from diagnosis import outside, real  # noqa: E402
 from diagnosis.cases import REPORT_SEEDS  # noqa: E402
 from diagnosis.evaluate import CUTS, NOISES, false_alarms_of_noise, run_tasks, tasks_of  # noqa: E402
 
@@ -171,7 +169,8 @@ def document(figures, logs):
         f"without, and `diagnose` reads what the hook saved. Seeds from {REPORT_SEEDS} on are used here only; limits were tuned on others.",
         f"Seeds of each case: {figures.seeds()}.",
         "",
-        *OUTSIDE.read_text(encoding="utf-8").splitlines(),
+        *outside.section().splitlines(),
+        "",
         "## Planted figures",
         "",
         "| measure | measured | target | |",
