@@ -34,7 +34,8 @@ def explained(findings: Iterable[Finding], first_step: int, last_step: int, data
     none, or none that is not explained yet, becomes a note. A cause explains later ones of its kinds unless they begin
     clearly before it. What speaks for and against it decides its confidence; of two causes that explain the same, the
     better supported one is the cause and the other its rival. A proof has no rivals. Another proof explains it, or a
-    cause of high confidence that was not over long before.
+    cause of high confidence that was not over long before. If checks watched the training, what they have not proved
+    is of medium confidence at most.
     """
     merged = _merged(findings)
     observed = Observations(data, merged)
@@ -73,7 +74,17 @@ def explained(findings: Iterable[Finding], first_step: int, last_step: int, data
             judged = _judged(finding, symptoms, observed)
         below |= {other.kind: other for other in symptoms}
         causes.append(judged)
+    if data is not None and data.checked:
+        causes = [_unproven(one) for one in causes]
     return Joined([_with_rivals(one, observed) for one in causes], list(below.values()))
+
+
+def _unproven(cause: Finding) -> Finding:
+    """Return a cause of a training whose checks have not proved it.
+
+    In programs of others, what seemed sure without a proof was right less often than high confidence says.
+    """
+    return replace(cause, confidence="medium") if cause.confidence == "high" else cause
 
 
 def with_marks(joined: Joined, marks: Iterable[Finding], first_step: int, last_step: int) -> Joined:

@@ -70,6 +70,15 @@ def test_a_proof_outranks_statistics_and_has_no_rivals():
     assert (frozen.confidence, frozen.rivals) == ("proof", ())
 
 
+@pytest.mark.parametrize(("checked", "confidence"), [(0, "high"), (500, "medium")])
+def test_what_checks_that_ran_have_not_proved_is_never_of_high_confidence(checked, confidence):
+    found = [finding("exploding"), finding("frozen", "proof"), finding("diverged", "medium")]
+    joined = explained(found, 0, 100, RunData([], TensorColumns(), checked=checked))
+    assert {one.kind: one.confidence for one in joined.causes} == {"exploding": confidence, "frozen": "proof"}
+    [explosion] = [one for one in joined.causes if one.kind == "exploding"]
+    assert explosion.rivals == ("rate_too_high", "loss_sign")
+
+
 @pytest.mark.parametrize(
     ("cause", "is_first"),
     [
