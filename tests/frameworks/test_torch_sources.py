@@ -57,27 +57,46 @@ def test_values_of_safetensors(tmp_path):
         assert same(trial.tensor(name).value(3), tensor), name
 
 
-@pytest.mark.parametrize(
-    "saved",
-    [
-        torch.nn.Linear(2, 2),
-        {"w": torch.ones(2), "array": np.ones(2)},
-    ],
-)
-def test_what_weights_only_refuses_is_refused(tmp_path, saved):
-    torch.save(saved, tmp_path / "step_1.pt")
+def test_a_whole_model_has_the_names_of_its_state_and_is_not_loaded(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    torch.save(model, tmp_path / "step_1.pt")
     with pytest.raises(Exception, match=r"[Ww]eights.only"):
         torch.load(tmp_path / "step_1.pt", weights_only=True)
-    [(_, message)] = smdwidgets.create_trial(tmp_path).problems()
-    assert "which weights_only does not allow" in message
+    trial = smdwidgets.create_trial(tmp_path)
+    assert trial.problems() == []
+    assert trial.tensor_names() == sorted(model.state_dict())
+    for name, tensor in model.state_dict().items():
+        assert same(trial.tensor(name).value(1), tensor), name
 
 
-def test_optimizer_and_scheduler_are_read_beside_a_model(tmp_path):
+def test_other_objects_are_left_out_by_name(tmp_path):
+    torch.save({"w": torch.ones(2), "array": np.ones(2)}, tmp_path / "step_1.pt")
+    with pytest.raises(Exception, match=r"[Ww]eights.only"):
+        torch.load(tmp_path / "step_1.pt", weights_only=True)
+    trial = smdwidgets.create_trial(tmp_path)
+    [(_, message)] = trial.problems()
+    assert "left out: array (numpy" in message
+    assert trial.tensor_names() == ["w"]
+
+
+def test_optimizer_is_read_beside_a_model_and_other_state_is_not(tmp_path):
     model = torch.nn.Linear(3, 1)
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
-    torch.save({"net": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 4}, tmp_path / "best.ckpt")
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    saved = {
+        "net": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "scheduler": scheduler.state_dict(),
+        "epoch": 4,
+    }
+    torch.save(saved, tmp_path / "best.ckpt")
     trial = smdwidgets.create_trial(tmp_path)
-    assert trial.tensor_names() == ["bias", "weight"]
+    assert trial.problems() == []
     assert trial.steps() == [4]
+    names = {"weight", "bias"}
+    states = {f"optimizer/0/{name}/{key}" for name in names for key in ("exp_avg", "exp_avg_sq", "step")}
+    assert set(trial.tensor_names()) == names | states
+    for key in ("exp_avg", "exp_avg_sq"):
+        assert same(trial.tensor(f"optimizer/0/weight/{key}").value(4), optimizer.state[model.weight][key]), key
