@@ -112,6 +112,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     def _attach(self) -> None:
         keras.callbacks.Callback.__init__(self)
+        #: The model. Within a step of JAX, `self.model` would attach variables to it that the step has consumed.
+        self._network: Any = None
         self._tapped: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
         self._counts: dict[str, int] = {}
@@ -154,6 +156,11 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         return optimizer
 
     # -------------------------------------------------------------------------------------------------- Keras callbacks
+
+    def set_model(self, model: Any) -> None:
+        """Called by Keras before a training."""
+        super().set_model(model)
+        self._network = self.model
 
     def on_train_begin(self, logs: object = None) -> None:
         """Called by Keras when ``fit`` begins."""
@@ -232,10 +239,10 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             self._before = ModeKeys.GLOBAL
 
     def _stop_model(self, request: StopRequest) -> bool:
-        if self.model is None:
+        if self._network is None:
             return False
         logger.warning("stopping the training after this batch: %s", request)
-        self.model.stop_training = True
+        self._network.stop_training = True
         return True
 
     @guarded
@@ -363,7 +370,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     def _why_missing(self, name: str) -> str:
         inside_step = name in (CollectionKeys.GRADIENTS, CollectionKeys.INPUTS, CollectionKeys.OUTPUTS)
-        reason = self._why_untapped(self.model) if inside_step and self.model is not None else None
+        reason = self._why_untapped(self._network) if inside_step and self._network is not None else None
         # The advice after the semicolon was logged when the training began.
         return super()._why_missing(name) if reason is None else reason.partition(";")[0]
 
@@ -435,8 +442,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             index = self._counts.get(name, 0)
             self._counts[name] = index + 1
             is_gradient = name.startswith("gradients/") and self._in_training_batch
-            if self._in_training_batch and self.model is not None and self._checking.looks_at_data:
-                self._checking.passes(self.model, name, value, (self.params or {}).get("steps"))
+            if self._in_training_batch and self._network is not None and self._checking.looks_at_data:
+                self._checking.passes(self._network, name, value, (self.params or {}).get("steps"))
             copy = self._capture(f"{name}_{index}" if index else name, value, wants_norm=is_gradient)
             if is_gradient:
                 self._gradients.append(copy)
