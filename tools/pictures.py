@@ -12,7 +12,6 @@ import contextlib
 import io
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,6 +27,10 @@ import smdwidgets
 from smdwidgets.demo import training
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from e2e.chromium import launch  # noqa: E402
+
 PICTURES = ROOT / "docs" / "pictures"
 THEMES = ("light", "dark")
 #: The global step of the learning rate spike, and the first step of the pictures.
@@ -101,14 +104,8 @@ def scratch() -> Iterator[None]:
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
     """The Chromium that the tests use."""
-    done = subprocess.run(
-        ["node", ROOT / "js" / "scripts" / "chromium.mjs"], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(f"error: {done.stderr.strip()}")
-    where = json.loads(done.stdout)
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=where["path"], args=where["args"])
+        browser = launch(driver)
         yield browser
         browser.close()
 

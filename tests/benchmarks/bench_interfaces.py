@@ -235,11 +235,11 @@ def look(name: str, folder: Path, count: int, shot: Path) -> None:
     """Open a tool's page on a log, and tell the figures."""
     from playwright.sync_api import sync_playwright
 
-    found = subprocess.run(["node", "js/scripts/chromium.mjs"], cwd=ROOT, check=True, capture_output=True)
-    chromium = json.loads(found.stdout)
+    from e2e.chromium import launch
+
     tool = TOOLS[name]
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium["path"], args=chromium["args"])
+        browser = launch(driver)
         if name.startswith("smdwidgets"):
             ours(browser, tool, folder, count, shot)
         else:

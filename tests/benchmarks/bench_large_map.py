@@ -223,16 +223,15 @@ def browse(root: Path) -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from playwright.sync_api import expect, sync_playwright
 
+    from e2e.chromium import launch
     from e2e.jupyter import Jupyter, Server
     from e2e.large_map import look
 
     expect.set_options(timeout=90_000)
     repository = Path(__file__).resolve().parents[2]
     step, name, _ = min(event for event in json.loads((root / "planted.json").read_text()) if event[2])
-    found = subprocess.run(["node", "js/scripts/chromium.mjs"], cwd=repository, check=True, capture_output=True)
-    chromium = json.loads(found.stdout)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium["path"], args=chromium["args"])
+        browser = launch(driver)
         server = Server("lab", Path(folder))
         try:
             server.wait()

@@ -8,9 +8,8 @@ Prints each figure with its target. Needs Playwright, and Node to find Chromium.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +20,6 @@ from playwright.sync_api import sync_playwright
 import smdwidgets
 from smdwidgets.widgets.runs_packets import RunsPackets
 
-ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 5
 
 SORT = """(times) => new Promise((done) => {
@@ -78,9 +76,11 @@ def _seconds(act: object) -> float:
 
 def _in_chromium(page: Path) -> tuple[float, float]:
     """Return the milliseconds until rows are shown, and of sorting and drawing."""
-    where = json.loads(subprocess.check_output(["node", str(ROOT / "js" / "scripts" / "chromium.mjs")]))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from e2e.chromium import launch
+
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=where["path"], args=where["args"])
+        browser = launch(driver)
         view = browser.new_page()
         view.add_init_script(
             "new MutationObserver((_, self) => { if (document.querySelector('[data-run]')) "

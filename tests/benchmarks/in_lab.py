@@ -22,6 +22,7 @@ import numpy as np
 import websocket
 from playwright.sync_api import sync_playwright
 
+from e2e.chromium import launch
 from e2e.jupyter import Jupyter, Notebook, Server
 from e2e.looking import Looking
 
@@ -105,10 +106,6 @@ WATCH_WORDS = """([place, words]) => {
 @contextmanager
 def jupyter(work: Path) -> Iterator[tuple[Jupyter, int]]:
     """A JupyterLab in Chromium, and the port for raw input."""
-    done = subprocess.run(
-        ["node", str(ROOT / "js" / "scripts" / "chromium.mjs")], capture_output=True, text=True, check=True
-    )
-    chromium: dict[str, Any] = json.loads(done.stdout)
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
@@ -116,8 +113,7 @@ def jupyter(work: Path) -> Iterator[tuple[Jupyter, int]]:
     try:
         server.wait()
         with sync_playwright() as driver:
-            args = [*chromium["args"], f"--remote-debugging-port={port}", "--remote-allow-origins=*"]
-            browser = driver.chromium.launch(executable_path=chromium["path"], args=args)
+            browser = launch(driver, f"--remote-debugging-port={port}", "--remote-allow-origins=*")
             opened = Jupyter(server, browser, work)
             yield opened, port
             opened.close(check=False)

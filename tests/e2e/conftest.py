@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
+from e2e.chromium import launch
 from e2e.jupyter import Jupyter, Server
 from e2e.training import WRITER
 
@@ -34,16 +34,10 @@ def playwright() -> Iterator[Playwright]:
 
 
 @pytest.fixture(scope="session")
-def browser(playwright: Playwright, repository: Path) -> Iterator[Browser]:
+def browser(playwright: Playwright) -> Iterator[Browser]:
     """The Chromium of this machine, without a display."""
-    done = subprocess.run(
-        ["node", str(repository / "js" / "scripts" / "chromium.mjs")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    chromium = json.loads(done.stdout)
     # Only loopback addresses resolve.
-    args = [*chromium["args"], "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
-    browser = playwright.chromium.launch(executable_path=chromium["path"], args=args, headless=True)
+    browser = launch(playwright, "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")
     yield browser
     browser.close()
 
