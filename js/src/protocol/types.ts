@@ -421,6 +421,7 @@ export interface Traits {
   _kind: Kind;
   _protocol: number;
   _many: boolean;
+  _saves: number;
   _fresh: boolean;
   _notice: string;
   _boot: DataView[];
@@ -475,6 +476,7 @@ export const DEFAULTS: Traits = {
   _kind: "explorer",
   _protocol: 1,
   _many: false,
+  _saves: 0,
   _fresh: false,
   _notice: "",
   _boot: [],

@@ -29,6 +29,9 @@ export class State {
   readonly #unsaved = new Map<keyof Traits, unknown>();
   /** The values that were saved last. */
   readonly #saved = new Map<keyof Traits, unknown>();
+  /** How often pages had saved when this one saved last, or received a newer state. */
+  #saves: number;
+  #restoring = false;
   readonly #listeners = new Set<() => void>();
   readonly #pointer: PointerTracker;
   #saving: ReturnType<typeof setTimeout> | undefined;
@@ -37,8 +40,10 @@ export class State {
     readonly model: Model,
     signal: AbortSignal,
   ) {
+    this.#saves = this.get("_saves");
     const changed = () => {
-      this.#keepUnsaved();
+      if (this.#restoring) return;
+      this.#keepOwn();
       this.#notify();
     };
     for (const name of Object.keys(DEFAULTS)) model.on(`change:${name}`, changed);
@@ -89,16 +94,27 @@ export class State {
   }
 
   /**
-   * Restores values that an echo of the last save has overwritten before they were saved themselves. Any other value was
-   * set by another view or in Python, and stays.
+   * Restores values that were set here and that an older state has overwritten: an echo of the last save, before they
+   * were saved themselves, or the kernel's state after a lost connection, before it has received them. Any other value
+   * was set by another view or in Python, and stays.
    */
-  #keepUnsaved() {
-    for (const [name, value] of this.#unsaved) {
+  #keepOwn() {
+    const isOld = this.get("_saves") < this.#saves;
+    // Afterwards, since other views of the model compare it, too.
+    if (isOld) queueMicrotask(() => this.model.set("_saves", Math.max(this.#saves, this.get("_saves"))));
+    else this.#saves = this.get("_saves");
+    this.#restoring = true;
+    for (const [name, value] of new Map([...this.#saved, ...this.#unsaved])) {
       const current = this.model.get(name);
       if (equal(current, value)) continue;
-      if (this.#saved.has(name) && equal(current, this.#saved.get(name))) this.model.set(name, value);
-      else this.#unsaved.delete(name);
+      if (isOld || (this.#unsaved.has(name) && this.#saved.has(name) && equal(current, this.#saved.get(name))))
+        this.model.set(name, value);
+      else {
+        this.#unsaved.delete(name);
+        this.#saved.delete(name);
+      }
     }
+    this.#restoring = false;
   }
 
   #notify() {
@@ -111,6 +127,7 @@ export class State {
     this.#saving = undefined;
     for (const [name, value] of this.#unsaved) this.#saved.set(name, value);
     this.#unsaved.clear();
+    if (this.model.get("_saves") !== undefined) this.model.set("_saves", ++this.#saves);
     try {
       this.model.save_changes();
     } catch {

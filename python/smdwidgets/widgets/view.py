@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
-from traitlets import Bool, Unicode
+from traitlets import Bool, Int, Unicode
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TensorUnavailable
@@ -37,6 +37,7 @@ class RunView(ViewState):
     KIND: ClassVar[str] = "explorer"
 
     _fresh = Bool(False).tag(sync=True)
+    _saves = Int(0).tag(sync=True)
     _notice = Unicode("").tag(sync=True)
 
     #: The runs; those of a table are opened when they are first used.
