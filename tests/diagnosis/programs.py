@@ -17,8 +17,9 @@ part `p`, `described.txt` those that public reports describe, in the part `q`, `
 the part `s`, `of_practice.txt` those with mistakes of practice, in the part `v`, `minimal.txt` loops of few lines,
 in the part `w`, `as_posted.txt` scripts and loops as people post them, in the part `x`, `as_taught.txt` scripts
 with mistakes of courses and forums, in the part `y`, `of_threads.txt` scripts of many architectures with mistakes
-that people ask about in threads, in the part `z`, and `of_issues.txt` training loops of many fields with mistakes that
-people report in issues, in the part `ab`.
+that people ask about in threads, in the part `z`, `of_issues.txt` training loops of many fields with mistakes that
+people report in issues, in the part `ab`, and `in_the_field.txt` scripts of as many fields with mistakes of practice,
+in the part `ac`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ WHOLE = tuple(
         "as_taught",
         "of_threads",
         "of_issues",
+        "in_the_field",
     )
 )
 
