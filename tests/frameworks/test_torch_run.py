@@ -305,6 +305,34 @@ def test_trainings_after_one_another_have_a_run_each(place):
             assert trial.steps() == list(range(steps))
 
 
+INNER = """
+import copy
+model = Net()
+outer = torch.optim.Adam(model.parameters(), 0.01)
+for step in range(24):
+    x = torch.randn(16, 8)
+    copied = copy.deepcopy(model)
+    inner = torch.optim.SGD(copied.parameters(), 0.01)
+    for _ in range(3):
+        inner.zero_grad()
+        F.mse_loss(copied(x), x.sum(1, keepdim=True)).backward()
+        inner.step()
+    outer.zero_grad()
+    loss = F.mse_loss(model(x), copied(x).detach())
+    loss.backward()
+    outer.step()
+    print(loss.item().hex())
+end(model)
+"""
+
+
+def test_copies_of_an_inner_loop_have_few_runs(place):
+    done = both(place, INNER)
+    runs = sorted(one.name for one in (place.folder / "runs").iterdir() if one.is_dir())
+    assert len(runs) <= 8, runs
+    assert any("further copies of a model" in line for line in done.said)
+
+
 def test_a_script_with_a_hook_is_not_recorded_twice(place):
     script = PLAIN.replace(
         "model = Net()",

@@ -7,13 +7,15 @@ forward pass: weights, loss, gradients and learning rate of the first step are s
 A training whose gradients `torch.autograd.grad` or `torch.func` computes is seen at the end of its second update.
 
 The optimizers that exist at that time belong to the training (a GAN has two). An optimizer that is created later begins
-another training, unless it updates the same model.
+another training, unless it updates the same model. Copies of a model that is still trained, each of which is trained
+for a few steps, are those of an inner loop, as in meta learning: only the first ones are recorded.
 """
 
 from __future__ import annotations
 
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,8 @@ __all__ = ["arm"]
 
 #: Loads of weights that are remembered.
 _MOST_LOADED = 20
+#: Updates of a training that may be one step of an inner loop, and such trainings that are recorded.
+_SHORT, _INNER = 16, 4
 
 
 def arm(recording: Recording, framework: ModuleType) -> None:
@@ -59,11 +63,18 @@ class _Training:
         self.hook = hook  # None: the training is not recorded
         self.models = [weakref.ref(model) for model in models]
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.updates = 0
+        self.kind = _kind_of(next((model for one in self.models if (model := one()) is not None), None))
 
     def has(self, models: list[nn.Module]) -> bool:
         """Whether these are models of the training."""
         mine = {id(model) for one in self.models if (model := one()) is not None}
         return bool(models) and all(id(model) in mine for model in models)
+
+
+def _kind_of(model: nn.Module | None) -> tuple[Any, ...]:
+    """Return what a model and its copies have in common."""
+    return () if model is None else (type(model), *(one.shape for one in model.parameters()))
 
 
 class Trainings:
@@ -75,6 +86,8 @@ class Trainings:
         self._waiting: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._trainings: list[_Training] = []
+        #: How many trainings of each kind of model have ended after a few updates.
+        self._short: Counter[tuple[Any, ...]] = Counter()
         self._depth = 0
         #: What `backward()` is called on, and its losses.
         self._roots: tuple[Any, RootLosses] | None = None
@@ -115,6 +128,8 @@ class Trainings:
     # --------------------------------------------------------------------------------------------------------- events
 
     def _after_update(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        for training in self._trainings:
+            training.updates += optimizer in training.optimizers
         if self._waiting and optimizer in self._waiting:
             is_second = optimizer in self._stepped
             self._stepped.add(optimizer)
@@ -158,6 +173,8 @@ class Trainings:
 
     def _begin(self, used: list[Optimizer], waiting: list[Optimizer], roots: Any, losses: RootLosses) -> None:
         self._waiting.clear()
+        if self._is_inner(used):
+            return
         gc.collect()  # optimizers of earlier trainings, which reference cycles keep
         models = models_of(waiting)
         of_used = models_of(used)
@@ -177,6 +194,20 @@ class Trainings:
                 hook.register_optimizer(optimizer)
         if not any(one in self._stepped for one in used):
             hook.catch_up(roots, losses)
+
+    def _is_inner(self, used: list[Optimizer]) -> bool:
+        """Whether optimizers train one more copy of a model that is still trained.
+
+        Several copies have been trained before, each for a few updates.
+        """
+        if max(self._short.values(), default=0) < _INNER:
+            return False
+        ours = [one.shape for each in used for one in parameters_of(each)]
+        kinds = [kind for kind, count in self._short.items() if count >= _INNER and list(kind[1:]) == ours]
+        if not any(one.kind in kinds and one.optimizers for one in self._trainings):
+            return False
+        self._recording.say_once("further copies of a model that are trained for a few steps are not recorded")
+        return True
 
     def _without_optimizer(self, used: list[Optimizer], roots: Any) -> list[nn.Module]:
         """Return the models of a loss, if the optimizers hold none of its parameters.
@@ -199,6 +230,7 @@ class Trainings:
         for earlier in list(self._trainings):
             if not earlier.optimizers:
                 self._trainings.remove(earlier)
+                self._short[earlier.kind] = self._short[earlier.kind] + 1 if earlier.updates <= _SHORT else 0
                 if earlier.hook is not None:
                     self._recording.end(earlier.hook)
         from smdwidgets.hooks.torch.hook import Hook  # it imports torch._dynamo, which takes a second

@@ -15,6 +15,8 @@ __all__ = ["AgeChecks"]
 #: Updates in succession whose losses contain the same operation, those after which further graphs are read, and
 #: operations that are followed.
 _NEED, _SUSPICIOUS, _MOST_USES = 4, 2, 50_000
+#: Operations of earlier losses that are kept, as a multiple of those of one update, which are at least so many.
+_LEFT, _FEW_USES = 16, 256
 
 
 class AgeChecks:
@@ -56,6 +58,10 @@ class AgeChecks:
         for use in [use for use in self._updates if use[0] in moved and use not in seen]:
             del self._updates[use]
         self._updates.update(seen)
+        # Copies of a model, each of which is trained for a moment, leave theirs.
+        if len(self._present) + len(self._updates) > _LEFT * max(len(seen), _FEW_USES):
+            self._updates.clear()
+            self._present.clear()
         old = {use[0] for use in seen if self._updates[use] >= _NEED}
         if old:
             names = sorted(self._context.name_of(moved[one]) for one in old)

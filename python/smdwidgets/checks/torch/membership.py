@@ -85,6 +85,8 @@ class MembershipChecks:
         """An optimizer has stepped: compare the sets when each has done so a few times."""
         earlier = self._optimizers.get(id(optimizer))
         count = 1 if earlier is None or earlier[0]() is not optimizer else earlier[1] + 1
+        if count == 1:
+            self._forget_dead()
         self._optimizers[id(optimizer)] = weakref.ref(optimizer), count
         self._last_steps[id(optimizer)] = self._context.updates
         context = self._context
@@ -93,6 +95,13 @@ class MembershipChecks:
         living = [(each, number) for reference, number in self._optimizers.values() if (each := reference())]
         if min(number for _, number in living) >= 1:
             self._compare([each for each, _ in living], count >= _UPDATES)
+
+    def _forget_dead(self) -> None:
+        """Forget optimizers and parameters that are gone, such as those of copies that are trained for a moment."""
+        self._optimizers = {key: one for key, one in self._optimizers.items() if one[0]() is not None}
+        self._last_steps = {key: step for key, step in self._last_steps.items() if key in self._optimizers}
+        for key in [key for key, leaf in self._context.leaves.items() if leaf() is None]:
+            del self._context.leaves[key]
 
     def _compare(self, optimizers: list[Optimizer], concludes: bool) -> None:
         """Compare the sets. Weights are sampled once before anything is concluded."""
