@@ -937,13 +937,16 @@ def test_losses_of_several_kinds_have_no_mean(train):
 
 
 def test_loss_of_an_evaluation_is_the_mean_of_its_batches(train):
-    """Another function than that of the training does not count."""
+    """Another function than that of the training does not count.
+
+    The last evaluation computes its losses where gradients are enabled, of outputs that have none.
+    """
     trial, _ = train("""
 model, criterion = Net(), nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 hook = smd.Hook(sys.argv[1], save_config=EVERY)
 hook.register_module(model)
-for epoch in range(4):
+for epoch in range(5):
     for step in range(2):
         x, y = batch()
         loss = criterion(model(x), y)
@@ -952,7 +955,7 @@ for epoch in range(4):
         optimizer.zero_grad()
         note(3 * epoch + step, loss_output_0=loss)
     model.eval()
-    losses = []
+    losses, outputs = [], []
     with torch.no_grad() if epoch else torch.inference_mode():
         for x, y in [batch(), batch(), batch()]:
             output = model(x)
@@ -962,15 +965,18 @@ for epoch in range(4):
                 losses.append(F.cross_entropy(output, y, reduction="sum") / len(y))
             elif epoch == 3:
                 losses.append(F.nll_loss(F.log_softmax(output, 1), y, reduction="none").mean())
+            elif epoch == 4:
+                outputs.append((output, y))
             else:
                 losses.append(criterion(output, y))
+    losses += [criterion(output, y) for output, y in outputs]
     with torch.inference_mode():
         note(3 * epoch + 2, loss_output_0=(losses[0] + losses[1] + losses[2]) / 3)
     model.train()
 """)
     losses = trial.tensor("loss_output_0")
-    assert losses.steps(mode=modes.TRAIN) == list(range(8))
-    assert losses.steps(mode=modes.EVAL) == list(range(4))
+    assert losses.steps(mode=modes.TRAIN) == list(range(10))
+    assert losses.steps(mode=modes.EVAL) == list(range(5))
 
 
 def test_losses_of_an_evaluation_that_several_functions_may_be(train):

@@ -20,7 +20,7 @@ from torch.nn.utils import clip_grad
 from torch.optim import lr_scheduler
 from torch.utils.data import dataloader
 
-from smdwidgets.checks.torch.worker_states import StateDigests
+from smdwidgets.checks.torch.worker_states import NUMBERS, StateDigests
 from smdwidgets.hooks.torch.untraced import untraced
 from smdwidgets.replay.torch import rows
 
@@ -30,7 +30,7 @@ Listener = Mapping[str, Callable[..., object]]
 """Callbacks by event:
 
 * ``backward_begins(tensors)`` and ``backward_ends()``;
-* ``evaluated(function, value, args, kwargs)``: a loss function of PyTorch was called without gradients;
+* ``evaluated(function, value, args, kwargs)``: a loss function of PyTorch was called, and its result has no gradient;
 * ``clips(parameters)`` and ``clipped(parameters, norm)``: with the norm before clipping;
 * ``scaled(result, loss)``: a GradScaler has multiplied a loss;
 * ``scaler_begins(optimizer)`` and ``scaler_ends(optimizer)``: a GradScaler steps an optimizer, or skips it;
@@ -185,7 +185,8 @@ def _evaluate(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        if not torch.is_grad_enabled() and isinstance(result, torch.Tensor):
+        # The outputs may be computed without gradients, and their loss after that.
+        if isinstance(result, torch.Tensor) and not (torch.is_grad_enabled() and result.requires_grad):
             _tell("evaluated", name, result, args, kwargs)
         return result
 
@@ -316,7 +317,7 @@ def _begin_workers(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             # Other start methods pickle the function, and import its module in the workers.
             if loader.num_workers > 1 and _start_method(loader) == "fork":
-                states = multiprocessing.RawArray("q", 2 * loader.num_workers)
+                states = multiprocessing.RawArray("q", NUMBERS * loader.num_workers)
                 loader.worker_init_fn = StateDigests(init_function, states)
         except Exception:
             states = None
