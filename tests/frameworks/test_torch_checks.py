@@ -8,12 +8,14 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import random
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -4149,7 +4151,86 @@ def router_of_experts_that_take_turns(watch, broken):
     fit(Mixture(), watch, epochs=36)
 
 
+def rows_that_an_evaluation_changes_too(watch, broken):
+    """The training and the evaluation read other rows of one data set."""
+
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self):
+            self.rows = 5 * X.clone() + 20
+
+        def __len__(self):
+            return len(self.rows)
+
+        def __getitem__(self, i):
+            row = self.rows[i]
+            if broken:
+                row -= 20
+                row /= 5
+                return row, Y[i]
+            return (row - 20) / 5, Y[i]
+
+    data, model = Rows(), network()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(4):
+        for x, y in DataLoader(torch.utils.data.Subset(data, range(192)), 32, shuffle=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        with torch.no_grad():
+            for x, _ in DataLoader(torch.utils.data.Subset(data, range(192, 256)), 32):
+                model(x)
+
+
+class Augmented(torch.utils.data.Dataset):
+    """Rows with noise of a generator that the data set keeps, and that it seeds again for each row if ``seeds``."""
+
+    def __init__(self, kept, seeds=False):
+        self.generator, self.seeds = kept, seeds
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        if self.seeds:
+            self.generator.seed(i)
+        generator = self.generator or torch.default_generator
+        if isinstance(generator, torch.Generator):
+            noise = torch.randn(8, generator=generator)
+        else:
+            draw = getattr(generator, "standard_normal", None) or (lambda n: [generator.gauss(0, 1) for _ in range(n)])
+            noise = torch.tensor(draw(8), dtype=torch.float32)
+        return X[i] + 0.1 * noise, Y[i]
+
+
+def generator_that_a_data_set_keeps(watch, broken):
+    """Each worker gets a copy of it."""
+    data = Augmented(torch.Generator().manual_seed(0) if broken else None)
+    fit(network(), watch, loader=DataLoader(data, 16, num_workers=2), epochs=2)
+
+
+def generator_of_numpy_in_a_part_of_a_data_set(watch, broken):
+    """Workers may seed it."""
+
+    def seed(worker):
+        torch.utils.data.get_worker_info().dataset.dataset.generator = np.random.default_rng(worker)
+
+    data = torch.utils.data.Subset(Augmented(np.random.default_rng(0)), range(48))
+    loader = DataLoader(data, 16, num_workers=2, worker_init_fn=None if broken else seed)
+    fit(network(), watch, loader=loader, epochs=2)
+
+
+def generator_of_the_library_that_a_data_set_keeps(watch, broken):
+    """A generator that is seeded for each row draws what the row is to get."""
+    data = Augmented(random.Random(0), seeds=not broken)
+    fit(network(), watch, loader=DataLoader(data, 16, num_workers=2), epochs=2)
+
+
 PAIRS = {
+    rows_that_an_evaluation_changes_too: "inputs_changed",
+    generator_that_a_data_set_keeps: "worker_twins",
+    generator_of_numpy_in_a_part_of_a_data_set: "worker_twins",
+    generator_of_the_library_that_a_data_set_keeps: "worker_twins",
     router_of_experts_that_take_turns: "no_gradient",
     loss_that_a_schedule_maximizes: "metric_direction",
     sequences_with_a_view_behind_a_normalization: "rows_mixed",

@@ -1991,9 +1991,11 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "loader workers with equal random numbers",
         "Two workers of a data loader have the same state of `random` or NumPy after their start. Their random augmentations "
-        "are equal.",
+        "are equal. Or both have drawn numbers from a generator that the data set keeps, and that was in the same state: "
+        "workers get a copy of it, and other copies in the next epoch.",
         "a different seed in each worker",
-        "seed with `torch.initial_seed() % 2**32` in `worker_init_fn`, or do not seed there.",
+        "seed with `torch.initial_seed() % 2**32` in `worker_init_fn`, also generators that the data set keeps, or do not "
+        "seed there.",
         "Workers of the data loader have the same random state ({which})",
         frozenset({"overfit"}),
     ),

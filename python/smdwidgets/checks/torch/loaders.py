@@ -12,6 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.values import is_plain
+from smdwidgets.checks.torch.worker_states import NUMBERS
 
 __all__ = ["LoaderChecks", "tensors_of", "weighted_sampler"]
 
@@ -23,6 +24,8 @@ _UNTRAINED, _UNTRAINED_SHARE = 8, 0.1
 _EQUAL = 3
 #: Classes beyond which they are not counted.
 _MOST_CLASSES = 10_000
+#: Iterators whose workers have not ended that are remembered.
+_MOST_WAITING = 4
 
 
 class LoaderChecks:
@@ -47,6 +50,8 @@ class LoaderChecks:
         self._epochs: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._latest = self._looked = 0
         self._states_seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: What the workers of the last iterators say of the generators of their data set, when they have ended.
+        self._waiting: list[Any] = []
 
     def batch(self, iterator: Any, batch: Any, states: Any) -> None:
         """A data loader has given a batch.
@@ -87,6 +92,7 @@ class LoaderChecks:
         """Number the epochs. Persistent workers have one iterator for all."""
         if position == 0:
             self._weights(iterator)
+            self.look()
         if iterator not in self._epochs or getattr(iterator, "_num_yielded", position + 1) == 1:
             self._epochs[iterator] = self._latest = self._latest + 1
         self.epoch = self._epochs[iterator]
@@ -176,13 +182,26 @@ class LoaderChecks:
 
     def _workers(self, iterator: Any, states: Any) -> None:
         values = list(states)
-        arrays, generators = values[0::2], values[1::2]
-        if not all(values):
+        arrays, generators, own = values[0::NUMBERS], values[1::NUMBERS], values[2::NUMBERS]
+        if not all(arrays):
             return  # a worker has not begun
         self._states_seen.add(iterator)
         which = [name for name, each in (("NumPy", arrays), ("random", generators)) if len(set(each)) < len(each)]
         if which:
             self._context.log.say("worker_twins", self._context.step, {"which": " and ".join(which)})
+        # An evaluation may draw the same numbers each time.
+        if torch.is_grad_enabled() and all(own) and len(set(own)) < len(own):
+            self._waiting = [*self._waiting[1 - _MOST_WAITING :], states]
+
+    def look(self) -> None:
+        """Look whether workers that have ended drew equal numbers from generators that their data set keeps."""
+        for states in self._waiting:
+            values = list(states)
+            own = [one for one, is_drawn in zip(values[2::NUMBERS], values[3::NUMBERS], strict=True) if is_drawn]
+            if len(set(own)) < len(own):
+                which = "a generator that the data set keeps; each epoch draws the same numbers again"
+                self._context.log.say("worker_twins", self._context.step, {"which": which})
+        self._waiting = [one for one in self._waiting if not any(list(one)[3::NUMBERS])]
 
 
 def weighted_sampler(iterator: Any) -> Any:

@@ -676,7 +676,7 @@ class TorchChecks:
             self._run("settings", self._with(gradients, self._settings.batch), iterator)
             if gradients:
                 self._run("missing", self._missing.batch, tensors_of(batch))
-                self._run("inputs", self._stored.batch, iterator, tensors_of(batch))
+            self._run("inputs", self._stored.batch, iterator, tensors_of(batch), gradients)
             if gradients and getattr(iterator, "_num_yielded", 1) == 1:
                 self._run("balance", self._balance.sampler, iterator)
             epoch = self._loaders.epoch
@@ -695,6 +695,7 @@ class TorchChecks:
         """The training has ended: judge what was read, and write the counts."""
         self._run("modes", self._modes.close)
         self._run("functions", self._functions.close)
+        self._run("loaders", self._loaders.look)
         self._run("copies", self._copies.close)
         self._run("distillation", self._distillation.close)
         self._run("settings", self._settings.close)

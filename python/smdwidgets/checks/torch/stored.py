@@ -52,15 +52,20 @@ class StoredChecks:
         self._batches = self._epochs = 0
         self._ended = False
 
-    def batch(self, iterator: Any, tensors: list[torch.Tensor]) -> None:
-        """A data loader of the training has given a batch with these tensors."""
+    def batch(self, iterator: Any, tensors: list[torch.Tensor], gradients: bool) -> None:
+        """A data loader has given a batch with these tensors.
+
+        ``gradients``: whether for the training. An evaluation may read other rows of the same data.
+        """
         if self._ended or getattr(iterator, "_num_workers", 0) > 0:  # a worker process has other data
             return
         data = _whole(getattr(iterator, "_dataset", None))
+        if data is not self._data and not gradients:
+            return
         if data is not self._data:
             self._data, self._times, self._epochs = data, Counter(), 0
             self._rows = list(_rows_of(data))
-        if getattr(iterator, "_num_yielded", 0) == 1:
+        if gradients and getattr(iterator, "_num_yielded", 0) == 1:
             self._epochs += 1
         self._batches += 1
         changed = [row for row in self._rows if self._has_changed(row)]
