@@ -4151,6 +4151,100 @@ def router_of_experts_that_take_turns(watch, broken):
     fit(Mixture(), watch, epochs=36)
 
 
+def returns_of_a_policy_object(watch, broken):
+    """A function takes rewards from the policy, and scales the returns."""
+    policy = network(2)
+    watch(policy)
+    policy.rewards, policy.chosen = [], []
+    optimizer = torch.optim.Adam(policy.parameters(), 1e-3)
+
+    def finish(policy):
+        rewards, value, returns = policy.rewards, 0.0, []
+        for reward in rewards[::-1]:
+            value = reward + 0.98 * value
+            returns.append(value) if broken else returns.insert(0, value)
+        returns = torch.tensor(returns)
+        returns = (returns - returns.mean()) / (returns.std() + 1e-6)
+        optimizer.zero_grad()
+        torch.stack([-one * value for one, value in zip(policy.chosen, returns, strict=True)]).sum().backward()
+        optimizer.step()
+        policy.rewards, policy.chosen = [], []
+
+    for episode in range(8):
+        for step in range(12 + episode):
+            actions = torch.distributions.Categorical(logits=policy(X[step : step + 1]))
+            action = actions.sample()
+            policy.chosen.append(actions.log_prob(action).sum())
+            policy.rewards.append(float(X[step, 0]) * action.item() + 0.5)
+        finish(policy)
+
+
+def returns_of_several_environments(watch, broken):
+    """An actor and a critic walk through several environments at once."""
+    model = network(3)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(6):
+        rewards, values, chosen = [], [], []
+        for step in range(10):
+            output = model(X[8 * step : 8 * step + 8])
+            actions = torch.distributions.Categorical(logits=output[:, :2])
+            action = actions.sample()
+            chosen.append(actions.log_prob(action))
+            values.append(output[:, 2])
+            rewards.append(X[8 * step : 8 * step + 8, 0] * action)
+        returns, sums = [], torch.zeros(8)
+        for reward in rewards if broken else reversed(rewards):
+            sums = reward + 0.9 * sums
+            returns.append(sums)
+        returns, values = torch.stack(returns if broken else returns[::-1]), torch.stack(values)
+        loss = F.mse_loss(values, returns) - (torch.stack(chosen) * (returns - values.detach())).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def overlap_of_flattened_pictures(watch, broken):
+    """A Jaccard loss of pictures, flattened and averaged over the rows."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 1, 3, padding=1))
+
+    def score(output, masks):
+        shares = (output if broken else torch.sigmoid(output)).flatten(1)
+        both = (shares * masks.flatten(1)).sum(1)
+        return (1 - (both + 1) / (shares.sum(1) + masks.flatten(1).sum(1) - both + 1)).mean()
+
+    pictures = torch.randn(128, 1, 8, 8)
+    fit(model, watch, score, batches(pictures, (pictures > 0.5).float(), 16))
+
+
+def sentences_as_long_as_the_longest(watch, broken):
+    """Attention has a mask, and the mean over the words has none."""
+
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places, self.out = nn.Embedding(30, 16), nn.Embedding(64, 16), nn.Linear(16, 4)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+
+        def forward(self, tokens):
+            hidden = tokens == 0
+            places = self.places(torch.arange(tokens.shape[1]))
+            x = self.layer(self.words(tokens) + places, src_key_padding_mask=hidden)
+            if broken:
+                return self.out(x.mean(dim=1))
+            return self.out(x.masked_fill(hidden[..., None], 0).sum(1) / (~hidden).sum(1, keepdim=True))
+
+    model = Reader()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for step in range(10):
+        rows = [torch.randint(1, 30, (int(torch.randint(2, 8 + step, (1,))),)) for _ in range(16)]
+        tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens), tokens[:, 0] % 4).backward()
+        optimizer.step()
+
+
 def rows_that_an_evaluation_changes_too(watch, broken):
     """The training and the evaluation read other rows of one data set."""
 
@@ -4183,7 +4277,10 @@ def rows_that_an_evaluation_changes_too(watch, broken):
 
 
 class Augmented(torch.utils.data.Dataset):
-    """Rows with noise of a generator that the data set keeps, and that it seeds again for each row if ``seeds``."""
+    """Rows with noise of a generator that the data set keeps.
+
+    It seeds it again for each row if ``seeds``.
+    """
 
     def __init__(self, kept, seeds=False):
         self.generator, self.seeds = kept, seeds
@@ -4227,6 +4324,10 @@ def generator_of_the_library_that_a_data_set_keeps(watch, broken):
 
 
 PAIRS = {
+    returns_of_a_policy_object: "returns_reversed",
+    returns_of_several_environments: "returns_reversed",
+    overlap_of_flattened_pictures: "overlap_of_logits",
+    sentences_as_long_as_the_longest: "padding_averaged",
     rows_that_an_evaluation_changes_too: "inputs_changed",
     generator_that_a_data_set_keeps: "worker_twins",
     generator_of_numpy_in_a_part_of_a_data_set: "worker_twins",

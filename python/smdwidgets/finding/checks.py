@@ -710,6 +710,28 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "overlap_of_logits",
+        "problem",
+        "overlap with masks that is computed from logits",
+        "A loss divides the sum of the products of predictions and a mask of 0 and 1 by the sums of both, as Dice and Jaccard losses "
+        "do. The predictions come from a layer, without a sigmoid or softmax: they may be negative, and the quotient has no limits.",
+        "predictions between 0 and 1",
+        "pass `torch.sigmoid(logits)`, or the softmax over the classes, to this loss.",
+        "The loss computes the overlap with a mask from the results of a layer, not from probabilities",
+        _WEAKER | {"second_moments_lag", "rate_too_high", "exploding", "loss_sign"},
+    ),
+    _check(
+        "padding_averaged",
+        "warning",
+        "a mean over positions that counts padding",
+        "The model gets rows of tokens that are padded to the longest one of their batch, and takes the mean over all positions. At "
+        "least a fifth of them is padding, in batches of 3 widths or more: what a row gives depends on the other rows of its batch.",
+        "a mean over the tokens of a row",
+        "multiply with the mask of the tokens, add up, and divide by the number of tokens: `(x * mask).sum(1) / mask.sum(1)`.",
+        "The mean over positions counts padding (token {token}, {share} of the positions)",
+        _WEAKER | {"second_moments_lag"},
+    ),
+    _check(
         "own_similarity",
         "problem",
         "rows that are compared with themselves",
@@ -881,6 +903,18 @@ CHECKS: tuple[Kind, ...] = (
         "multiply the values of the next states with `1 - done`. Where only a limit of time ends the episodes, leave the flags out of the "
         "batch.",
         "{what}: `done` is not used",
+        _WEAKER | {"targets_grow"},
+    ),
+    _check(
+        "returns_reversed",
+        "problem",
+        "returns in the wrong order",
+        "Variables such as `returns` and `rewards` have a number for each step, and the return of a step is not the discounted sum of "
+        "the rewards that follow. As arithmetic shows, shifted and scaled or not, the first one belongs to the last reward, as where "
+        "returns are appended from the last step to the first, or returns add up the rewards before the step.",
+        "returns that add up the rewards which follow",
+        "go through the rewards from the last to the first, and write `returns.insert(0, value)`, or reverse the list at the end.",
+        "The returns {what}",
         _WEAKER | {"targets_grow"},
     ),
     _check(

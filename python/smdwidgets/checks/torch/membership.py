@@ -97,7 +97,10 @@ class MembershipChecks:
             self._compare([each for each, _ in living], count >= _UPDATES)
 
     def _forget_dead(self) -> None:
-        """Forget optimizers and parameters that are gone, such as those of copies that are trained for a moment."""
+        """Forget optimizers and parameters that are gone.
+
+        Copies of a model that are trained for a moment leave many.
+        """
         self._optimizers = {key: one for key, one in self._optimizers.items() if one[0]() is not None}
         self._last_steps = {key: step for key, step in self._last_steps.items() if key in self._optimizers}
         for key in [key for key, leaf in self._context.leaves.items() if leaf() is None]:

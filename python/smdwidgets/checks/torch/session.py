@@ -46,17 +46,20 @@ from smdwidgets.checks.torch.noise import NoiseChecks
 from smdwidgets.checks.torch.noise_levels import NoiseLevelChecks
 from smdwidgets.checks.torch.optimizers import OptimizerChecks
 from smdwidgets.checks.torch.order import OrderChecks
+from smdwidgets.checks.torch.overlaps import OverlapChecks
 from smdwidgets.checks.torch.own_optimizers import OwnOptimizerChecks
 from smdwidgets.checks.torch.packed import PackedChecks
 from smdwidgets.checks.torch.padding import PaddingChecks
 from smdwidgets.checks.torch.pairs import PairChecks
 from smdwidgets.checks.torch.placeholders import PlaceholderChecks
 from smdwidgets.checks.torch.policies import PolicyChecks
+from smdwidgets.checks.torch.pooling import PoolingChecks
 from smdwidgets.checks.torch.positions import PositionChecks
 from smdwidgets.checks.torch.preferences import PreferenceChecks
 from smdwidgets.checks.torch.reconstructions import ReconstructionChecks
 from smdwidgets.checks.torch.recurrence import RecurrenceChecks
 from smdwidgets.checks.torch.replicas import ReplicaDigests
+from smdwidgets.checks.torch.returns import ReturnChecks
 from smdwidgets.checks.torch.rows import RowChecks
 from smdwidgets.checks.torch.series import SeriesChecks
 from smdwidgets.checks.torch.settings import SettingsChecks
@@ -135,6 +138,9 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "similarities": ("own_similarity",),
     "exchanged": ("arguments_exchanged",),
     "focal": ("focal_reversed",),
+    "overlaps": ("overlap_of_logits",),
+    "pooling": ("padding_averaged",),
+    "returns": ("returns_reversed",),
     "train_masks": ("train_mask_unused",),
     "transitions": ("terminal_ignored", "next_state_same", "action_ignored"),
     "missing": ("missing_trained",),
@@ -287,6 +293,9 @@ class TorchChecks:
         self._policies = PolicyChecks(context)
         self._exchanged = ExchangedChecks(context)
         self._focal = FocalChecks(context)
+        self._overlaps = OverlapChecks(context)
+        self._pooling = PoolingChecks(context)
+        self._returns = ReturnChecks(context)
         self._similarities = SimilarityChecks(context)
         self._train_masks = TrainMaskChecks(context)
         self._transitions = TransitionChecks(context)
@@ -395,6 +404,7 @@ class TorchChecks:
         self._run("padding", self._padding.enters, model, gradients and not compiled)
         self._run("placeholders", self._placeholders.enters, model, gradients and not compiled)
         self._run("generators", self._generators.enters, model, tensors, gradients)
+        self._run("pooling", self._pooling.enters, tensors, gradients)
         self._run("models", self._zeros.enters, tensors, gradients)
         if gradients and tensors:
             self._run("order", self._order.takes, tensors[0])
@@ -495,6 +505,8 @@ class TorchChecks:
         self._run("temperatures", self._temperatures.backward_begins, root)
         self._run("terms", self._terms.backward_begins, root)
         self._run("background", self._background.look, calls)
+        self._run("pooling", self._pooling.backward_begins, root)
+        self._run("returns", self._returns.backward_begins)
         for call in calls:
             self._run("losses", self._losses.look, call)
             self._run("settings", self._settings.look, call)
@@ -533,6 +545,7 @@ class TorchChecks:
             self._run("policies", self._policies.backward_begins, root)
             self._run("exchanged", self._exchanged.backward_begins, root)
             self._run("focal", self._focal.backward_begins, root)
+            self._run("overlaps", self._overlaps.backward_begins, root)
         return any(call.is_root and call.reduction == "mean" for call in calls)
 
     def _walk(self, root: torch.Tensor) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["modules_of_script", "tensors_by_name"]
+__all__ = ["modules_of_script", "tensors_by_name", "variables_of_script"]
 
 #: Functions of the script that are looked at, and entries of a dictionary.
 _FUNCTIONS, _ENTRIES = 3, 64
@@ -81,3 +81,29 @@ def _named(variables: list[tuple[str, Any]]) -> Iterator[tuple[str, torch.Tensor
         elif dataclasses.is_dataclass(kind):
             entries = list(getattr(value, "__dict__", {}).items())
         yield from ((key, one) for key, one in entries if type(key) is str and issubclass(type(one), torch.Tensor))
+
+
+def variables_of_script() -> Iterator[dict[str, Any]]:
+    """Yield the variables of the nearest functions of the script that call.
+
+    Attributes of objects that a function takes from its module, such as `policy.rewards`, count as variables.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    functions = 0
+    while frame is not None and functions < _FUNCTIONS:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _BETWEEN:
+            functions += 1
+            own = {key: value for key, value in _variables(frame) if type(key) is str}
+            named = [frame.f_globals[name] for name in frame.f_code.co_names[:_ENTRIES] if name in frame.f_globals]
+            objects = [one for one in named if issubclass(type(one), nn.Module)]
+            fields = [_fields(one) for one in (*objects, own.get("self"))]
+            yield {key: value for each in (*fields, own) for key, value in each.items()}
+        frame = frame.f_back
+
+
+def _fields(one: Any) -> dict[str, Any]:
+    """Return the attributes that an object has itself."""
+    try:
+        return dict(object.__getattribute__(one, "__dict__"))
+    except (AttributeError, TypeError):
+        return {}

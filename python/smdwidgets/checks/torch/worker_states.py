@@ -52,7 +52,10 @@ class StateDigests:
         return result
 
     def _watch(self, place: int) -> None:
-        """Store a digest of the generators of the data set, and when the worker ends, whether they were drawn from."""
+        """Store a digest of the generators of the data set.
+
+        When the worker ends, it stores whether they were drawn from.
+        """
         info = sys.modules["torch.utils.data"].get_worker_info()
         if info is None or isinstance(info.dataset, sys.modules["torch.utils.data"].IterableDataset):
             return  # workers that share a stream may shuffle it alike
@@ -107,7 +110,9 @@ def _state_of(generator: Any) -> Any:
 
 
 def _is_drawn(generator: Any, begun: Any) -> bool:
-    """Whether numbers of the sequence of a state were drawn, which a generator that is seeded again has left.
+    """Whether numbers of the sequence of a state were drawn.
+
+    A generator that is seeded again has left the sequence.
 
     >>> drawn, seeded = random.Random(3), random.Random(3)
     >>> before = _state_of(drawn)
