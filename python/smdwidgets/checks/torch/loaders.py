@@ -194,7 +194,10 @@ class LoaderChecks:
             self._waiting = [*self._waiting[1 - _MOST_WAITING :], states]
 
     def look(self) -> None:
-        """Look whether workers that have ended drew equal numbers from generators that their data set keeps."""
+        """Look at workers that have ended.
+
+        They may have drawn equal numbers from generators that their data set keeps.
+        """
         for states in self._waiting:
             values = list(states)
             own = [one for one, is_drawn in zip(values[2::NUMBERS], values[3::NUMBERS], strict=True) if is_drawn]

@@ -55,7 +55,7 @@ class OverlapChecks:
 
 
 def _mask_of(above: Value, below: Value) -> torch.Tensor | None:
-    """Return the mask of a quotient of overlap whose other factor has no limits, or None."""
+    """Return the mask of a quotient whose other factor has no limits, or None."""
     summed = {same(before) for before in _sums(below)}
     for value in _sums(above):
         node = same(value)[0]

@@ -22,9 +22,10 @@ _NEED, _WIDTHS, _PADDED, _SHARE = 4, 3, 0.25, 0.2
 
 
 class PoolingChecks:
-    """Looks for a mean over all positions of sentences that are padded to the longest one of their batch.
+    """Looks for a mean over all positions of sentences that are padded.
 
-    It divides by the length of the longest one, and counts the padding: what a row gives depends on the other rows.
+    The longest one of a batch says how far. The mean divides by its length, and counts the padding: what a row gives
+    depends on the other rows.
 
     Args:
         context: what the mechanisms share.

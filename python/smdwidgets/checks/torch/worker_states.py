@@ -57,7 +57,7 @@ class StateDigests:
         When the worker ends, it stores whether they were drawn from.
         """
         info = sys.modules["torch.utils.data"].get_worker_info()
-        if info is None or isinstance(info.dataset, sys.modules["torch.utils.data"].IterableDataset):
+        if info is None or issubclass(type(info.dataset), sys.modules["torch.utils.data"].IterableDataset):
             return  # workers that share a stream may shuffle it alike
         begun = [(one, _state_of(one)) for one in _generators(info.dataset)]
         if not begun:
@@ -81,11 +81,11 @@ def _generators(data: Any) -> Iterator[Any]:
         seen.add(id(one))
         if _state_of(one) is not None:
             yield one
-        elif isinstance(one, list | tuple):
+        elif type(one) in (list, tuple):
             todo += one[:8]
-        elif not isinstance(one, type):
-            with suppress(TypeError):
-                todo += list(vars(one).values())
+        elif not issubclass(type(one), type):
+            with suppress(AttributeError, TypeError):  # `vars` would run code of lazy objects
+                todo += list(object.__getattribute__(one, "__dict__").values())
 
 
 def _state_of(generator: Any) -> Any:
