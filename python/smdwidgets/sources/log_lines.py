@@ -105,7 +105,7 @@ class Reader:
         role = next((ROLE_WORDS[word] for word in words[:3] if word in ROLE_WORDS), Role.TRAINING)
         values: dict[str, float] = {}
         pairs = list(pairs_in(line, Pairs.NAMED))
-        if not tells(dict(pairs)) and any(step.search(line) for step in STEPS):
+        if not tells(dict(pairs)) and (role.is_held_out or any(step.search(line) for step in STEPS)):
             pairs = [pair for pair in pairs_in(line, Pairs.SPACED) if tells(pair[:1])]
         for name, number in pairs:
             said = describe(name)

@@ -199,6 +199,17 @@ def test_losses_without_a_word_are_those_of_their_data(tmp_path):
         assert values(trial, "train loss") == {0: 3.0, 1: 3.1, 2: 3.2}
 
 
+def test_evaluations_on_another_line_belong_to_the_step_before(tmp_path):
+    text = "".join(
+        f"step {step}/70 | loss 3.{step} | lr 8.0e-05\n  val loss 4.{step} | val acc 0.{step}\n"
+        for step in (10, 20, 30)
+    )
+    with opened(tmp_path, text) as trial:
+        assert values(trial, "loss") == {10: 3.1, 20: 3.2, 30: 3.3}
+        assert values(trial, "val loss") == {10: 4.1, 20: 4.2, 30: 4.3}
+        assert values(trial, "val acc") == {10: 0.1, 20: 0.2, 30: 0.3}
+
+
 def test_steps_of_an_epoch_are_numbered_on_without_a_total(tmp_path):
     lines = [f"[epoch {epoch}, step {step:5}] loss: {epoch}.{step}" for epoch in (1, 2, 3) for step in (100, 200)]
     with opened(tmp_path, "\n".join([*lines, ""])) as trial:
