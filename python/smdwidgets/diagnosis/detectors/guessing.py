@@ -114,7 +114,7 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
         level = float(np.median(losses)) if len(losses) else 0.0
         of_loss = round(math.exp(level)) if 0 < level < math.log(MOST_CLASSES) else 0
         exact = of_loss > 2 and not alone and _are_guessed(losses, of_loss)
-        of_share = round(1 / float(np.median(share))) if len(share) and share.min() > 0 else 0
+        of_share = round(1 / float(np.median(share))) if len(share) and share.min() * MOST_CLASSES > 0.5 else 0
         classes = of_loss if exact else of_share
         near = ONLY_ACCURACY if alone else BY_FEW_SAMPLES if exact else BY_ACCURACY
         if not len(losses) or not 2 <= classes <= MOST_CLASSES or (np.abs(share * classes - 1) > near).any():
