@@ -206,7 +206,7 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "Length explosion",
             "answers that grow to the limit",
             "The mean length of answers is more than twice its first values, and at least 30 % of them are truncated, at 5 logs in "
-            "succession.",
+            "succession; or it has grown by half, and 90 % of them are truncated, of which at most half were at first.",
             "few truncated answers",
             "mask truncated answers in the loss, or penalize them; check the normalization of the loss by length.",
             "Answers grow to the limit of their length since step {first:,}",

@@ -71,6 +71,10 @@ LEAST_ALONG, ALONG, MOSTLY_RISES, CLEARLY_RISES = 8, 3.0, 0.75, 2.5
 LEAST_OF_BOTH, LOST, LOSS_BACK, HAD_LEARNED = 8, 2.5, 1.4, 0.3
 
 
+#: Fewest evaluations after the rise of a training loss that show that the model improves, and by how much they do.
+LEAST_SINCE, BETTER = 3, 0.02
+
+
 class _Rise(NamedTuple):
     onset: int
     best: float
@@ -89,12 +93,30 @@ def diverged(data: RunData) -> Iterator[Finding]:
         )
         rise = rise or _beside_bursts(series) or _after_early_best(series, data) or _mostly_above(series, data)
         rise = rise or _forgets(series, data)
-        if rise is not None:
+        if rise is not None and not _only_data_change(data, series, rise.onset):
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
         rise = without_bound(series, data) or _of_values(series, data)
         if rise is not None:
             yield _finding(series, rise)
+
+
+def _only_data_change(data: RunData, series: Series, onset: int) -> bool:
+    """Whether evaluations improve to their end after a training loss has risen.
+
+    Then a curriculum has come to harder samples, or another loss is logged.
+    """
+    for other in data.held_out(Kind.LOSS):
+        before, since = other.values[other.steps <= onset], other.values[other.steps > onset]
+        if other.stem != series.stem or not len(before) or len(since) < LEAST_SINCE:
+            continue
+        if (
+            since.max() < before.min()
+            and since[-1] <= (1 - BETTER) * since[0]
+            and since[-1] <= since.min() * (1 + BETTER / 2)
+        ):
+            return True
+    return False
 
 
 def _at_first(series: Series) -> _Rise | None:

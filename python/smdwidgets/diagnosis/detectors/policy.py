@@ -31,6 +31,8 @@ KL_GROWTH, KL_LEAST, KL_LARGE = 5.0, 0.1, 2.0
 LENGTH_GROWTH, TRUNCATED = 2.0, 0.3
 #: Shares of truncated answers, at first and at the end, with which all of them have grown to the limit.
 FEW_TRUNCATED, ALL_TRUNCATED = 0.5, 0.9
+#: Growth of their lengths that shows it: where most answers reached the limit from the first log on, little is left.
+GROWN_TO_LIMIT = 1.5
 #: Gain of a reward relative to its best, and share of the later logs with exactly that best, of a task that is solved.
 GAINED, AT_BEST = 0.2, 0.5
 #: A part of a reward that is lost, relative to its first value, and that value relative to its noise.
@@ -339,7 +341,9 @@ def _length(by_quantity: Mapping[Quantity, list[Series]]) -> Iterator[Finding]:
         at = _until_end(_smooth(series.values) > LENGTH_GROWTH * before, LOGS) if before > 0 else None
         if at is not None:
             share = max((_share_since(one, int(series.steps[at])) for one in cut), default=0.0)
-        elif every := [(one, since) for one in cut if (since := _all_truncated_since(one)) is not None]:
+        elif after >= GROWN_TO_LIMIT * float(np.median(series.values[:_FIRST])) and (
+            every := [(one, since) for one in cut if (since := _all_truncated_since(one)) is not None]
+        ):
             # The limit may be less than twice the first length.
             one, since = every[0]
             at = min(int(np.searchsorted(series.steps, one.steps[since])), len(series) - 1)
