@@ -123,6 +123,7 @@ def _vanishing(every: list[Layer], share: float) -> Finding | None:
             "tensor": first.gradient.name if first.gradient is not None else first.name,
             "other": last.gradient.name if last.gradient is not None else last.name,
             "ratio": low / high,
+            "measure": "RMS in",
         },
         tuple(
             Evidence(f"RMS of the gradient of `{layer.name}`: {one:.2g}", layer.name)

@@ -399,8 +399,8 @@ _KINDS = (
         "Spike",
         "spikes of the loss",
         "The training loss jumps above the 50 values before it: by more than 8 robust standard deviations, half of its level, "
-        "and 30 % of what was learned. A jump that lasts, three that recover, or one of five values to twice the level give a "
-        "warning; fewer are a note. So does a jump from one value to the next after which the loss stays higher by 18 % of what was "
+        "and 30 % of what was learned. A jump that lasts, three that recover, or one of five values to twice the level, or of "
+        "three above the first ones, give a warning; fewer are a note. So does a jump from one value to the next after which the loss stays higher by 18 % of what was "
         "learned, where the learning rate does not jump, and one to the first value from which the loss falls as it did at first. So does a rise by "
         "30 % over many values that evaluations share, and that is made up for. Where a length, resolution or difficulty of the task that "
         "is logged changes at the jump, one that recovers is a note. Noise "
@@ -449,11 +449,13 @@ _KINDS = (
         "vanishing",
         "Vanishing",
         "vanishing gradients",
-        "The gradient of the first layer has less than a hundredth of the RMS of the last, and falls layer by layer.",
+        "The gradient of the first layer has less than a hundredth of the RMS of the last, and falls layer by layer. Or "
+        "the logged norm of the gradient of a part is below a millionth of that of another one at every step, but not 0, "
+        "and the training loss does not fall by 10 %.",
         "gradients of similar size in all layers",
         "ReLU-like activations, normalization or residual connections; check the initialization.",
         "Gradients vanish towards the first layers",
-        "RMS in `{tensor}` is {ratio:.2g} of that in `{other}`",
+        "{measure} `{tensor}` is {ratio:.2g} of that in `{other}`",
         "The first layers barely learn.",
         "Use ReLU-like activations, normalization or residual connections; check the initialization.",
         explains=_STARVED - {"vanishing"},
@@ -466,9 +468,10 @@ _KINDS = (
         "One step changes the weights by less than a few millionths of their norm although there are gradients, and the loss "
         "has barely fallen; or by less than a ten thousandth while the loss falls in a straight line to the end of the run. Where only "
         "scalars were recorded: the loss of an untrained model falls in a straight line by less than 15 % in the whole run, and the "
-        "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it; or the loss of "
+        "accuracy is poor; or every update of a plain optimizer is clipped, and the loss stays where the first ones left it, or every norm is "
+        "100 times the logged limit of the clipping, and the loss keeps 80 % of its first value; or the loss of "
         "evaluations falls by less than 5 % at a rate above 0.05, at each of them by what the rate allows; or the "
-        "learning rate is never above 0.00000003, or above 0.000002 while all losses stay within 2 %; or the loss of a language model is "
+        "learning rate is never above 0.00000003, or above 0.000002 while all losses stay within 2 %, or those of evaluations within 0.05 %; or the loss of a language model is "
         "above 5 and still falls when its rate has come to its end.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "increase the learning rate by a factor of 10 to 100.",
@@ -581,7 +584,8 @@ _KINDS = (
         "ends at 10.4 has diverged, although it falls for most of the run; or a tenth of its values are above 1,000 times its "
         "first ones. Or it rises from value to value to three times the first one, or its last third is mostly above twice its first "
         "values. Or it ends above its first values, and an accuracy is lost for good. A loss that need not fall, such as a critic's, has "
-        "diverged if it grows 100-fold while the reward does not improve.",
+        "diverged if it grows 100-fold while the reward does not improve. A training loss that rises while evaluations go on "
+        "improving to the end has come to harder samples, and is no fault.",
         "a training loss that ends near its best",
         "go back to a checkpoint before the onset; reduce the learning rate, warm it up, or clip gradients.",
         "{series} rises since step {first:,} and {how}",

@@ -70,6 +70,74 @@ def test_answers_of_which_many_reach_the_limit_from_the_first_on() -> None:
     assert kinds_of(run) == ["length_explosion"]
 
 
+def test_a_rate_that_destroys_the_model_before_the_first_log(tmp_path) -> None:
+    def rows(loss):
+        return [
+            {"step": 20 * (at + 1), "loss": float(one), "learning_rate": 0.25, "grad_norm": 1.0, "epoch": at / 50}
+            for at, one in enumerate(loss)
+        ]
+
+    at = np.arange(50)
+    stays = (4.1 + 8 * np.exp(-at / 1.5)) * noise(50, 0.01)
+    assert of_trainer(tmp_path / "bug", rows(stays))[:1] == ["rate_too_high"]
+    falls = (2.1 + 9 * np.exp(-at / 15)) * noise(50, 0.01)
+    assert of_trainer(tmp_path / "fix", rows(falls)) == []
+
+
+def test_evaluations_that_stand_still_beside_noisy_batches() -> None:
+    at = np.arange(60)
+    loss = 3.2 + 0.1 * RNG.standard_normal(60)
+    stands = 3.2 - 1e-5 * np.arange(6)
+    run = {"loss": (at, loss), "val_loss": (10 * np.arange(6), stands), "lr": (at, np.full(60, 1.5e-6))}
+    assert kinds_of(run)[:1] == ["rate_too_low"]
+    run["val_loss"] = (10 * np.arange(6), 3.2 - 0.03 * np.arange(6))
+    assert kinds_of(run) == []
+
+
+def test_a_reward_that_falls_where_the_rate_jumps() -> None:
+    at = np.arange(100)
+    reward = np.interp(at, [0, 80, 85, 99], [20, 320, 195, 100]) + RNG.standard_normal(100)
+    rate = np.where(at < 62, 3e-4, 8e-3)
+    run = {"rollout/ep_rew_mean": (at, reward), "train/learning_rate": (at, rate)}
+    assert kinds_of(run)[:1] == ["rate_rise"]
+    run["rollout/ep_rew_mean"] = (at, 20 + 3 * at + RNG.standard_normal(100))
+    assert kinds_of(run) == []
+
+
+def test_a_boosting_with_a_rate_that_is_far_too_low() -> None:
+    at = np.arange(150)
+    training, valid = 1.61 - 0.0015 * at, 1.615 - 0.00135 * at
+    assert kinds(**{"train-mlogloss": training, "valid-mlogloss": valid}) == ["rate_too_low"]
+    bends = 0.5 + 1.1 * np.exp(-at / 30)
+    assert kinds(**{"train-mlogloss": bends, "valid-mlogloss": bends + 0.02}) == []
+
+
+def test_norms_that_are_far_above_their_limit() -> None:
+    at = np.arange(80)
+    run = {
+        "loss": (3.9 - 0.003 * at) * noise(80, 0.005),
+        "grad_norm": 30 * noise(80, 0.1),
+        "max_grad_norm": np.full(80, 0.05),
+        "lr": np.full(80, 0.02),
+    }
+    assert kinds(**run) == ["rate_too_low"]
+    run["loss"] = (1.5 + 2.4 * np.exp(-at / 20)) * noise(80, 0.005)
+    assert kinds(**run) == []
+
+
+def test_a_norm_of_the_first_part_that_vanishes() -> None:
+    at = np.arange(60)
+    run = {
+        "train_loss": 1.95 * noise(60, 0.01),
+        "grad_norm/encoder.0": 2e-9 * noise(60, 0.2),
+        "grad_norm/classifier": 0.4 * noise(60, 0.2),
+    }
+    assert kinds(**run)[:1] == ["vanishing"]
+    run["train_loss"] = (0.5 + 1.4 * np.exp(-at / 12)) * noise(60, 0.01)
+    run["grad_norm/encoder.0"] = 2e-3 * noise(60, 0.2)
+    assert kinds(**run) == []
+
+
 def test_an_accuracy_of_next_to_nothing() -> None:
     run = {"val_loss": ([0, 1], [0.5, 0.5]), "val_accuracy": ([0, 1], [5e-324, 5e-324])}
     assert kinds_of(run) == []

@@ -24,6 +24,7 @@ from smdwidgets.diagnosis.detectors.loss_parts import loss_parts
 from smdwidgets.diagnosis.detectors.loss_scale import loss_scale
 from smdwidgets.diagnosis.detectors.no_targets import no_targets
 from smdwidgets.diagnosis.detectors.norms_add_up import norms_add_up
+from smdwidgets.diagnosis.detectors.norms_of_parts import norms_of_parts
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
 from smdwidgets.diagnosis.detectors.order import order
@@ -51,6 +52,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     gradient_zero,
     gradient_huge,
     norms_add_up,
+    norms_of_parts,
     unbounded,
     learning_rate,
     schedules,

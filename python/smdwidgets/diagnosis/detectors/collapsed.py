@@ -21,6 +21,9 @@ LEAST_SHARE_SO_FAR, LEAST_GOOD_SO_FAR = 0.4, 1 / 3
 #: Share of the gain that is all of it, and a gain in units of the noise that is beyond doubt: then a drop counts, too,
 #: that is small for the level of the reward.
 ALL, CLEAR_GAIN = 0.85, 10.0
+#: Jump of the learning rate before the drop, which explains the drop, and the share of the run in which it is a
+#: warm-up.
+RATE_JUMPS, WARM_UP = 5.0, 0.1
 #: Blocks that must have been near the best: a single good episode is luck.
 NEAR_BEST = 3
 
@@ -32,13 +35,15 @@ def collapsed(data: RunData) -> Iterator[Finding]:
         # Oriented: lower is better. Most runs end here.
         if trend is None or len(series) < LEAST_POINTS or trend.end - trend.best <= 4 * trend.noise:
             continue
-        yield from _judge(series, trend, data.has_ended)
+        yield from _judge(series, trend, data)
 
 
-def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Finding]:
+def _judge(series: Series, trend: Trend, data: RunData) -> Iterator[Finding]:
     blocks, best = trend.blocks, trend.best
     tail = blocks[-max(2, round(TAIL * len(blocks))) :]
-    level = float(np.median(tail))
+    has_jumped = _rate_has_jumped(data, int(series.steps[-1]))
+    # What a rate destroys goes on falling.
+    level = float(tail[-1] if has_jumped else np.median(tail))
     gain, drop = trend.start - best, level - best
     if gain <= 3 * trend.noise and drop <= 6 * trend.noise:
         return
@@ -53,8 +58,9 @@ def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Finding]:
     share = 1 - before / len(blocks)
     if share < LEAST_SHARE:
         return
-    is_lasting = has_ended or (share >= LEAST_SHARE_SO_FAR and len(good) >= LEAST_GOOD_SO_FAR * before)
+    is_lasting = data.has_ended or (share >= LEAST_SHARE_SO_FAR and len(good) >= LEAST_GOOD_SO_FAR * before)
     onset, last = step_of_block(series, before), int(series.steps[-1])
+    is_lasting = is_lasting or (has_jumped and _rate_has_jumped(data, onset))
     facts = {"series": series.quoted, "best": 0.0 - best, "end": 0.0 - level}
     yield Finding.of(
         "collapsed",
@@ -66,3 +72,15 @@ def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Finding]:
         facts,
         (evidence(series, f"{series.label} {-best:.4g} → {-level:.4g}", onset, last),),
     )
+
+
+def _rate_has_jumped(data: RunData, onset: int) -> bool:
+    """Whether the learning rate has jumped before a step, and not come back."""
+    begin, end = data.extent
+    for rate in data.of(Kind.LEARNING_RATE):
+        until = rate.values[rate.steps <= onset]
+        jumps = np.flatnonzero((until[1:] >= RATE_JUMPS * until[:-1]) & (until[:-1] > 0)) + 1
+        jumps = jumps[rate.steps[jumps] - begin > WARM_UP * (end - begin)]
+        if len(jumps) and rate.values[int(jumps[-1]) :].min() >= RATE_JUMPS * until[int(jumps[-1]) - 1]:
+            return True
+    return False

@@ -45,6 +45,8 @@ LEAST_OF_WARM_UP, LINE, ALL_OF_IT = 5, 0.1, 0.9
 #: A rate with which AdamW, which Transformers use, does not learn; the share of the run after which the loss must still
 #: fall, its fall from there to its end, and the fewest losses.
 FAR_TOO_LARGE, SOON, STILL_FALLS, LEAST_LARGE = 0.015, 0.2, 0.03, 20
+#: A rate with which it learns nothing, whatever the first log shows: that may be far above the loss of guessing.
+HOPELESS = 0.1
 #: Fewest evaluations at which a slow loss falls.
 LEAST_OF_SLOW = 5
 #: A rate that is absurd for it, of which the first log may show a little less, and the fall of a loss that is little
@@ -63,6 +65,8 @@ TWICE, LARGE_PART, HALVED = 2.0, 0.3, 0.5
 FAR_TOO_SMALL = 3e-8
 #: The same of losses that stay within this share of their level, and the fewest values of each.
 TOO_SMALL, STILL, SHOW_IT = 2e-6, 0.02, 3
+#: The same of evaluations beside losses of batches, which differ more: share of the level, and the fewest of each.
+STANDS, SHOW_IT_BESIDE_NOISE = 5e-4, 5
 #: Values before the jump whose rate must fall, so that it is neither a warm-up nor a cycle.
 DECAYS = 5
 
@@ -122,8 +126,14 @@ def _stands_still(data: RunData) -> bool:
     A rate that is usual for a trained model is too low for one that has learned nothing.
     """
     losses = [one for one in (*data.training_losses(), *data.held_out(Kind.LOSS)) if len(one) >= SHOW_IT]
-    still = all(float(np.ptp(one.values)) <= STILL * abs(float(np.median(one.values))) for one in losses)
-    return still and any(one.role.is_held_out for one in losses) and not data.of(Kind.REWARD)
+    held_out = [one for one in losses if one.role.is_held_out]
+    if not held_out or data.of(Kind.REWARD):
+        return False
+    spread = {id(one): float(np.ptp(one.values)) / (abs(float(np.median(one.values))) or 1.0) for one in losses}
+    if all(spread[id(one)] <= STILL for one in losses):
+        return True
+    # The samples of an evaluation are the same each time, those of the batches are not.
+    return all(spread[id(one)] <= STANDS and len(one) >= SHOW_IT_BESIDE_NOISE for one in held_out)
 
 
 def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:
@@ -142,7 +152,9 @@ def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:
     falls = FALLS_LITTLE if rate >= ABSURD else STILL_FALLS
     others = [one.values for one in data.held_out(Kind.LOSS) if len(one) and one.stem == loss.stem]
     # A small loss has been learned, and a few prompts take large rates.
-    if end < max((1 - falls) * soon, 0.5 * float(values[0]), 1.0):
+    is_hopeless = rate >= HOPELESS and end >= (1 - STILL_FALLS) * soon
+    learned = 0.0 if is_hopeless else 0.5 * float(values[0])
+    if end < max((1 - falls) * soon, learned, 1.0):
         return
     if any(one[-1] < (1 - falls) * one[min(1, len(one) - 1)] for one in others):
         return

@@ -18,7 +18,7 @@ __all__ = ["slow"]
 #: Fewest values; share of the first loss by which it falls at most and at least.
 LEAST_POINTS, MOST_FALL, LEAST_FALL = 10, 0.15, 0.02
 #: The same of a loss beside that of held-out data, which has as many values; the distance of both by the fall.
-MOST_OF_BOTH, OF_BOTH, TOGETHER = 0.5, 30, 0.1
+MOST_OF_BOTH, OF_BOTH, TOGETHER = 0.5, 30, 0.2
 #: Distance from a straight line, relative to the fall, and the fall of the second half relative to that of the first.
 STRAIGHT, AS_FAST = 0.12, 0.6
 #: Fewest values of a loss that hardly falls in a straight line, and the share of it by which it falls at most; another
@@ -46,6 +46,9 @@ ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1
 #: evaluations as show alone that a loss falls with each update by what its rate allows, and the least peak of such a
 #: rate.
 LEAST_OF_SLOW, FALLS_STEADILY, ALONG_RATE, PLAIN_PEAK = 5, -4.0, 8, 0.05
+#: Norm of every gradient by the logged limit of the clipping, of an optimizer that hardly moves; share of the first
+#: loss that is left then, the trend that shows such steps, and the fewest logs.
+CUT_TO, STILL_LEFT, LEAST_OF_CUT = 100.0, 0.8, 20
 #: Share of the run after which a loss that is learned has fallen on, and that fall relative to its level.
 SOON, FALLS_ON = 0.15, 0.05
 
@@ -56,6 +59,7 @@ def slow(data: RunData) -> Iterator[Finding]:
     The accuracy of the first ones is poor.
     """
     yield from _clipped(data)
+    yield from _clipped_to_nothing(data)
     yield from _both(data)
     yield from _ends_too_soon(data)
     yield from _crawls(data)
@@ -191,6 +195,29 @@ def _clipped(data: RunData) -> Iterator[Finding]:
         shown = (course(loss, first, last), course(share, first, last))
         yield Finding.of("rate_too_low", "problem", "medium", first, last, (share.name, loss.name), facts, shown)
         return
+
+
+def _clipped_to_nothing(data: RunData) -> Iterator[Finding]:
+    """Judge a loss that hardly falls beside norms far above their logged limit."""
+    loss = data.longest_loss
+    norms = [one for one in data.of(Kind.GRADIENT_NORM) if len(one) >= LEAST_OF_CUT]
+    limits = [one for one in norms if np.ptp(one.values) <= 1e-6 * abs(float(one.values[0]))]
+    if loss is None or len(loss) < LEAST_OF_CUT or not limits or data.of(Kind.REWARD):
+        return
+    part = max(3, len(loss) // 10)
+    if float(np.median(loss.values[-part:])) < STILL_LEFT * float(np.median(loss.values[:part])) or loss.values[0] <= 0:
+        return
+    for norm in norms:
+        limit = limits[0]
+        if 0 < CUT_TO * float(limit.values[0]) <= float(norm.values.min()):
+            facts = {
+                "what": f"Every gradient is clipped to less than a hundredth: {norm.quoted} is "
+                f"{norm.values.min():.3g} or more, {limit.quoted} {limit.values[0]:.3g}, and the loss hardly falls",
+                "detail": from_to(loss),
+                "or_stopped": ", or the limit of the clipping is far below the norm of the gradients",
+            }
+            yield beside("rate_too_low", "problem", (loss, norm, limit), facts)
+            return
 
 
 def _creeps(
