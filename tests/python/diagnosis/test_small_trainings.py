@@ -104,6 +104,14 @@ def test_a_reward_that_falls_where_the_rate_jumps() -> None:
     assert kinds_of(run) == []
 
 
+def test_views_that_become_equal_from_a_small_spread_on() -> None:
+    at = np.arange(150)
+    loss = -1 + 0.03 * np.exp(-at / 6)
+    assert kinds(loss=loss, z_std=0.012 + 0.08 * np.exp(-at / 5)) == ["features_collapse"]
+    healthy = -0.9 + 0.7 * np.exp(-at / 20) + 0.01 * RNG.standard_normal(150)
+    assert kinds(loss=healthy, z_std=0.09 + 0.02 * np.exp(-at / 5)) == []
+
+
 def test_a_boosting_with_a_rate_that_is_far_too_low() -> None:
     at = np.arange(150)
     training, valid = 1.61 - 0.0015 * at, 1.615 - 0.00135 * at
@@ -136,6 +144,40 @@ def test_a_norm_of_the_first_part_that_vanishes() -> None:
     run["train_loss"] = (0.5 + 1.4 * np.exp(-at / 12)) * noise(60, 0.01)
     run["grad_norm/encoder.0"] = 2e-3 * noise(60, 0.2)
     assert kinds(**run) == []
+
+
+def test_a_jump_above_the_first_values_that_recovers() -> None:
+    at = np.arange(160)
+    loss = (1.9 + 3 * np.exp(-at / 12)) * noise(160)
+    bad = loss.copy()
+    bad[81:89] = (9.4, 5.6, 5.5, 5.5, 3.4, 3.0, 2.6, 2.3)
+    assert kinds(loss=bad) == ["spike"]
+    bad[82:89] = (2.9, 2.5, 2.3, 2.1, 1.9, 1.9, 1.9)
+    assert kinds(loss=bad) == []
+
+
+def test_errors_of_a_boosting_that_are_first_logged_after_some_rounds() -> None:
+    at = np.arange(50)
+    training, valid = 700 * np.exp(-at / 4) + 1e-9, 3300 - 150 * np.exp(-at / 3)
+    assert kinds(5, **{"training's l2": training, "valid_1's l2": valid}) == ["overfit"]
+    other = 1e5 + 10 * at
+    assert kinds(5, **{"training's l2": training, "valid_1's l2": other}) == ["evaluation_differs"]
+    good = 3300 * np.exp(-at / 4) + 900
+    assert kinds(5, **{"training's l2": good - 200, "valid_1's l2": good}) == []
+
+
+def test_shuffled_labels_of_which_one_evaluation_is_lucky() -> None:
+    at = np.arange(90)
+    guess = np.log(7)
+    train = guess * np.exp(-np.maximum(0, at - 8) / 18)
+    lucky = np.array([0.27, 0.22, 0.18, 0.13, 0.15, 0.12, 0.14, 0.16, 0.13, 0.15, 0.14, 0.12, 0.15, 0.14, 0.13])
+    steps = 6 * np.arange(15)
+    worse = guess * (0.99 + 0.12 * np.arange(15))
+    run = {"train_loss": (at, train), "val_loss": (steps, worse), "val_acc": (steps, lucky)}
+    assert kinds_of(run)[0] in ("labels_unrelated", "evaluation_differs")
+    run["val_acc"] = (steps, np.linspace(0.27, 0.61, 15))
+    run["val_loss"] = (steps, np.concatenate([guess * 0.9 - 0.15 * np.arange(5), 1.0 + 0.12 * np.arange(10)]))
+    assert kinds_of(run) == ["overfit"]
 
 
 def test_an_accuracy_of_next_to_nothing() -> None:

@@ -30,6 +30,8 @@ from smdwidgets.naming.scalars import Role
 #: An accuracy relative to that of guessing which is no better, and its distance from guessing by that of no mistake.
 #: The least loss of held-out data relative to the first one, and the fall of the training loss beside it.
 GUESSED, OF_MISTAKES, NO_BETTER, TRAINS = 1.8, 0.25, 0.95, 0.04
+#: The best of all accuracies by the largest one that is no better than guessing: one alone may be chance.
+BY_CHANCE = 1.15
 #: An accuracy relative to that of guessing, and to its first value, of a model that has learned something, beside a
 #: first loss that is that of guessing.
 ABOVE_GUESS, ROSE, AS_UNTRAINED = 1.4, 1.3, 1.2
@@ -74,6 +76,9 @@ WRONG_WAY = 0.25
 AREAS_OF_CHANCE, LEAST_AREAS, ALL_LEARNED = (0.4, 0.6), 10, 0.95
 #: A metric of the validation relative to that of the test that is far above it, at how many of the evaluations.
 ABOVE_TEST, NEARLY_ALL = 1.5, 0.9
+#: Words of errors of numbers, whose size for an untrained model is not known; the last one of the training by its first
+#: one where all is learned by heart, and errors of evaluations by that first one that are no other data.
+_ERRORS, LEARNED_ALL, FAR_FROM_FIRST = frozenset({"l1", "l2", "mae", "mape", "mse", "rmse"}), 0.01, 10.0
 #: Least loss of evaluations by the first one of the training, which is that of an untrained model, and by their own
 #: first one, and the fall of the training loss beside it.
 FAR_ABOVE, FALLEN, FALLS = 3.0, 0.8, 0.25
@@ -134,7 +139,8 @@ def _at_guessing(data: RunData) -> Iterator[Finding]:
         if ranks_well(data, one.accuracy) is not None:
             continue
         most = min(GUESSED * chance, chance + OF_MISTAKES * (1 - chance))
-        if (one.share <= most).all() and losses.min() >= NO_BETTER * untrained:
+        is_guessed = best <= most and float(one.share.max()) <= BY_CHANCE * most
+        if is_guessed and losses.min() >= NO_BETTER * untrained:
             late = float(np.median(training.values[len(training) // 2 :]))
             comes_down = training.values[0] > ABOVE_FIRST * untrained and late >= NO_BETTER * untrained
             if comes_down or _late_level(training) >= NEVER_BELOW * untrained:
@@ -263,6 +269,12 @@ def _far_above(loss: Series, training: Series) -> Iterator[Finding]:
         return
     if float(loss.values.min()) < FALLEN * float(loss.values[0]):
         return
+    if (
+        not _ERRORS.isdisjoint(loss.stem)
+        and last < LEARNED_ALL * first
+        and loss.values.min() < FAR_FROM_FIRST * untrained
+    ):
+        return  # errors that are first logged when much has been learned, of a model that learns all of it by heart
     if untrained < TRAINED_BEFORE and ends(loss.values)[1] > GOES_ON * float(loss.values[0]):
         return  # a model that was trained before the log begins, and overfits
     facts = {

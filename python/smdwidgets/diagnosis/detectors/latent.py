@@ -35,6 +35,8 @@ _SPREAD, _LEFT = frozenset({"std", "stddev", "variance", "var"}), 0.1
 _DISTANCE, _APART = frozenset({"dist", "distance", "distances"}), frozenset({"an", "neg", "negative", "negatives"})
 #: The least negative cosine of two views, which a loss has if they are the same, and the level that is as good.
 _LEAST_COSINE, _SAME_VIEWS = -1.001, -0.98
+#: A cosine that only equal features have, and the share of their first spread that is nothing beside it.
+_EQUAL, _LEFT_OF_EQUAL = -0.995, 0.2
 
 
 def latent(data: RunData) -> Iterator[Finding]:
@@ -63,7 +65,7 @@ def latent(data: RunData) -> Iterator[Finding]:
 
 
 def _features(data: RunData) -> Iterator[Finding]:
-    views = _are_same_views(data)
+    views, left = _are_same_views(data), _LEFT_OF_EQUAL if _are_same_views(data, _EQUAL) else _LEFT
     for series in data.series:
         words = frozenset(series.words)
         # A spread without another word is that of what the loss compares, if this is a cosine.
@@ -72,7 +74,7 @@ def _features(data: RunData) -> Iterator[Finding]:
         if len(series) < LEAST_POINTS or not is_spread or words & _SETTING:
             continue
         begin = float(series.values[0])
-        above = np.flatnonzero(series.values > _LEFT * begin)
+        above = np.flatnonzero(series.values > left * begin)
         since = int(above[-1]) + 1 if len(above) else 0
         if begin <= 0 or not since or since > len(series) // 2:
             continue
@@ -84,14 +86,14 @@ def _features(data: RunData) -> Iterator[Finding]:
         return
 
 
-def _are_same_views(data: RunData) -> bool:
+def _are_same_views(data: RunData, most: float = _SAME_VIEWS) -> bool:
     """Whether a training loss is a negative cosine that is as low as it can be."""
     if data.of(Kind.REWARD):
         return False
     return any(
         len(one) >= LEAST_POINTS
         and float(one.values.min()) >= _LEAST_COSINE
-        and float(np.median(one.values[2 * len(one) // 3 :])) <= _SAME_VIEWS
+        and float(np.median(one.values[2 * len(one) // 3 :])) <= most
         for one in data.training_losses()
     )
 

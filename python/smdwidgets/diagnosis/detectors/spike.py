@@ -27,6 +27,8 @@ REPEATED = 3
 MANNERS = ("again", "lasting", "repeated", "long", "swell", "single")
 #: Points of a spike that is long, and its height relative to the level before.
 LONG, HIGH = 5, 2.0
+#: Points of a spike that are above the first values of the loss, and by how much: as if nothing had been learned.
+BACK, ABOVE_FIRST = 3, 1.05
 #: Height relative to the first values of the loss that is none, however long it lasts.
 NEGLIGIBLE = 0.05
 #: Fewest values of a loss that can relapse; what it has learned before, and the first level to which it returns.
@@ -297,7 +299,13 @@ def _begins_again(rate: Series) -> bool:
 
 
 def _is_long(series: Series, spike: _Spike) -> bool:
-    """Whether several values in succession stay near the top of a high spike."""
+    """Whether several values in succession stay near the top of a high spike.
+
+    Or above the first values of the loss.
+    """
+    above = series.values[spike.first : spike.first + BACK] > ABOVE_FIRST * float(series.values[:EDGE].max())
+    if spike.first >= AROUND and len(above) == BACK and above.all() and spike.top > HIGH * spike.level > 0:
+        return True
     near_top = series.values[spike.first : spike.first + LONG] > (spike.level + spike.top) / 2
     return len(near_top) == LONG and bool(near_top.all()) and spike.top > HIGH * spike.level > 0
 
