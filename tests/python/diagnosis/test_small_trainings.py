@@ -29,8 +29,8 @@ def kinds_of(run) -> list[str]:
 
 
 def kinds(every: int = 1, **series: np.ndarray) -> list[str]:
-    """Return the same of series with one value for every so many steps; `__` in a name is a slash."""
-    return kinds_of({name.replace("__", "/"): (every * np.arange(len(one)), one) for name, one in series.items()})
+    """Return the same of series with a value every so many steps."""
+    return kinds_of({name: (every * np.arange(len(one)), one) for name, one in series.items()})
 
 
 def of_trainer(folder, rows) -> list[str]:
@@ -183,3 +183,19 @@ def test_shuffled_labels_of_which_one_evaluation_is_lucky() -> None:
 def test_an_accuracy_of_next_to_nothing() -> None:
     run = {"val_loss": ([0, 1], [0.5, 0.5]), "val_accuracy": ([0, 1], [5e-324, 5e-324])}
     assert kinds_of(run) == []
+
+
+def test_a_part_of_a_reward_that_is_lost_for_another_one() -> None:
+    at = np.arange(220)
+    lost = 0.8 / (1 + np.exp((at - 70) / 6)) + 0.02 * RNG.standard_normal(220)
+    gained = 0.5 + 0.9 / (1 + np.exp(-(at - 65) / 10)) + 0.02 * RNG.standard_normal(220)
+    run = {
+        "reward": lost + gained,
+        "entropy": 1.2 - 0.5 / (1 + np.exp(-(at - 70) / 10)),
+        "rewards/correct/mean": lost,
+        "rewards/length/mean": gained,
+    }
+    assert kinds(**run) == ["metric_falls"]
+    run["rewards/length/mean"] = 0.5 + 0.02 * RNG.standard_normal(220)
+    run["reward"] = lost + run["rewards/length/mean"]
+    assert kinds(**run)[0] == "collapsed"
