@@ -263,6 +263,15 @@ EVALUATIONS = {
         "Loss_G": np.where(np.arange(60) < 4, 0.7, 9.0),
     },
     "swings": {"train/loss": np.tile([0.3, 0.6, 0.4], 10) * CALM, "val/mse": np.tile([0.15, 0.5, 0.24, 0.7], 8)[:30]},
+    "forgetting": {
+        "loss": 2 * LEARNS,
+        "eval_old_loss": 0.4 + 0.05 * np.arange(30),
+        "eval_old_accuracy": 0.85 - 0.01 * np.arange(30),
+        "eval_new_loss": 1.1 * LEARNS,
+        "eval_new_accuracy": 0.5 + 0.01 * np.arange(30),
+    },
+    "slows_down": {"loss": np.resize(LEARNS, 60), "tokens_per_second": 9000 - 110 * np.arange(60)},
+    "waits_for_data": {"loss": LEARNS, "time": 0.4 * CALM, "data_time": 0.3 * CALM},
     "metric_falls": {"train_loss": LEARNS - 1, "val_top1": 0.7 - 0.013 * np.arange(30)},
 }
 

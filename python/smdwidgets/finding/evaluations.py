@@ -54,13 +54,29 @@ OF_EVALUATIONS: tuple[Kind, ...] = (
         test="print the number of targets of 10 training batches: if it is 0, the labels are the cause",
     ),
     Kind(
+        "forgetting",
+        "Forgetting",
+        "earlier data that are forgotten",
+        "The loss of held-out data that were known at the first of at least 5 evaluations ends 30 % or more above it, while that of other "
+        "data, which was larger at first, falls by 30 % and ends near its best. Said where something else is logged of both data, "
+        "such as their accuracies.",
+        "losses of earlier data that stay where they were",
+        "mix some of the earlier data into the training; reduce the learning rate, or train few weights, as with LoRA.",
+        "{series} rises since step {keep:,}, while other data are learned",
+        "{numbers}",
+        "The model forgets what it knew before: probably the training has only other data.",
+        "Mix some of the earlier data into the training, reduce the learning rate, or train few weights, as with LoRA.",
+        explains=frozenset({"evaluation_differs", "overfit", "metric_falls"}),
+        test="train with a tenth of the earlier data in each batch: if their loss stays, they were forgotten",
+    ),
+    Kind(
         "evaluation_differs",
         "Evaluation differs",
         "evaluations that are prepared in another way",
         "The accuracy of evaluations is never better than guessing, and their loss is never below that of guessing, although the "
         "training loss halves within the first quarter of the run: so fast is only learned what also holds for other data. The same if "
         "their loss stays within 2 % of its first value while the training loss halves. Or their loss is always more than 3 times that of the untrained model, or more than 2.5 times since the training loss had hardly fallen; or it is largest at first, and above 1.5 times that at three evaluations or more at which the training loss has halved, although it becomes right later, as with running statistics that lag behind the weights. Where evaluations have no loss: their accuracy is below 25 % from the first one "
-        "on, while that of the training is above 80 %; or, with a loss that rises, it is one number at or below 25 %. Or the loss of averaged weights stays within 2 % of its first value, while that of the last weights is below half of it. Or a metric of validation data is more than 1.5 times that of test data. Or at most a quarter of the pairs of preferences are "
+        "on, while that of the training is above 80 %; or, with a loss that rises, it is one number at or below 25 %. Or the loss of averaged weights stays within 2 % of its first value, while that of the last weights is below half of it. Or the loss of evaluations is never below 70 % of that of guessing among 5 or more classes, although 65 % of the answers are right and the training loss falls below a quarter. Or a metric of validation data is more than 1.5 times that of test data. Or at most a quarter of the pairs of preferences are "
         "ordered right at each evaluation, and at least three quarters in the training.",
         "evaluations that get better while the training loss falls fast",
         "evaluate some batches of training data with the code of the evaluation.",

@@ -238,7 +238,8 @@ _KINDS = (
         "Features collapse",
         "features that become the same for every sample",
         "The standard deviation of features over samples, by its name, falls below a tenth of its first value and stays there. A "
-        "standard deviation without another name counts beside a loss that is a negative cosine near -1. So does the distance of "
+        "standard deviation without another name counts beside a loss that is a negative cosine near -1; a fifth is enough "
+        "beside one below -0.995. So does the distance of "
         "samples that do not belong together.",
         "features that vary among samples to the end",
         "check that the gradient of one of two views is stopped, that a batch has negative pairs, and the weight of the term that "
@@ -664,6 +665,35 @@ _KINDS = (
         "{detail}",
         "{guessing}Either nothing is learned, or the run began with a trained model.",
         symptom=True,
+    ),
+    Kind(
+        "slows_down",
+        "Slows down",
+        "a training that gets slower",
+        "Every speed that is logged, in samples or tokens a second, is in the last third of the run at most 62.5 % of that in "
+        "the first one, nearly all values of which are above it, and has fallen in between. Not said of reinforcement learning, or where the size of samples or "
+        "batches grows.",
+        "a speed that stays the same after the first steps",
+        "look for lists that grow with every step, such as losses that are kept with their graphs, and for logs or checkpoints "
+        "that are read again.",
+        "The training gets slower: {series} falls by {share:.0%}",
+        "{before:.4g} → {after:.4g}",
+        "Probably the work of a step grows with the number of steps, or another program needs the machine.",
+        level="warning",
+        test="restart from the last checkpoint: if the speed is that of the beginning, the process collects something",
+    ),
+    Kind(
+        "waits_for_data",
+        "Waits for data",
+        "steps that wait for data",
+        "At 20 logs or more, the logged time for loading the data is 60 % or more of that of the step, in the median.",
+        "a time for loading data of a few percent",
+        "more workers of the data loader, prefetching, smaller or already decoded files, a local disk.",
+        "The training waits for data during {share:.0%} of its time",
+        "{series} beside {of}",
+        "The data loader is slower than the model.",
+        level="warning",
+        test="train 50 steps on one batch that stays in memory: if they are as much faster, loading is the cause",
     ),
     Kind(
         "constant",

@@ -185,6 +185,53 @@ def test_an_accuracy_of_next_to_nothing() -> None:
     assert kinds_of(run) == []
 
 
+def test_earlier_data_that_are_forgotten() -> None:
+    at = np.arange(80)
+    steps = 10 * np.arange(8)
+    run = {
+        "loss": (at, (0.1 + 2.4 * np.exp(-at / 20)) * noise(80)),
+        "eval_english_loss": (steps, 0.6 + 0.2 * np.arange(8)),
+        "eval_english_accuracy": (steps, 0.82 - 0.04 * np.arange(8)),
+        "eval_dutch_loss": (steps, 0.2 + 1.9 * np.exp(-np.arange(8) / 2)),
+        "eval_dutch_accuracy": (steps, 0.93 - 0.6 * np.exp(-np.arange(8) / 2)),
+    }
+    assert kinds_of(run) == ["forgetting"]
+    run["eval_english_loss"] = (steps, 0.6 + 0.01 * np.arange(8))
+    run["eval_english_accuracy"] = (steps, 0.82 - 0.002 * np.arange(8))
+    assert kinds_of(run) == []
+
+
+def test_parts_of_a_loss_are_no_data_that_are_forgotten() -> None:
+    at = np.arange(40)
+    learned = 0.1 + 1.5 * np.exp(-at / 8)
+    run = {
+        "train/cls_loss": learned,
+        "train/dfl_loss": 0.2 + 0.3 * np.exp(-at / 8),
+        "val/cls_loss": 1.1 * learned,
+        "val/dfl_loss": 0.5 + 0.01 * at,
+        "metrics/mAP50": 0.6 - 0.5 * np.exp(-at / 8),
+    }
+    assert "forgetting" not in kinds(**run)
+
+
+def test_a_speed_that_falls_with_every_step() -> None:
+    at = np.arange(90)
+    run = {"loss": 0.2 + 2 * np.exp(-at / 20), "samples_per_sec": 4000 / (1 + at / 60) * noise(90, 0.05)}
+    assert kinds(5, **run) == ["slows_down"]
+    assert kinds(5, **run, seq_len=np.repeat([128.0, 256.0, 512.0], 30)) == []
+    run["samples_per_sec"] = np.where(at < 4, 900, 4000) * noise(90, 0.15)
+    assert kinds(5, **run) == []
+
+
+def test_steps_that_wait_for_their_data() -> None:
+    at = np.arange(50)
+    waits = 0.4 * noise(50, 0.1)
+    run = {"loss": 0.2 + 2 * np.exp(-at / 12), "time": 0.1 + waits, "data_time": waits}
+    assert kinds(20, **run) == ["waits_for_data"]
+    run["data_time"] = 0.02 * noise(50, 0.3)
+    assert kinds(20, **run) == []
+
+
 def test_a_part_of_a_reward_that_is_lost_for_another_one() -> None:
     at = np.arange(220)
     lost = 0.8 / (1 + np.exp((at - 70) / 6)) + 0.02 * RNG.standard_normal(220)
@@ -199,3 +246,17 @@ def test_a_part_of_a_reward_that_is_lost_for_another_one() -> None:
     run["rewards/length/mean"] = 0.5 + 0.02 * RNG.standard_normal(220)
     run["reward"] = lost + run["rewards/length/mean"]
     assert kinds(**run)[0] == "collapsed"
+
+
+def test_evaluations_that_are_right_and_hardly_sure() -> None:
+    at = np.arange(60)
+    run = {
+        "train/loss": np.log(8) * np.exp(-at / 10) + 0.02,
+        "val/loss": np.log(8) * (0.76 + 0.22 * np.exp(-at / 15)),
+        "val/accuracy": 0.81 - 0.6 * np.exp(-at / 5),
+    }
+    assert kinds(**run) == ["evaluation_differs"]
+    run["val/loss"] = np.log(8) * (0.3 + 0.68 * np.exp(-at / 8))
+    assert kinds(**run) == []
+    run["val/loss"] = np.log(8) * (0.4 + 0.6 * np.exp(-at / 3) + 0.008 * at)
+    assert kinds(**run) == ["overfit"]

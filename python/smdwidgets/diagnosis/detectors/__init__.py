@@ -10,8 +10,10 @@ from smdwidgets.diagnosis.detectors.clipping import clipping
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
 from smdwidgets.diagnosis.detectors.constant_accuracy import constant_accuracy
 from smdwidgets.diagnosis.detectors.diverged import diverged
+from smdwidgets.diagnosis.detectors.efficiency import efficiency
 from smdwidgets.diagnosis.detectors.evaluation_differs import evaluation_differs
 from smdwidgets.diagnosis.detectors.evaluation_too_good import evaluation_too_good
+from smdwidgets.diagnosis.detectors.forgetting import forgetting
 from smdwidgets.diagnosis.detectors.gradient_huge import gradient_huge
 from smdwidgets.diagnosis.detectors.gradient_zero import gradient_zero
 from smdwidgets.diagnosis.detectors.held_out_losses import held_out_losses
@@ -67,6 +69,7 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     order,
     spike,
     overfit,
+    forgetting,
     collapsed,
     constant_accuracy,
     beside_accuracy,
@@ -84,4 +87,5 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     policy,
     preferences,
     signals,
+    efficiency,
 )

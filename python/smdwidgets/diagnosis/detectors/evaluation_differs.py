@@ -82,6 +82,9 @@ _ERRORS, LEARNED_ALL, FAR_FROM_FIRST = frozenset({"l1", "l2", "mae", "mape", "ms
 #: Least loss of evaluations by the first one of the training, which is that of an untrained model, and by their own
 #: first one, and the fall of the training loss beside it.
 FAR_ABOVE, FALLEN, FALLS = 3.0, 0.8, 0.25
+#: Least loss of guessing among some classes; the least loss of evaluations that are hardly sure, by it, and the last
+#: loss of a training that is sure, by its first one.
+SEVERAL_CLASSES, HARDLY_SURE, SURE = 1.5, 0.7, 0.25
 #: Fewest evaluations whose metrics are next to nothing, how large those are, and the last training loss and the least
 #: loss of evaluations beside them, relative to their first ones.
 LEAST_EVALUATIONS, NEXT_TO_NOTHING, BY_HEART, NEVER_FALLS = 10, 0.05, 0.1, 0.75
@@ -103,6 +106,7 @@ def evaluation_differs(data: RunData) -> Iterator[Finding]:
     yield from _worse_than_chance(data)
     yield from _swapped(data)
     yield from _area_of_guessing(data)
+    yield from _hardly_sure(data)
     yield from list(_next_to_nothing(data)) or _never_better(data)
     for loss, training in logged_pairs(data):
         yield from list(_far_above(loss, training)) or _too_large_for_mistakes(data, loss, training)
@@ -502,6 +506,34 @@ def _unrelated(what: str, held_out: Series, training: Series, *others: Series) -
     """Return that a training learns single samples only, as these series show."""
     facts = {"what": what, "numbers": f"{from_to(held_out)}, {from_to(training)}", "why": _UNRELATED}
     return beside("labels_unrelated", "problem", (*others, held_out, training), facts)
+
+
+def _hardly_sure(data: RunData) -> Iterator[Finding]:
+    """Judge evaluations that are mostly right, with a loss that is near guessing.
+
+    What is learned by heart makes a model too sure of its mistakes, after a loss that was far lower.
+    """
+    training = _falling(data)
+    if training is None:
+        return
+    for one in evaluations(data):
+        losses = one.loss.values
+        if min(len(losses), len(one.share)) < SHOWN:
+            continue
+        untrained = max(float(losses[0]), float(training.values[0]))
+        share = float(np.median(one.share[len(one.share) // 2 :]))
+        is_sure = ends(training.values)[1] < SURE * training.values[0]
+        if not SEVERAL_CLASSES < untrained < MOST_GUESS or losses.min() < HARDLY_SURE * untrained or not is_sure:
+            continue
+        if share >= LEAST_GOOD and losses.max() <= (1 + HARDLY_MOVES) * untrained:
+            facts = {
+                "what": f"{one.loss.quoted} is never far below that of guessing, although {share:.0%} of the answers are right",
+                "numbers": f"{from_to(one.loss)}, {from_to(one.accuracy)}, {from_to(training)}",
+                "why": "Probably outputs of evaluations are smaller than those of the training, as with running statistics that "
+                "are not those of the data, or dropout that stays active.",
+            }
+            yield beside("evaluation_differs", "problem", (one.loss, one.accuracy, training), facts)
+            return
 
 
 def _next_to_nothing(data: RunData) -> Iterator[Finding]:
