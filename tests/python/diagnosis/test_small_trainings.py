@@ -232,22 +232,6 @@ def test_steps_that_wait_for_their_data() -> None:
     assert kinds(20, **run) == []
 
 
-def test_a_part_of_a_reward_that_is_lost_for_another_one() -> None:
-    at = np.arange(220)
-    lost = 0.8 / (1 + np.exp((at - 70) / 6)) + 0.02 * RNG.standard_normal(220)
-    gained = 0.5 + 0.9 / (1 + np.exp(-(at - 65) / 10)) + 0.02 * RNG.standard_normal(220)
-    run = {
-        "reward": lost + gained,
-        "entropy": 1.2 - 0.5 / (1 + np.exp(-(at - 70) / 10)),
-        "rewards/correct/mean": lost,
-        "rewards/length/mean": gained,
-    }
-    assert kinds(**run) == ["metric_falls"]
-    run["rewards/length/mean"] = 0.5 + 0.02 * RNG.standard_normal(220)
-    run["reward"] = lost + run["rewards/length/mean"]
-    assert kinds(**run)[0] == "collapsed"
-
-
 def test_evaluations_that_are_right_and_hardly_sure() -> None:
     at = np.arange(60)
     run = {

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
-from smdwidgets.diagnosis.detectors.policy import lost_parts
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, local_noise
 from smdwidgets.finding import Finding
@@ -36,9 +35,7 @@ def collapsed(data: RunData) -> Iterator[Finding]:
         # Oriented: lower is better. Most runs end here.
         if trend is None or len(series) < LEAST_POINTS or trend.end - trend.best <= 4 * trend.noise:
             continue
-        # A part of a reward that is lost for the others is said to be so by another finding.
-        if not any(series.name == one.subject for one in lost_parts(data)):
-            yield from _judge(series, trend, data)
+        yield from _judge(series, trend, data)
 
 
 def _judge(series: Series, trend: Trend, data: RunData) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from smdwidgets.diagnosis.trends import local_noise, mann_kendall
 from smdwidgets.finding import Finding, Level
 from smdwidgets.naming.policy import Quantity, quantity
 
-__all__ = ["lost_parts", "policy"]
+__all__ = ["policy"]
 
 #: Fewest logs of a series, logs in succession that show a fault, and of groups with equal rewards.
 LEAST_LOGS, LOGS, EQUAL_LOGS = 12, 5, 10
@@ -103,7 +103,7 @@ def policy(data: RunData) -> Iterator[Finding]:
     yield from _divergence(by_quantity.get(Quantity.KL, []), reward)
     yield from _unbounded(by_quantity, data)
     yield from _length(by_quantity)
-    yield from lost_parts(data)
+    yield from _lost_parts(data)
 
 
 def _updates(data: RunData, least: int) -> tuple[list[Series], list[Series]]:
@@ -369,7 +369,7 @@ def _all_truncated_since(cut: Series) -> int | None:
     return _until_end(_smooth(cut.values) >= ALL_TRUNCATED, _FIRST)
 
 
-def lost_parts(data: RunData) -> Iterator[Finding]:
+def _lost_parts(data: RunData) -> Iterator[Finding]:
     """Judge parts of a reward of which one is lost while the whole rises."""
     every = _rewards(data)
     parts = [one for one in every if "rewards" in one.words]
@@ -388,6 +388,7 @@ def lost_parts(data: RunData) -> Iterator[Finding]:
         facts = {"series": part.quoted, "best": best, "end": end, "keep": int(part.steps[best_at])}
         facts["beside"] = f"{from_to(whole)}, which other parts of the reward raise"
         yield beside("metric_falls", "problem", (part, whole), facts, onset)
+        return
 
 
 def _finding(
