@@ -384,7 +384,8 @@ _KINDS = (
         "and a symptom follows: values that are not finite, divergence, dead units, or a loss that does not fall. A loss that stays "
         "at its first level speaks against it: too large a rate makes a loss rise or swing. Where only scalars were recorded: the rate "
         "of Transformers is 0.015 or more, and the loss stays where the first updates left it; or the rate is so large for the "
-        "optimizer, from 2 on for any, and the loss, a metric or the reward suffers.",
+        "optimizer, from 2 on for any, and the loss, a metric or the reward suffers, or evaluations "
+        "only guess.",
         "one step changes weights by 0.07 % to 3 % of their norm",
         "reduce the learning rate by a factor of 3 to 10, or warm it up.",
         "{what}",
@@ -626,7 +627,8 @@ _KINDS = (
         "a collapse of the reward",
         "A reward that had been learned falls by more than half of its best and more than 60 % of its gain, or loses 85 % of a clear "
         "gain, and has not come back in the last 15 % of the run. While the run goes on, this is a note until the reward has been down for two fifths "
-        "of the run, and had been good for a third of the time before: rewards often come back from a shorter dip.",
+        "of the run, and had been good for a third of the time before: rewards often come back from a shorter dip. After the learning rate "
+        "has jumped 5-fold for good, it is none, and 40 % of the gain and 35 % of the best are enough.",
         "a reward that ends near its best",
         "go back to a checkpoint before the onset; reduce the learning rate or the size of policy updates; check what changed "
         "at that step, such as the environment or the exploration.",

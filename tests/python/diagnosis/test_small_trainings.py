@@ -244,3 +244,40 @@ def test_evaluations_that_are_right_and_hardly_sure() -> None:
     assert kinds(**run) == []
     run["val/loss"] = np.log(8) * (0.4 + 0.6 * np.exp(-at / 3) + 0.008 * at)
     assert kinds(**run) == ["overfit"]
+
+
+def test_a_rate_beside_which_evaluations_only_guess() -> None:
+    at = np.arange(60)
+    loss = (2.1 + 30 * np.exp(-at / 1.2)) * noise(60, 0.06)
+    steps = 6 * np.arange(10)
+    guess = np.array([0.16, 0.13, 0.11, 0.14, 0.18, 0.12, 0.15, 0.14, 0.13, 0.16])
+    run = {
+        "loss": (at, loss),
+        "lr": (at, np.full(60, 2.5)),
+        "val loss": (steps, 2.15 + 0.15 * np.sin(np.arange(10))),
+        "val acc": (steps, guess),
+    }
+    assert kinds_of(run)[:1] == ["rate_too_high"]
+    run["val acc"] = (steps, guess + 0.05 * np.arange(10))
+    run["val loss"] = (steps, 2.0 - 0.1 * np.arange(10))
+    run["loss"] = (at, (0.9 + 1.1 * np.exp(-at / 12)) * noise(60))
+    assert kinds_of(run) == []
+
+
+def test_a_rate_that_takes_half_of_a_reward() -> None:
+    at = np.arange(80)
+    reward = np.interp(at, [0, 50, 56, 79], [25, 260, 130, 150]) + RNG.standard_normal(80)
+    run = {"rollout/ep_rew_mean": (at, reward), "train/learning_rate": (at, np.where(at < 47, 1e-3, 4e-2))}
+    assert kinds_of(run)[:1] == ["rate_rise"]
+    run["train/learning_rate"] = (at, np.full(80, 1e-3))
+    assert kinds_of(run) == []
+
+
+def test_evaluations_of_a_few_classes_that_are_fairly_sure() -> None:
+    at = np.arange(60)
+    run = {
+        "train/loss": np.log(5) * np.exp(-at / 10) + 0.02,
+        "val/loss": np.log(5) * (0.74 + 0.22 * np.exp(-at / 6)),
+        "val/accuracy": 0.66 - 0.45 * np.exp(-at / 6),
+    }
+    assert kinds(**run) == []

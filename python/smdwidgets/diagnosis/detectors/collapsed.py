@@ -21,6 +21,8 @@ LEAST_SHARE_SO_FAR, LEAST_GOOD_SO_FAR = 0.4, 1 / 3
 #: Share of the gain that is all of it, and a gain in units of the noise that is beyond doubt: then a drop counts, too,
 #: that is small for the level of the reward.
 ALL, CLEAR_GAIN = 0.85, 10.0
+#: Least drop relative to the gain and to the best; the same after a jump of the learning rate.
+LEAST_DROP, LEAST_AFTER_JUMP = (0.6, 0.5), (0.4, 0.35)
 #: Jump of the learning rate before the drop, which explains the drop, and the share of the run in which it is a
 #: warm-up.
 RATE_JUMPS, WARM_UP = 5.0, 0.1
@@ -48,7 +50,9 @@ def _judge(series: Series, trend: Trend, data: RunData) -> Iterator[Finding]:
     if gain <= 3 * trend.noise and drop <= 6 * trend.noise:
         return
     loses_all = drop >= ALL * gain and gain > CLEAR_GAIN * trend.wide_noise
-    if drop <= max(0.6 * gain, 4 * trend.noise, 0 if loses_all else 0.5 * abs(best)) or tail.min() <= best + drop / 2:
+    of_gain, of_best = LEAST_AFTER_JUMP if has_jumped else LEAST_DROP
+    least = max(of_gain * gain, 4 * trend.noise, 0 if loses_all else of_best * abs(best))
+    if drop <= least or tail.min() <= best + drop / 2:
         return
     good = np.flatnonzero(blocks <= best + drop / 2)
     around = series.values[max(0, trend.best_at - 1) * trend.length : (trend.best_at + 2) * trend.length]

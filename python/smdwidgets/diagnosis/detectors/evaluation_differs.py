@@ -85,6 +85,8 @@ FAR_ABOVE, FALLEN, FALLS = 3.0, 0.8, 0.25
 #: Least loss of guessing among some classes; the least loss of evaluations that are hardly sure, by it, and the last
 #: loss of a training that is sure, by its first one.
 SEVERAL_CLASSES, HARDLY_SURE, SURE = 1.5, 0.7, 0.25
+#: The loss of evaluations by that of a model which is as sure as it is right.
+UNSURE = 1.3
 #: Fewest evaluations whose metrics are next to nothing, how large those are, and the last training loss and the least
 #: loss of evaluations beside them, relative to their first ones.
 LEAST_EVALUATIONS, NEXT_TO_NOTHING, BY_HEART, NEVER_FALLS = 10, 0.05, 0.1, 0.75
@@ -525,7 +527,12 @@ def _hardly_sure(data: RunData) -> Iterator[Finding]:
         is_sure = ends(training.values)[1] < SURE * training.values[0]
         if not SEVERAL_CLASSES < untrained < MOST_GUESS or losses.min() < HARDLY_SURE * untrained or not is_sure:
             continue
-        if share >= LEAST_GOOD and losses.max() <= (1 + HARDLY_MOVES) * untrained:
+        if not LEAST_GOOD <= share < 1:
+            continue
+        # What a model loses that is as sure as it is right, and does not prefer any of the wrong answers.
+        fair = -share * math.log(share) - (1 - share) * (math.log(1 - share) - untrained)
+        is_unsure = float(np.median(losses[len(losses) // 2 :])) >= UNSURE * fair
+        if is_unsure and losses.max() <= (1 + HARDLY_MOVES) * untrained:
             facts = {
                 "what": f"{one.loss.quoted} is never far below that of guessing, although {share:.0%} of the answers are right",
                 "numbers": f"{from_to(one.loss)}, {from_to(one.accuracy)}, {from_to(training)}",

@@ -15,7 +15,7 @@ __all__ = ["forgetting"]
 #: Fewest evaluations; the first one by the best, where the data were known before; the last ones by the first, where
 #: they are forgotten; and the last ones of the others by their first and by their best.
 LEAST_POINTS, KNOWN, FORGOTTEN, LEARNED, NEAR_BEST = 5, 1.1, 1.3, 0.7, 1.1
-#: Words of a loss, which say nothing of its data.
+#: Words of a loss that do not name its data.
 _OF_LOSS = frozenset({"loss", "nll", "ce", "cross", "entropy"})
 
 

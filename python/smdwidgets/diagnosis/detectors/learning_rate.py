@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._evaluations import evaluations
 from smdwidgets.diagnosis.detectors._falls import falls_on
 from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -52,6 +54,8 @@ LEAST_OF_SLOW = 5
 #: A rate that is absurd for it, of which the first log may show a little less, and the fall of a loss that is little
 #: then.
 ABSURD, FALLS_LITTLE = 0.028, 0.2
+#: An accuracy of guessing at most, the best of all by their median, and a loss by that of guessing.
+MOST_GUESSED, AS_GUESSED, BELOW_GUESS = 0.55, 1.6, 0.97
 #: Range of a loss, relative to its first value, that has not moved.
 SAME = 0.005
 #: A rate that plain gradient descent does not bear, either, and words of an adaptive optimizer.
@@ -77,6 +81,7 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
         yield from _warm_up(data, series)
         yield from _far_too_small(data, series)
         clear = list(_far_too_large(data, series)) or list(_above_first(data, series))
+        clear = clear or list(_only_guesses(data, series))
         yield from clear or _beyond_use(data, series)
         peaks: list[Finding] = []
         if len(series) >= LEAST_POINTS:
@@ -169,6 +174,34 @@ def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:
     yield beside("rate_too_high", "problem", (loss, series), facts)
     stays = {"series": loss.quoted, "detail": detail, "guessing": "", "what": "training loss", "verb": "fall"}
     yield beside("not_learning", "problem", (loss,), stays, int(loss.steps[begin]))
+
+
+def _only_guesses(data: RunData, series: Series) -> Iterator[Finding]:
+    """Judge a rate that no optimizer bears, beside evaluations that only guess.
+
+    The first logged loss may be that of a model which the first updates have destroyed, so that the loss falls.
+    """
+    rate = float(np.median(series.values)) if len(series) else 0.0
+    if rate < BEYOND_PLAIN or data.of(Kind.REWARD):
+        return
+    for one in evaluations(data):
+        share, losses = one.share, one.loss.values
+        if min(len(share), len(losses)) < LEAST_OF_SLOW or not 0 < float(np.median(share)) <= MOST_GUESSED:
+            continue
+        chance = float(np.median(share))
+        if share.max() <= AS_GUESSED * chance and losses.min() >= -BELOW_GUESS * math.log(chance):
+            numbers = f"{from_to(one.loss)}, {from_to(one.accuracy)}; {from_to(series)}"
+            facts = {"what": f"Evaluations only guess, with a learning rate of {rate:.2g}", "detail": numbers}
+            yield beside("rate_too_high", "problem", (one.loss, one.accuracy, series), facts)
+            stays = {
+                "series": one.loss.quoted,
+                "detail": numbers,
+                "guessing": "",
+                "what": "loss of evaluations",
+                "verb": "fall below that of guessing",
+            }
+            yield beside("not_learning", "problem", (one.loss,), stays)
+            return
 
 
 def _beyond_use(data: RunData, series: Series) -> Iterator[Finding]:
