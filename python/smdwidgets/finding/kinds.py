@@ -688,13 +688,14 @@ _KINDS = (
         "waits_for_data",
         "Waits for data",
         "steps that wait for data",
-        "At 20 logs or more, the logged time for loading the data is 60 % or more of that of the step, in the median.",
+        "At 20 logs or more, the logged time for loading the data is 60 % or more of that of the step, in the median. A note: it "
+        "costs time, and nothing that is learned.",
         "a time for loading data of a few percent",
         "more workers of the data loader, prefetching, smaller or already decoded files, a local disk.",
         "The training waits for data during {share:.0%} of its time",
         "{series} beside {of}",
         "The data loader is slower than the model.",
-        level="warning",
+        level="note",
         test="train 50 steps on one batch that stays in memory: if they are as much faster, loading is the cause",
     ),
     Kind(

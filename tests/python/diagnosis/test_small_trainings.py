@@ -227,9 +227,12 @@ def test_steps_that_wait_for_their_data() -> None:
     at = np.arange(50)
     waits = 0.4 * noise(50, 0.1)
     run = {"loss": 0.2 + 2 * np.exp(-at / 12), "time": 0.1 + waits, "data_time": waits}
-    assert kinds(20, **run) == ["waits_for_data"]
+    # It costs time, and nothing that is learned.
+    result = smdwidgets.diagnose(run)
+    assert [one.kind for one in (*result.findings, *result.notes)] == ["waits_for_data"]
+    assert result.findings == ()
     run["data_time"] = 0.02 * noise(50, 0.3)
-    assert kinds(20, **run) == []
+    assert smdwidgets.diagnose(run).notes == ()
 
 
 def test_evaluations_that_are_right_and_hardly_sure() -> None:

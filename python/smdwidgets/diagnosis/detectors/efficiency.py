@@ -92,5 +92,5 @@ def _waits(data: RunData) -> Iterator[Finding]:
             if np.ptp(whole.values) == 0 or (np.diff(whole.values) > 0).all() or share < WAITS:
                 continue
             facts = {"series": part.quoted, "share": share, "of": whole.quoted}
-            yield beside("waits_for_data", "warning", (part, whole), facts)
+            yield beside("waits_for_data", "note", (part, whole), facts)
             return
