@@ -352,7 +352,7 @@ def _length(by_quantity: Mapping[Quantity, list[Series]]) -> Iterator[Finding]:
             continue
         if share >= TRUNCATED:
             facts = {"series": series.quoted, "before": before, "after": after, "share": share}
-            yield _finding("length_explosion", series, at, facts, "high")
+            yield _finding("length_explosion", series, at, facts, "medium")
             return
 
 
