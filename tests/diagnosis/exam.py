@@ -38,6 +38,10 @@ from smdwidgets.exceptions import RunNotFound
 from smdwidgets.finding import CONFIDENCES
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from diagnosis.forked import reason_in  # noqa: E402
+
 #: Seconds that one program may take.
 LONGEST = 300
 #: Kinds that name a fault, by a word of the name of its program or log; the first word that fits decides.
@@ -210,7 +214,7 @@ def _environment(directory: Path) -> dict[str, str]:
 
 
 def _run(program: Path, folder: Path, python: str) -> str:
-    """Run a program under the recorder; return the last line of its error output."""
+    """Run a program under the recorder; return its error or its last message."""
     command = [python, "-m", "smdwidgets", "run", "--out", str(folder / "run"), str(program)]
     environment = _environment(program.parent)
     try:
@@ -219,7 +223,7 @@ def _run(program: Path, folder: Path, python: str) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"longer than {LONGEST} s"
-    return (ended.stderr.strip().splitlines() or [""])[-1]
+    return reason_in(ended.stderr)
 
 
 class _Fork:

@@ -2,7 +2,7 @@
 
 Usage: `python tests/diagnosis/forked.py SECONDS`, by `exam.py --jobs`. A program runs as under `smdwidgets run`. Each
 line of standard input is a JSON list: a program, and the folder that its run goes to. One line is the answer, when the
-program has ended: the last line of its error output, as JSON. A program that takes longer than SECONDS is ended. The
+program has ended: its error, or what the recorder said last, as JSON. A program that takes longer than SECONDS is ended. The
 import of a framework takes longer than most programs of an exam.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import runpy
 import signal
 import sys
@@ -40,7 +41,7 @@ def main() -> None:
         if not process:  # it ends as a Python process does, after the functions of `atexit`
             _run(program, folder)
             return
-        answers.write(json.dumps(_wait(process, longest) or _last_line(folder / ERRORS)) + "\n")
+        answers.write(json.dumps(_wait(process, longest) or _reason(folder / ERRORS)) + "\n")
         answers.flush()
 
 
@@ -79,9 +80,19 @@ def _wait(process: int, longest: float) -> str:
     return ""
 
 
-def _last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else ""
+def _reason(path: Path) -> str:
+    return reason_in(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def reason_in(text: str) -> str:
+    """Return the error that ended a program, or its last message.
+
+    >>> reason_in("Traceback ...\\nKeyError: 'x'\\nsmdwidgets: nothing was recorded\\n")
+    "KeyError: 'x'"
+    """
+    lines = text.strip().splitlines()
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (errors or lines or [""])[-1]
 
 
 if __name__ == "__main__":
