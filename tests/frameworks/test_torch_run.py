@@ -333,6 +333,31 @@ def test_copies_of_an_inner_loop_have_few_runs(place):
     assert any("further copies of a model" in line for line in done.said)
 
 
+FOLDS = """
+kept = None
+for fold in range(8):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for step in range(4):
+        x = torch.randn(16, 8)
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+        loss.backward()
+        optimizer.step()
+    print(loss.item().hex())
+    kept = kept or (model, optimizer)
+end(model)
+"""
+
+
+def test_short_trainings_of_a_cross_validation_have_a_run_each(place):
+    """The model of one fold is kept. Nothing updates it between the others."""
+    done = both(place, FOLDS)
+    runs = [one for one in (place.folder / "runs").iterdir() if one.is_dir()]
+    assert len(runs) == 8, runs
+    assert not any("further copies of a model" in line for line in done.said)
+
+
 def test_a_script_with_a_hook_is_not_recorded_twice(place):
     script = PLAIN.replace(
         "model = Net()",

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -86,8 +85,9 @@ class Trainings:
         self._waiting: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._trainings: list[_Training] = []
-        #: How many trainings of each kind of model have ended after a few updates.
-        self._short: Counter[tuple[Any, ...]] = Counter()
+        #: How many trainings of each kind of model have ended after a few updates, between updates of another one, and how
+        #: many updates that one had then.
+        self._short: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._depth = 0
         #: What `backward()` is called on, and its losses.
         self._roots: tuple[Any, RootLosses] | None = None
@@ -200,14 +200,26 @@ class Trainings:
 
         Several copies have been trained before, each for a few updates.
         """
-        if max(self._short.values(), default=0) < _INNER:
+        several = [kind for kind, (count, _) in self._short.items() if count >= _INNER]
+        if not several:
             return False
         ours = [one.shape for each in used for one in parameters_of(each)]
-        kinds = [kind for kind, count in self._short.items() if count >= _INNER and list(kind[1:]) == ours]
+        kinds = [kind for kind in several if list(kind[1:]) == ours]
         if not any(one.kind in kinds and one.optimizers for one in self._trainings):
             return False
         self._recording.say_once("further copies of a model that are trained for a few steps are not recorded")
         return True
+
+    def _count(self, ended: _Training) -> None:
+        """Count a training that has ended, if it may be one step of an inner loop.
+
+        The model of the outer loop is updated between two of them. Trainings after one another, such as those of a
+        cross-validation, have none.
+        """
+        outer = sum(one.updates for one in self._trainings if one.kind == ended.kind and one.optimizers)
+        count, before = self._short.get(ended.kind, (0, 0))
+        is_inner = ended.updates <= _SHORT and outer > before
+        self._short[ended.kind] = (count + 1 if is_inner else 0), outer
 
     def _without_optimizer(self, used: list[Optimizer], roots: Any) -> list[nn.Module]:
         """Return the models of a loss, if the optimizers hold none of its parameters.
@@ -230,7 +242,7 @@ class Trainings:
         for earlier in list(self._trainings):
             if not earlier.optimizers:
                 self._trainings.remove(earlier)
-                self._short[earlier.kind] = self._short[earlier.kind] + 1 if earlier.updates <= _SHORT else 0
+                self._count(earlier)
                 if earlier.hook is not None:
                     self._recording.end(earlier.hook)
         from smdwidgets.hooks.torch.hook import Hook  # it imports torch._dynamo, which takes a second

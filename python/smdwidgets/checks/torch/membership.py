@@ -45,7 +45,7 @@ class MembershipChecks:
         #: Whether all parameters of each loss are known.
         self._whole = True
         #: Parameters without an optimizer at the last comparison, and sampled values of them.
-        self._without: tuple[list[int], torch.Tensor] | None = None
+        self._without: tuple[list[weakref.ref[torch.Tensor]], torch.Tensor] | None = None
         #: Leaves that a model has got as inputs. They may require gradients, and are not trained.
         self._inputs = WeakIdKeyDictionary()
 
@@ -173,16 +173,19 @@ class MembershipChecks:
             if concludes:
                 conclude()
             return
-        now = [id(one) for one in probes], torch.cat([sampled(one, _ELEMENTS).float() for one in probes])
-        earlier, self._without = self._without, now
-        if earlier is None or earlier[0] != now[0] or not concludes:
+        now = torch.cat([sampled(one, _ELEMENTS).float() for one in probes])
+        earlier, self._without = self._without, ([weakref.ref(one) for one in probes], now)
+        # A new tensor may have the address of one that is gone.
+        if earlier is None or not concludes or len(earlier[0]) != len(probes):
+            return
+        if any(before() is not one for before, one in zip(earlier[0], probes, strict=True)):
             return
 
         def judge(before: Any, after: Any) -> None:
             if (before == after).all():
                 conclude()
 
-        self._context.values.read(judge, earlier[1], now[1])
+        self._context.values.read(judge, earlier[1], now)
 
     def _name_missing(
         self,
