@@ -129,25 +129,30 @@ def timed(step: Callable[[], None], count: int) -> tuple[float, float]:
     return (time.thread_time() - began[0]) / count, (time.process_time() - began[1]) / count
 
 
-def pairs(
-    bare: Fork,
-    hooked: Callable[[], None],
-    seconds: float,
-    together: int = 1,
-    clock: Callable[[], float] = float,
-) -> list[list[float]]:
-    """Train both in turn for some seconds.
+def clocked(hooked: Callable[[], None], seconds: float, clock: Callable[[], float]) -> list[float]:
+    """Train for some seconds; return what the hook's clock says of each step.
 
-    Returns thread and process seconds of the bare steps and of the others, of so many steps together, and what the
-    hook's clock says of the others. For the hook, a bare training in between is a pause: a long one changes less than
-    many short ones.
+    No other training runs in between, which would leave its data in the caches of the processor.
     """
     taken = []
     ends = time.thread_time() + seconds
     while time.thread_time() < ends or len(taken) < 8:
-        of_bare, inside = bare.timed(together), clock()
-        of_hooked = timed(hooked, together)
-        taken.append([*of_bare, *of_hooked, (clock() - inside) / together])
+        before = clock()
+        hooked()
+        taken.append(clock() - before)
+    return taken
+
+
+def pairs(bare: Fork, hooked: Callable[[], None], seconds: float, together: int = 1) -> list[list[float]]:
+    """Train both in turn for some seconds.
+
+    Returns thread and process seconds of the bare steps and of the others, of so many steps together. For the hook, a
+    bare training in between is a pause: a long one changes less than many short ones.
+    """
+    taken = []
+    ends = time.thread_time() + seconds
+    while time.thread_time() < ends or len(taken) < 8:
+        taken.append([*bare.timed(together), *timed(hooked, together)])
     return taken
 
 
@@ -168,7 +173,8 @@ def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
     ends = time.thread_time() + START
     while time.thread_time() < ends:
         hooked_step(0)
-    idle = pairs(bare, hooked, 1.0, clock=lambda: hook.guard.gate.seconds)
+    inside = clocked(hooked, 1.0, lambda: hook.guard.gate.seconds)
+    idle = pairs(bare, hooked, 1.0)
     hook.close()
 
     hook = smd.record(model, root / "default")
@@ -190,7 +196,7 @@ def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
     later = [sum(column) for column in zip(*settled, strict=True)]
     return {
         "bare": min(row[0] for row in idle),
-        "idle": statistics.median(row[4] for row in idle),
+        "idle": statistics.median(inside),
         "idle_process": statistics.median(row[3] - row[1] for row in idle),
         "share": totals[2] / totals[0] - 1,
         "share_process": totals[3] / totals[1] - 1,
@@ -241,7 +247,8 @@ def main() -> None:
         print(cells, flush=True)
     load = f"; load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     body = (
-        f"`make bench-hooks`. CPU time that the hook adds to a step{load}. Nothing due: time inside the hook by its clock, beside the "
+        f"`make bench-hooks`. CPU time that the hook adds to a step{load}. Nothing due: time inside the hook by its clock, in steps that "
+        "follow each other, beside the "
         f"target of {STEP_US:.0f} µs and {TENSOR_US} µs a tensor, and of the process. Default plan, after "
         f"{BEFORE:.0f} s of training, and after {SETTLED:.0f} s beside the target of {SHARE:.0%}: the share of the step that is added; by the hook's own "
         "clock, which the plan follows; the longest interval that the plan has chosen; files of the run and its steps. "
