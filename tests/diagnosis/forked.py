@@ -2,8 +2,8 @@
 
 Usage: `python tests/diagnosis/forked.py SECONDS`, by `exam.py --jobs`. A program runs as under `smdwidgets run`. Each
 line of standard input is a JSON list: a program, and the folder that its run goes to. One line is the answer, when the
-program has ended: its error, or what the recorder said last, as JSON. A program that takes longer than SECONDS is ended. The
-import of a framework takes longer than most programs of an exam.
+program has ended: its error, or what the recorder said last, as JSON. A program is ended that takes longer than
+SECONDS. The import of a framework takes longer than most programs of an exam.
 """
 
 from __future__ import annotations

@@ -104,9 +104,13 @@ def summary() -> list[str]:
     ]
     for group in GROUPS:
         of_group = [one for one in sets() if one.group == group]
-        for name, some in ((f"the last {LAST} sets of {group}", of_group[-LAST:]), (f"all {len(of_group)} sets", of_group)):
+        for name, some in (
+            (f"the last {LAST} sets of {group}", of_group[-LAST:]),
+            (f"all {len(of_group)} sets", of_group),
+        ):
             shares = (
-                total(getattr(one, field) for one in some).against(TARGETS[field]) for field in ("any", "first", "alarms")
+                total(getattr(one, field) for one in some).against(TARGETS[field])
+                for field in ("any", "first", "alarms")
             )
             lines.append(f"| {name} | {' | '.join(shares)} |")
     return lines
@@ -116,7 +120,9 @@ def confidences() -> list[str]:
     """Return a table of how often first findings of each confidence were right."""
     groups = {group: [one for one in sets() if one.group == group] for group in GROUPS}
     columns = {
-        "the last three sets of programs and of logs": [one for name in ("programs", "logs") for one in groups[name][-LAST:]],
+        "the last three sets of programs and of logs": [
+            one for name in ("programs", "logs") for one in groups[name][-LAST:]
+        ],
         "all programs": groups["programs"],
         "all logs": groups["logs"] + groups["published logs"],
     }
@@ -127,7 +133,9 @@ def confidences() -> list[str]:
     for name in CONFIDENCES:
         target = TARGETS[name]
         shares = (total(one.confidences[name] for one in some).against(target) for some in columns.values())
-        lines.append(f"| {name} | {'' if target == 1 else '≥ '}{target:.0%} | ".replace("%", " %") + " | ".join(shares) + " |")
+        lines.append(
+            f"| {name} | {'' if target == 1 else '≥ '}{target:.0%} | ".replace("%", " %") + " | ".join(shares) + " |"
+        )
     return lines
 
 

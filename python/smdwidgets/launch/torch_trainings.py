@@ -85,8 +85,8 @@ class Trainings:
         self._waiting: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._trainings: list[_Training] = []
-        #: How many trainings of each kind of model have ended after a few updates, between updates of another one, and how
-        #: many updates that one had then.
+        #: How many trainings of each kind of model have ended after a few updates, between updates of another one, and
+        #: how many updates that one had then.
         self._short: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._depth = 0
         #: What `backward()` is called on, and its losses.
