@@ -29,30 +29,44 @@ def tensors_by_name(is_meant: Callable[[str], bool]) -> dict[str, torch.Tensor]:
     It is the nearest calling function that has any. Entries of a dictionary and fields of a tuple or a dataclass count
     as variables.
     """
-    frame: FrameType | None = sys._getframe(1)
-    functions = 0
-    while frame is not None and functions < _FUNCTIONS:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _BETWEEN:
-            functions += 1
-            tensors = {name: one for name, one in _named(_variables(frame)) if is_meant(name)}
-            if tensors:
-                return tensors
-        frame = frame.f_back
+    for frame in _functions_of_script():
+        tensors = {name: one for name, one in _named(_variables(frame)) if is_meant(name)}
+        if tensors:
+            return tensors
     return {}
 
 
 def modules_of_script() -> list[nn.Module]:
     """Return the modules that the script's function has as variables."""
+    for frame in _functions_of_script():
+        modules = [value for _, value in _variables(frame) if issubclass(type(value), nn.Module)]
+        if modules:
+            return modules
+    return []
+
+
+def variables_of_script() -> Iterator[dict[str, Any]]:
+    """Yield the variables of the nearest functions of the script that call.
+
+    Attributes of objects that a function takes from its module, such as `policy.rewards`, count as variables.
+    """
+    for frame in _functions_of_script():
+        own = {key: value for key, value in _variables(frame) if type(key) is str}
+        named = [frame.f_globals[name] for name in frame.f_code.co_names[:_ENTRIES] if name in frame.f_globals]
+        objects = [one for one in named if issubclass(type(one), nn.Module)]
+        fields = [_fields(one) for one in (*objects, own.get("self"))]
+        yield {key: value for each in (*fields, own) for key, value in each.items()}
+
+
+def _functions_of_script() -> Iterator[FrameType]:
+    """Yield the nearest functions of the script that call, the nearest first."""
     frame: FrameType | None = sys._getframe(1)
     functions = 0
     while frame is not None and functions < _FUNCTIONS:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _BETWEEN:
             functions += 1
-            modules = [value for _, value in _variables(frame) if issubclass(type(value), nn.Module)]
-            if modules:
-                return modules
+            yield frame
         frame = frame.f_back
-    return []
 
 
 def _variables(frame: FrameType) -> list[tuple[str, Any]]:
@@ -81,24 +95,6 @@ def _named(variables: list[tuple[str, Any]]) -> Iterator[tuple[str, torch.Tensor
         elif dataclasses.is_dataclass(kind):
             entries = list(getattr(value, "__dict__", {}).items())
         yield from ((key, one) for key, one in entries if type(key) is str and issubclass(type(one), torch.Tensor))
-
-
-def variables_of_script() -> Iterator[dict[str, Any]]:
-    """Yield the variables of the nearest functions of the script that call.
-
-    Attributes of objects that a function takes from its module, such as `policy.rewards`, count as variables.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    functions = 0
-    while frame is not None and functions < _FUNCTIONS:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _BETWEEN:
-            functions += 1
-            own = {key: value for key, value in _variables(frame) if type(key) is str}
-            named = [frame.f_globals[name] for name in frame.f_code.co_names[:_ENTRIES] if name in frame.f_globals]
-            objects = [one for one in named if issubclass(type(one), nn.Module)]
-            fields = [_fields(one) for one in (*objects, own.get("self"))]
-            yield {key: value for each in (*fields, own) for key, value in each.items()}
-        frame = frame.f_back
 
 
 def _fields(one: Any) -> dict[str, Any]:
