@@ -11,18 +11,13 @@ import numpy as np
 import pytest
 
 import smdwidgets
+from python.diagnosis.named import kinds
 
 AT = np.arange(40)
 
 
 def noise(count: int, size: float = 0.01, seed: int = 3) -> np.ndarray:
     return 1 + size * np.random.default_rng(seed).standard_normal(count)
-
-
-def kinds(every: int = 1, **series: np.ndarray) -> list[str]:
-    """Return the kinds of the findings, without notes; `__` in a name is a slash."""
-    run = {name.replace("__", "/"): (every * np.arange(len(one)), np.asarray(one)) for name, one in series.items()}
-    return [one.kind for one in smdwidgets.diagnose(run).findings]
 
 
 @pytest.mark.parametrize(("classes", "count"), [(4, 12), (10, 20), (100, 30)])

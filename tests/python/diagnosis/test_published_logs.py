@@ -5,49 +5,19 @@ The numbers are invented after logs that people have published with their models
 
 from __future__ import annotations
 
-import json
 import math
-import os
 
 import numpy as np
 import pytest
 
 import smdwidgets
+from python.diagnosis.named import kinds, kinds_of, of_trainer
 
 RNG = np.random.default_rng(11)
 
 
-@pytest.fixture(autouse=True)
-def noise_of_each_test_alone(monkeypatch) -> None:
-    """Make the noise of a test independent of those before it."""
-    monkeypatch.setitem(globals(), "RNG", np.random.default_rng(11))
-
-
 def noise(count: int, size: float = 0.02) -> np.ndarray:
     return 1 + size * RNG.standard_normal(count)
-
-
-def kinds(every: int = 1, **series: np.ndarray) -> list[str]:
-    """Return the kinds of the findings, without notes; `__` in a name is a slash."""
-    run = {name.replace("__", "/"): (every * np.arange(len(one)), np.asarray(one)) for name, one in series.items()}
-    return [one.kind for one in smdwidgets.diagnose(run).findings]
-
-
-def kinds_of(run) -> list[str]:
-    """Return the kinds of the findings of series with steps, without notes."""
-    return [one.kind for one in smdwidgets.diagnose(run).findings]
-
-
-def of_trainer(folder, rows, **state) -> list[str]:
-    """Return the kinds of the findings in the state that Transformers writes."""
-    folder.mkdir(exist_ok=True)
-    file = folder / "trainer_state.json"
-    last = rows[-1]["step"]
-    file.write_text(
-        json.dumps({"global_step": last, "max_steps": last, "num_train_epochs": 3, "log_history": rows, **state})
-    )
-    os.utime(file, (0, 0))
-    return [one.kind for one in smdwidgets.diagnose(folder).findings]
 
 
 def test_a_validation_loss_that_doubles_beside_few_training_losses() -> None:

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-
 import numpy as np
-import pytest
 
 import smdwidgets
+from python.diagnosis.named import kinds, kinds_of, of_trainer
 
 RNG = np.random.default_rng(23)
 
 
-@pytest.fixture(autouse=True)
-def noise_of_each_test_alone(monkeypatch) -> None:
-    """Make the noise of a test independent of those before it."""
-    monkeypatch.setitem(globals(), "RNG", np.random.default_rng(23))
-
-
 def noise(count: int, size: float = 0.02) -> np.ndarray:
     return 1 + size * RNG.standard_normal(count)
-
-
-def kinds_of(run) -> list[str]:
-    """Return the kinds of the findings of series with steps, without notes."""
-    return [one.kind for one in smdwidgets.diagnose(run).findings]
-
-
-def kinds(every: int = 1, **series: np.ndarray) -> list[str]:
-    """Return the same of series with a value every so many steps."""
-    return kinds_of({name: (every * np.arange(len(one)), one) for name, one in series.items()})
-
-
-def of_trainer(folder, rows) -> list[str]:
-    """Return the same of the state that Transformers writes."""
-    folder.mkdir(exist_ok=True)
-    file = folder / "trainer_state.json"
-    last = rows[-1]["step"]
-    file.write_text(json.dumps({"global_step": last, "max_steps": last, "num_train_epochs": 1, "log_history": rows}))
-    os.utime(file, (0, 0))
-    return [one.kind for one in smdwidgets.diagnose(folder).findings]
 
 
 def test_a_curriculum_that_comes_to_harder_samples() -> None:
@@ -79,9 +50,9 @@ def test_a_rate_that_destroys_the_model_before_the_first_log(tmp_path) -> None:
 
     at = np.arange(50)
     stays = (4.1 + 8 * np.exp(-at / 1.5)) * noise(50, 0.01)
-    assert of_trainer(tmp_path / "bug", rows(stays))[:1] == ["rate_too_high"]
+    assert of_trainer(tmp_path / "bug", rows(stays), num_train_epochs=1)[:1] == ["rate_too_high"]
     falls = (2.1 + 9 * np.exp(-at / 15)) * noise(50, 0.01)
-    assert of_trainer(tmp_path / "fix", rows(falls)) == []
+    assert of_trainer(tmp_path / "fix", rows(falls), num_train_epochs=1) == []
 
 
 def test_evaluations_that_stand_still_beside_noisy_batches() -> None:

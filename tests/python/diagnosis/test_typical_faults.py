@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import smdwidgets
+from python.diagnosis.named import kinds
 from smdwidgets.numpy import Hook
 
 RNG = np.random.default_rng(7)
@@ -18,12 +19,6 @@ RNG = np.random.default_rng(7)
 
 def noise(count: int, size: float = 0.02) -> np.ndarray:
     return 1 + size * RNG.standard_normal(count)
-
-
-def kinds(every: int = 1, **series: np.ndarray) -> list[str]:
-    """Return the kinds of the findings, without notes; `__` in a name is a slash."""
-    run = {name.replace("__", "/"): (every * np.arange(len(one)), np.asarray(one)) for name, one in series.items()}
-    return [one.kind for one in smdwidgets.diagnose(run).findings]
 
 
 def test_an_accuracy_of_two_classes_that_rises_is_none_of_guessing() -> None:
