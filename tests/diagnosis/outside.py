@@ -96,14 +96,19 @@ def total(shares: Iterable[Share]) -> Share:
     return Share(sum(one.part for one in listed), sum(one.whole for one in listed))
 
 
+def groups() -> dict[str, list[Set]]:
+    """Return the sets of each group."""
+    every = sets()
+    return {group: [one for one in every if one.group == group] for group in GROUPS}
+
+
 def summary() -> list[str]:
     """Return a table of the first looks at the last sets and at all of them."""
     lines = [
         "| at the first look | any finding (≥ 95 %) | the cause first (≥ 75 %) | false alarms (≤ 3 %) |",
         "|---|---|---|---|",
     ]
-    for group in GROUPS:
-        of_group = [one for one in sets() if one.group == group]
+    for group, of_group in groups().items():
         for name, some in (
             (f"the last {LAST} sets of {group}", of_group[-LAST:]),
             (f"all {len(of_group)} sets", of_group),
@@ -118,13 +123,11 @@ def summary() -> list[str]:
 
 def confidences() -> list[str]:
     """Return a table of how often first findings of each confidence were right."""
-    groups = {group: [one for one in sets() if one.group == group] for group in GROUPS}
+    programs, logs, published = groups().values()
     columns = {
-        "the last three sets of programs and of logs": [
-            one for name in ("programs", "logs") for one in groups[name][-LAST:]
-        ],
-        "all programs": groups["programs"],
-        "all logs": groups["logs"] + groups["published logs"],
+        f"the last {LAST} sets of programs and of logs": [*programs[-LAST:], *logs[-LAST:]],
+        "all programs": programs,
+        "all logs": [*logs, *published],
     }
     lines = [
         f"| claimed | target | {' | '.join(columns)} |",
@@ -145,16 +148,15 @@ def table(group: str) -> list[str]:
         "| set | what | faults | any finding | cause first | false alarms | after repairs: any | first | alarms |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for one in sets():
-        if one.group == group:
-            cells = (
-                one.name,
-                one.what,
-                str(one.first.whole),
-                *(one.any.percent, one.first.percent, one.alarms.counts),
-                *(one.any_after.percent, one.first_after.percent, one.alarms_after.counts),
-            )
-            lines.append(f"| {' | '.join(cells)} |")
+    for one in groups()[group]:
+        cells = (
+            one.name,
+            one.what,
+            str(one.first.whole),
+            *(one.any.percent, one.first.percent, one.alarms.counts),
+            *(one.any_after.percent, one.first_after.percent, one.alarms_after.counts),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 

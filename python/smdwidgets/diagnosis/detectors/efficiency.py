@@ -44,9 +44,9 @@ def _slows_down(data: RunData) -> Iterator[Finding]:
     speed = speeds[0]
     part = len(speed) // 3
     before, after = float(np.median(speed.values[:part])), float(np.median(speed.values[-part:]))
-    below = np.flatnonzero(speed.values >= (before + after) / 2)
+    above = np.flatnonzero(speed.values >= (before + after) / 2)
     facts = {"series": speed.quoted, "before": before, "after": after, "share": 1 - after / before}
-    yield beside("slows_down", "warning", (speed,), facts, int(speed.steps[below[-1]]))
+    yield beside("slows_down", "warning", (speed,), facts, int(speed.steps[above[-1]]))
 
 
 def _is_speed(series: Series) -> bool:

@@ -134,11 +134,15 @@ def _stands_still(data: RunData) -> bool:
     held_out = [one for one in losses if one.role.is_held_out]
     if not held_out or data.of(Kind.REWARD):
         return False
-    spread = {id(one): float(np.ptp(one.values)) / (abs(float(np.median(one.values))) or 1.0) for one in losses}
-    if all(spread[id(one)] <= STILL for one in losses):
+    if all(_spread(one) <= STILL for one in losses):
         return True
     # The samples of an evaluation are the same each time, those of the batches are not.
-    return all(spread[id(one)] <= STANDS and len(one) >= SHOW_IT_BESIDE_NOISE for one in held_out)
+    return all(_spread(one) <= STANDS and len(one) >= SHOW_IT_BESIDE_NOISE for one in held_out)
+
+
+def _spread(loss: Series) -> float:
+    """Return the range of a loss relative to its level."""
+    return float(np.ptp(loss.values)) / (abs(float(np.median(loss.values))) or 1.0)
 
 
 def _far_too_large(data: RunData, series: Series) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ ALL_CLIPPED, PLAIN_RATE = 99.0, 0.1
 #: rate.
 LEAST_OF_SLOW, FALLS_STEADILY, ALONG_RATE, PLAIN_PEAK = 5, -4.0, 8, 0.05
 #: Norm of every gradient by the logged limit of the clipping, of an optimizer that hardly moves; share of the first
-#: loss that is left then, the trend that shows such steps, and the fewest logs.
+#: loss that is left then, and the fewest logs.
 CUT_TO, STILL_LEFT, LEAST_OF_CUT = 100.0, 0.8, 20
 #: Share of the run after which a loss that is learned has fallen on, and that fall relative to its level.
 SOON, FALLS_ON = 0.15, 0.05
@@ -207,8 +207,8 @@ def _clipped_to_nothing(data: RunData) -> Iterator[Finding]:
     part = max(3, len(loss) // 10)
     if float(np.median(loss.values[-part:])) < STILL_LEFT * float(np.median(loss.values[:part])) or loss.values[0] <= 0:
         return
+    limit = limits[0]
     for norm in norms:
-        limit = limits[0]
         if 0 < CUT_TO * float(limit.values[0]) <= float(norm.values.min()):
             facts = {
                 "what": f"Every gradient is clipped to less than a hundredth: {norm.quoted} is "
