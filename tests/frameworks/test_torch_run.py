@@ -333,6 +333,68 @@ def test_copies_of_an_inner_loop_have_few_runs(place):
     assert any("further copies of a model" in line for line in done.said)
 
 
+TASKS = """
+import copy
+model = Net()
+outer = torch.optim.Adam(model.parameters(), 0.01)
+for step in range(12):
+    outer.zero_grad()
+    for task in range(3):
+        x = torch.randn(16, 8)
+        copied = copy.deepcopy(model)
+        inner = torch.optim.SGD(copied.parameters(), 0.01)
+        for _ in range(3):
+            inner.zero_grad()
+            F.mse_loss(copied(x), x.sum(1, keepdim=True)).backward()
+            inner.step()
+        loss = F.mse_loss(copied(x), x.sum(1, keepdim=True))
+        for one, gradient in zip(model.parameters(), torch.autograd.grad(loss, copied.parameters())):
+            one.grad = gradient if one.grad is None else one.grad + gradient
+    outer.step()
+    print(loss.item().hex())
+for step in range(40):
+    inner.zero_grad()
+    F.mse_loss(copied(x), x.sum(1, keepdim=True)).backward()
+    inner.step()
+end(model, copied)
+"""
+
+
+def test_several_copies_for_an_update_of_the_outer_loop_have_few_runs(place):
+    """The last copy is trained for long in the end, so it has a run."""
+    done = both(place, TASKS)
+    runs = {one.name: one for one in (place.folder / "runs").iterdir() if one.is_dir()}
+    assert len(runs) <= 9, runs
+    assert any("further copies of a model" in line for line in done.said)
+    with create_trial(runs[f"train-{len(runs)}"]) as trial:
+        assert len(trial.steps()) >= 20
+
+
+SEARCH = """
+for width in range(1, 25):
+    model = nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Linear(width, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for step in range(60 if width == 24 else 4):
+        x = torch.randn(16, 8)
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+        loss.backward()
+        optimizer.step()
+    print(loss.item().hex())
+end(model)
+"""
+
+
+def test_only_the_first_of_many_short_trainings_are_recorded_and_long_ones(place):
+    done = both(place, SEARCH)
+    runs = [one for one in (place.folder / "runs").iterdir() if one.is_dir()]
+    assert len(runs) == 11, runs
+    assert sum("recordings of short trainings took much of the time" in line for line in done.said) == 1
+    with create_trial(place.folder / "runs/train-11") as trial:
+        assert len(trial.steps()) == 60 - 17
+        assert trial.tensor("loss_output_0").steps()[0] == 0
+
+
 FOLDS = """
 kept = None
 for fold in range(8):

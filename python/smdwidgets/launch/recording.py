@@ -165,19 +165,23 @@ def _summary(hook: Hook, end: RunEnd) -> str:
         return f"nothing was recorded in {path}: {hook.why_no_step()}"
     # A user who interrupts a training does not wait for its diagnosis.
     interrupted = end.how == "signal" or end.detail.startswith("KeyboardInterrupt")
-    found = f"Ended by {end.detail}." if interrupted else _finding(hook.out_dir)
+    found = f"Ended by {end.detail}." if interrupted else _finding(hook)
     return (
         f"recorded {steps:,} step{'s' if steps > 1 else ''} in {path}. {found} "
         f"Look at it: smdwidgets diagnose {path}, or smdwidgets.explore({path!r}) in a notebook"
     )
 
 
-def _finding(path: str) -> str:
+def _finding(hook: Hook) -> str:
     """Return the first finding of a diagnosis, or its summary."""
     from smdwidgets.diagnosis import diagnose
+    from smdwidgets.trials import create_trial
 
     try:
-        result = diagnose(path)
+        with create_trial(hook.out_dir) as trial:
+            if hook.num_workers == 1:
+                trial.reader.end_delay = 0.0  # this process has written everything
+            result = diagnose(trial)
     except Exception as error:
         return f"It could not be diagnosed ({type(error).__name__}: {error})."
     if not result.findings:

@@ -8,12 +8,14 @@ A training whose gradients `torch.autograd.grad` or `torch.func` computes is see
 
 The optimizers that exist at that time belong to the training (a GAN has two). An optimizer that is created later begins
 another training, unless it updates the same model. Copies of a model that is still trained, each of which is trained
-for a few steps, are those of an inner loop, as in meta learning: only the first ones are recorded.
+for a few steps, are those of an inner loop, as in meta learning: only the first ones are recorded. To begin and end a
+recording takes time. Where that is much, short trainings are not recorded any more, and others once they are not short.
 """
 
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from types import ModuleType
@@ -44,6 +46,9 @@ __all__ = ["arm"]
 _MOST_LOADED = 20
 #: Updates of a training that may be one step of an inner loop, and such trainings that are recorded.
 _SHORT, _INNER = 16, 4
+#: Trainings that are recorded from their first step in any case, and the share of the time since the first one that
+#: beginnings and ends of recordings may take when another one begins.
+_FREE, _SHARE = 10, 0.1
 
 
 def arm(recording: Recording, framework: ModuleType) -> None:
@@ -71,6 +76,29 @@ class _Training:
         return bool(models) and all(id(model) in mine for model in models)
 
 
+class _Later:
+    """Optimizers of a training that is recorded only if it is not short."""
+
+    def __init__(self, optimizers: Iterable[Optimizer]) -> None:
+        self.optimizers = weakref.WeakSet(optimizers)
+        self.updates = 0
+
+
+class _Inner:
+    """Short trainings that ended while another model of their kind was trained.
+
+    Attributes:
+        count: how many.
+        outer: the number of updates of that model when the last one ended.
+        alternates: whether that model was updated between two of them.
+    """
+
+    def __init__(self, outer: int) -> None:
+        self.count = 0
+        self.outer = outer
+        self.alternates = False
+
+
 def _kind_of(model: nn.Module | None) -> tuple[Any, ...]:
     """Return what a model and its copies have in common."""
     return () if model is None else (type(model), *(one.shape for one in model.parameters()))
@@ -85,9 +113,13 @@ class Trainings:
         self._waiting: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._trainings: list[_Training] = []
-        #: How many trainings of each kind of model have ended after a few updates, between updates of another one, and
-        #: how many updates that one had then.
-        self._short: dict[tuple[Any, ...], tuple[int, int]] = {}
+        self._count = 0  # of trainings that were begun
+        self._inner: dict[tuple[Any, ...], _Inner] = {}
+        self._later: list[_Later] = []
+        #: Optimizers of trainings that were not recorded at first, and have turned out not to be short.
+        self._long: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        #: When the first training began, and the seconds that beginnings and ends of recordings have taken.
+        self._since, self._taken = 0.0, 0.0
         self._depth = 0
         #: What `backward()` is called on, and its losses.
         self._roots: tuple[Any, RootLosses] | None = None
@@ -136,6 +168,8 @@ class Trainings:
             # No backward pass was seen: `torch.autograd.grad` or `torch.func` gave the gradients.
             if is_second and not self._depth and any(one.grad is not None for one in parameters_of(optimizer)):
                 self._begin([optimizer], list(self._waiting), None, RootLosses())
+        if self._later:
+            self._count_later(optimizer)
 
     def _loss_is_scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
         if self._waiting:
@@ -173,8 +207,19 @@ class Trainings:
 
     def _begin(self, used: list[Optimizer], waiting: list[Optimizer], roots: Any, losses: RootLosses) -> None:
         self._waiting.clear()
-        if self._is_inner(used):
+        if not any(one in self._long for one in used) and (self._is_inner(used) or self._is_crowded()):
+            self._end_earlier()
+            self._later = [one for one in self._later if one.optimizers] + [_Later(waiting)]
             return
+        begun = time.monotonic()
+        self._since = self._since or begun
+        try:
+            self._record(used, waiting, roots, losses)
+        finally:
+            self._taken += time.monotonic() - begun
+
+    def _record(self, used: list[Optimizer], waiting: list[Optimizer], roots: Any, losses: RootLosses) -> None:
+        """Record a training from here on, or go on with that of these optimizers."""
         gc.collect()  # optimizers of earlier trainings, which reference cycles keep
         models = models_of(waiting)
         of_used = models_of(used)
@@ -195,31 +240,56 @@ class Trainings:
         if not any(one in self._stepped for one in used):
             hook.catch_up(roots, losses)
 
+    def _is_crowded(self) -> bool:
+        """Whether recordings of several trainings have taken too much of the time."""
+        if self._count < _FREE or self._taken <= _SHARE * (time.monotonic() - self._since):
+            return False
+        self._recording.say_once(
+            f"recordings of short trainings took much of the time: of further trainings only those with more than "
+            f"{_SHORT} updates are recorded, from there on"
+        )
+        return True
+
+    def _count_later(self, optimizer: Optimizer) -> None:
+        """Count an update of a training that is not recorded yet."""
+        for later in self._later:
+            if optimizer in later.optimizers:
+                later.updates += 1
+                if later.updates > _SHORT:
+                    self._later.remove(later)
+                    self._long.update(later.optimizers)
+                    self._waiting.update(later.optimizers)
+                return
+
     def _is_inner(self, used: list[Optimizer]) -> bool:
         """Whether optimizers train one more copy of a model that is still trained.
 
         Several copies have been trained before, each for a few updates.
         """
-        several = [kind for kind, (count, _) in self._short.items() if count >= _INNER]
-        if not several:
+        kinds = [kind for kind, inner in self._inner.items() if inner.count >= _INNER and inner.alternates]
+        if not kinds:
             return False
         ours = [one.shape for each in used for one in parameters_of(each)]
-        kinds = [kind for kind in several if list(kind[1:]) == ours]
+        kinds = [kind for kind in kinds if list(kind[1:]) == ours]
         if not any(one.kind in kinds and one.optimizers for one in self._trainings):
             return False
         self._recording.say_once("further copies of a model that are trained for a few steps are not recorded")
         return True
 
-    def _count(self, ended: _Training) -> None:
+    def _has_ended(self, ended: _Training) -> None:
         """Count a training that has ended, if it may be one step of an inner loop.
 
-        The model of the outer loop is updated between two of them. Trainings after one another, such as those of a
+        The model of the outer loop is updated between some of them. Trainings after one another, such as those of a
         cross-validation, have none.
         """
         outer = sum(one.updates for one in self._trainings if one.kind == ended.kind and one.optimizers)
-        count, before = self._short.get(ended.kind, (0, 0))
-        is_inner = ended.updates <= _SHORT and outer > before
-        self._short[ended.kind] = (count + 1 if is_inner else 0), outer
+        if not outer or ended.updates > _SHORT:
+            self._inner.pop(ended.kind, None)
+            return
+        inner = self._inner.setdefault(ended.kind, _Inner(outer))
+        inner.count += 1
+        inner.alternates = inner.alternates or outer > inner.outer
+        inner.outer = outer
 
     def _without_optimizer(self, used: list[Optimizer], roots: Any) -> list[nn.Module]:
         """Return the models of a loss, if the optimizers hold none of its parameters.
@@ -238,13 +308,17 @@ class Trainings:
         names = [known.names for known in registered if isinstance(known, RegisteredModels)]
         return any(unwrapped_module(model) in known for model in models for known in names)
 
-    def _open(self, models: list[nn.Module]) -> _Training:
+    def _end_earlier(self) -> None:
+        """End the recordings of trainings whose optimizers are gone."""
         for earlier in list(self._trainings):
             if not earlier.optimizers:
                 self._trainings.remove(earlier)
-                self._count(earlier)
+                self._has_ended(earlier)
                 if earlier.hook is not None:
                     self._recording.end(earlier.hook)
+
+    def _open(self, models: list[nn.Module]) -> _Training:
+        self._end_earlier()
         from smdwidgets.hooks.torch.hook import Hook  # it imports torch._dynamo, which takes a second
 
         hook = None
@@ -254,6 +328,7 @@ class Trainings:
             self._recording.say_once("a training of PyTorch is not recorded: no torch.nn.Module has its parameters")
         training = _Training(hook, models)
         self._trainings.append(training)
+        self._count += 1
         if training.hook is not None:
             for model in models:
                 training.hook.register_module(model)

@@ -143,7 +143,8 @@ class RunReader:
         self._next_check = 0.0
         #: The last complete step.
         self.completeness = Completeness()
-        self._end_delay = environment.end_delay()
+        #: Seconds after the end of the run in which files of it may still arrive.
+        self.end_delay = environment.end_delay()
         self._skip_bad_index = skip_bad_index
         #: Held while the run is read.
         self.lock = threading.RLock()
@@ -303,7 +304,7 @@ class RunReader:
         """
         with self.lock:
             age = self.run.end_age() if self.dynamic_refresh else None
-            if age is not None and age > max(self._end_delay, time.monotonic() - began):
+            if age is not None and age > max(self.end_delay, time.monotonic() - began):
                 self.completeness.end(self.run.index)
                 self.loaded_all_steps = True
 
@@ -336,10 +337,10 @@ class RunReader:
             self.refresh_data()
         elif not self.loaded_all_steps:
             # An uploader may deliver files after the end marker.
-            if age < self._end_delay:
+            if age < self.end_delay:
                 self.refresh_data()
-                self.logger.info("%s has ended; last refresh in %.1f s", shown(self.name), self._end_delay - age)
-                time.sleep(self._end_delay - age)
+                self.logger.info("%s has ended; last refresh in %.1f s", shown(self.name), self.end_delay - age)
+                time.sleep(self.end_delay - age)
             self.run.settled = -1
             self.refresh_data()
             self.completeness.end(self.run.index)

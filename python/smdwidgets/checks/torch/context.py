@@ -17,6 +17,8 @@ __all__ = ["Context"]
 
 #: The first updates are all looked at, then every 16th, and some after an event such as a new optimizer.
 _FIRST, _EVERY, _AFTER = 8, 16, 8
+#: Such events after which updates are looked at. An inner loop creates an optimizer for each copy of a model.
+_EVENTS = 16
 
 
 class Context:
@@ -61,6 +63,7 @@ class Context:
         #: Outputs of the last loss of classes; 0: there was none.
         self.classes = 0
         self._due_until = _FIRST
+        self._events = 0
         self._names: dict[int, str] = {}
 
     @property
@@ -91,8 +94,10 @@ class Context:
         return {id(one) for each in self.optimizers() for group in each.param_groups for one in group["params"]}
 
     def look_closer(self) -> None:
-        """Read samples at each of the next updates."""
-        self._due_until = max(self._due_until, self.updates + _AFTER)
+        """Read samples at each of the next updates, after the first events only."""
+        self._events += 1
+        if self._events <= _EVENTS:
+            self._due_until = max(self._due_until, self.updates + _AFTER)
 
     def is_in_loss(self, parameters: Iterable[Any]) -> bool:
         """Whether a loss depends on one of these parameters, or may do so unseen."""
