@@ -9,7 +9,7 @@ A training whose gradients `torch.autograd.grad` or `torch.func` computes is see
 The optimizers that exist at that time belong to the training (a GAN has two). An optimizer that is created later begins
 another training, unless it updates the same model. Copies of a model that is still trained, each of which is trained
 for a few steps, are those of an inner loop, as in meta learning: only the first ones are recorded. To begin and end a
-recording takes time. Where that is much, short trainings are not recorded any more, and others once they are not short.
+recording takes time. Where that is much, a training is recorded once it has lasted long enough for that.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ __all__ = ["arm"]
 _MOST_LOADED = 20
 #: Updates of a training that may be one step of an inner loop, and such trainings that are recorded.
 _SHORT, _INNER = 16, 4
-#: Trainings that are recorded from their first step in any case, and the share of the time since the first one that
-#: beginnings and ends of recordings may take when another one begins.
+#: Trainings that are recorded from their first step in any case, and the share of the time that beginnings and ends of
+#: recordings may take: of the time since the first one when another one begins, else of that of the training.
 _FREE, _SHARE = 10, 0.1
 
 
@@ -79,8 +79,10 @@ class _Training:
 class _Later:
     """Optimizers of a training that is recorded only if it is not short."""
 
-    def __init__(self, optimizers: Iterable[Optimizer]) -> None:
+    def __init__(self, optimizers: Iterable[Optimizer], is_inner: bool) -> None:
         self.optimizers = weakref.WeakSet(optimizers)
+        self.is_inner = is_inner
+        self.since = time.monotonic()
         self.updates = 0
 
 
@@ -207,9 +209,9 @@ class Trainings:
 
     def _begin(self, used: list[Optimizer], waiting: list[Optimizer], roots: Any, losses: RootLosses) -> None:
         self._waiting.clear()
-        if not any(one in self._long for one in used) and (self._is_inner(used) or self._is_crowded()):
+        if not any(one in self._long for one in used) and ((is_inner := self._is_inner(used)) or self._is_crowded()):
             self._end_earlier()
-            self._later = [one for one in self._later if one.optimizers] + [_Later(waiting)]
+            self._later = [one for one in self._later if one.optimizers] + [_Later(waiting, is_inner)]
             return
         begun = time.monotonic()
         self._since = self._since or begun
@@ -245,8 +247,8 @@ class Trainings:
         if self._count < _FREE or self._taken <= _SHARE * (time.monotonic() - self._since):
             return False
         self._recording.say_once(
-            f"recordings of short trainings took much of the time: of further trainings only those with more than "
-            f"{_SHORT} updates are recorded, from there on"
+            "to begin and end the recordings of short trainings took much of the time: "
+            "further ones are not recorded, longer ones once they have lasted for some seconds"
         )
         return True
 
@@ -255,7 +257,8 @@ class Trainings:
         for later in self._later:
             if optimizer in later.optimizers:
                 later.updates += 1
-                if later.updates > _SHORT:
+                lasted = time.monotonic() - later.since
+                if lasted * _SHARE * self._count > self._taken and later.updates > (_SHORT if later.is_inner else 0):
                     self._later.remove(later)
                     self._long.update(later.optimizers)
                     self._waiting.update(later.optimizers)
