@@ -57,6 +57,11 @@ class Recording:
         return not self.is_over and self._pid == os.getpid()
 
     @property
+    def only_checks(self) -> bool:
+        """Whether trainings are checked and not recorded."""
+        return bool(self._options.checks_only)
+
+    @property
     def hooks(self) -> tuple[Hook, ...]:
         """The open hooks of this recording."""
         return tuple(self._hooks)

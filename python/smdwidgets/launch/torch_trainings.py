@@ -244,7 +244,9 @@ class Trainings:
 
     def _is_crowded(self) -> bool:
         """Whether recordings of several trainings have taken too much of the time."""
-        if self._count < _FREE or self._taken <= _SHARE * (time.monotonic() - self._since):
+        if self._recording.only_checks or self._count < _FREE:
+            return False
+        if self._taken <= _SHARE * (time.monotonic() - self._since):
             return False
         self._recording.say_once(
             "to begin and end the recordings of short trainings took much of the time: "
