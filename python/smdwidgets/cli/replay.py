@@ -13,6 +13,7 @@ from smdwidgets.cli.arguments._types import CommandParser
 from smdwidgets.cli.arguments.replay import arguments
 from smdwidgets.exceptions import CannotReplay, SMDebugValueError
 from smdwidgets.incident import Incident
+from smdwidgets.launch.command import after_separator
 from smdwidgets.replay.incident_replay import IncidentReplay
 from smdwidgets.replay.protocol import StepResult, sentence
 from smdwidgets.replay.subprocesses import Rerunning, run_again
@@ -25,7 +26,7 @@ _ROWS_SHOWN = 8
 def run(args: argparse.Namespace) -> int:
     """Show the steps of an incident, or execute them."""
     args = _with_late_options(args)
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    command = after_separator(args.command)
     with open_run(args.run) as trial:
         incidents = trial.incidents()
         if not incidents:

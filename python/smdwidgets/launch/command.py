@@ -15,7 +15,7 @@ from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.launch.directories import is_free
 from smdwidgets.launch.options import Options
 
-__all__ = ["BOOTSTRAP", "command_line", "default_out", "environment", "start"]
+__all__ = ["BOOTSTRAP", "after_separator", "command_line", "default_out", "environment", "start"]
 
 #: The directory whose `sitecustomize` arms a process.
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
@@ -31,6 +31,7 @@ def command_line(words: Sequence[str], module: Sequence[str] = ()) -> list[str]:
     """
     if module:
         return [sys.executable, "-m", *module]
+    words = after_separator(words)
     if not words:
         raise SMDebugValueError("no script was given; usage: smdwidgets run [OPTIONS] train.py [ARGUMENTS]")
     script = Path(words[0])
@@ -45,12 +46,22 @@ def command_line(words: Sequence[str], module: Sequence[str] = ()) -> list[str]:
     raise SMDebugValueError(f"{shown(words[0], 400)} is neither a file nor a program on PATH")
 
 
+def after_separator(words: Sequence[str]) -> list[str]:
+    """Return a command without the ``--`` that stands before it.
+
+    >>> after_separator(["--", "python", "train.py", "--", "x"])
+    ['python', 'train.py', '--', 'x']
+    """
+    return list(words[1:] if words[:1] == ["--"] else words)
+
+
 def default_out(words: Sequence[str], module: Sequence[str] = ()) -> str:
     """Return ``runs/<name of the script>``, with a number if it contains a run.
 
     >>> default_out(["torchrun", "--nproc-per-node=2", "no-such-folder/train_gan.py", "--lr=0.1"])
     'runs/train_gan'
     """
+    words = after_separator(words)
     scripts = [word for word in words if Path(word).suffix.lower() in _PYTHON_FILES]
     named = module[0].rpartition(".")[2] if module else Path(scripts[0] if scripts else words[0]).stem
     base = f"runs/{re.sub(r'[^A-Za-z0-9_.-]+', '-', named).strip('-.') or 'run'}"

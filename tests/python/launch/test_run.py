@@ -53,6 +53,13 @@ def test_an_unchanged_script_is_recorded(place):
     assert losses(place.folder / "runs/train") == EXPECTED
 
 
+def test_two_dashes_may_stand_before_the_command(place):
+    place.write("train.py", FIT)
+    for words in (("--", "train.py"), ("--what=losses", "--", sys.executable, "train.py")):
+        assert place.run(*words).code == 0
+    assert sorted(one.name for one in (place.folder / "runs").iterdir()) == ["train", "train-2"]
+
+
 SEEN = """
 import sys, os
 print(sys.argv, __name__, __file__, sys.path, sys.flags, sys.orig_argv[1:], __spec__, __builtins__, sys.modules["__main__"])
