@@ -86,8 +86,11 @@ def products_of(step: Callable[[int], None], milliseconds: int) -> int:
 
     timed(3, 0)
     bare = min(timed(5, 0) for _ in range(3))
-    of_product = max(min(timed(3, 200) for _ in range(3)) - bare, 1e-6) / 200
-    return max(round((milliseconds / 1e3 - bare) / of_product), 0)
+    products, longer = 200, 0.0
+    while longer < max(bare, 1e-3):  # a few products take less time than the times of a long step differ
+        products *= 2
+        longer = min(timed(3, products) for _ in range(3)) - bare
+    return max(round((milliseconds / 1e3 - bare) * products / longer), 0)
 
 
 class Fork:
