@@ -62,6 +62,8 @@ class Context:
         self.loss = math.nan
         #: Outputs of the last loss of classes; 0: there was none.
         self.classes = 0
+        #: Whether gradients were enabled when the event came that mechanisms are called for. They are not meanwhile.
+        self.gradients = True
         self._due_until = _FIRST
         self._events = 0
         self._names: dict[int, str] = {}

@@ -73,10 +73,10 @@ class InputChecks:
         if first is None or not is_plain(first) or not first.is_floating_point() or first.ndim < 2:
             return
         context = self._context
-        if torch.is_grad_enabled() and model.training and first.is_cpu:
+        if context.gradients and model.training and first.is_cpu:
             self._changed(first)
             self._channels(first)
-        if torch.is_grad_enabled():
+        if context.gradients:
             self._input, self._in_evaluation = first, False
             if context.due and model.training:
                 self._ndim = first.ndim

@@ -68,7 +68,7 @@ class LoaderChecks:
         self._begin(iterator, position)
         tensors = tensors_of(batch)
         self._classes(tensors)
-        if not torch.is_grad_enabled():
+        if not self._context.gradients:
             return
         if not tensors or not is_plain(tensors[0]) or tensors[0].device.type != "cpu" or tensors[0].numel() < 2:
             return
@@ -146,7 +146,7 @@ class LoaderChecks:
         context = self._context
         if len(tensors) < 2 or not _are_labels(tensors[-1]) or not context.log.runs("classes_not_trained"):
             return
-        if torch.is_grad_enabled():
+        if self._context.gradients:
             if len(self._trained) <= _MOST_CLASSES:
                 self._trained.update(np.unique(tensors[-1].numpy()).tolist())
             return
@@ -190,7 +190,7 @@ class LoaderChecks:
         if which:
             self._context.log.say("worker_twins", self._context.step, {"which": " and ".join(which)})
         # An evaluation may draw the same numbers each time.
-        if torch.is_grad_enabled() and all(own) and len(set(own)) < len(own):
+        if self._context.gradients and all(own) and len(set(own)) < len(own):
             self._waiting = [*self._waiting[1 - _MOST_WAITING :], states]
 
     def look(self) -> None:

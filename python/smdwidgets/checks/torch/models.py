@@ -55,7 +55,7 @@ class ModelChecks:
         tensors = [one for one in (*inputs, *named.values()) if isinstance(one, torch.Tensor)]
         if context.due:
             self._inputs(tensors)
-        if tensors and torch.is_grad_enabled() and context.log.runs("zero_batch"):
+        if tensors and context.gradients and context.log.runs("zero_batch"):
             self._zeros(tensors[0])
         if not model.training:
             self._spectral_norms(model)
@@ -251,13 +251,13 @@ class ModelChecks:
     def _zeros(self, inputs: torch.Tensor) -> None:
         """Look whether all inputs are 0, while those of other passes are not."""
         context, step = self._context, self._context.step
-        on_device = inputs.device.type != "cpu"
+        on_device = not inputs.is_cpu
         if not is_plain(inputs) or not inputs.is_floating_point() or inputs.numel() < _COLUMNS:
             return
         if on_device and not context.due:
             return
-        sample = sampled(inputs, _SAMPLED)
-        if on_device or not bool(sample.any()):
+        is_zero = on_device or (not _middle(inputs) and not bool(sampled(inputs, _SAMPLED).any()))
+        if is_zero:
 
             def judge(nonzero: Any) -> None:
                 if nonzero.any():
@@ -321,3 +321,8 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are the same memory."""
     return is_plain(one) and is_plain(other) and one.numel() > 0 and one.data_ptr() == other.data_ptr()
+
+
+def _middle(tensor: torch.Tensor) -> float:
+    """Return the element in the middle, which is not 0 in most batches."""
+    return float(tensor[tuple(size // 2 for size in tensor.shape)])

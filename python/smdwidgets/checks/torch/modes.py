@@ -132,7 +132,7 @@ class ModeChecks:
         if not model.training or not any(_differs(one) for one in self._parts(model)):
             return
         self._evaluates(batch)
-        if torch.is_grad_enabled():
+        if self._context.gradients:
             return
         if self._evaluations < _MOST_EVALUATIONS and not self._context.log.has_fired("eval_in_train_mode"):
             self._evaluations += 1
@@ -150,7 +150,7 @@ class ModeChecks:
         context = self._context
         if not context.updates or context.log.has_fired("eval_in_train_mode"):
             return
-        if torch.is_grad_enabled():
+        if context.gradients:
             if batch is not None:
                 self._unused, self._epoch = self._unused + 1, batch[0]
             return
@@ -194,7 +194,7 @@ class ModeChecks:
     def _frozen_norms(self, parts: list[nn.Module]) -> None:
         """Look for frozen batch normalization whose statistics move."""
         context = self._context
-        if not torch.is_grad_enabled():
+        if not context.gradients:
             return
         for one in parts:
             weight = weight_of(one) if isinstance(one, BATCH_NORMS) else None

@@ -236,6 +236,9 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
 }
 #: Updates at which the whole graph is walked, besides the first ones, and backward passes of an update.
 _FIRST_WALKS, _LATER_WALKS, _WALKS_AN_UPDATE = 4, (16, 256), 4
+#: Updates after which all mechanisms look only at passes of updates at which samples are read, and at the first passes
+#: of an evaluation: how many, and the updates since the last evaluation.
+_SETTLED, _EVALUATED, _APART = 256, 16, 16
 #: Passes over batches of a loader before one backward pass, from which on it is asked whether all are used.
 _UNUSED = 4
 #: Values of an output that is kept from the pass to the backward pass.
@@ -246,6 +249,18 @@ def _small(output: Any) -> list[torch.Tensor]:
     """Return the small tensors that a model has returned."""
     several = output.values() if isinstance(output, dict) else output if isinstance(output, tuple | list) else (output,)
     return [one for one in several if is_plain(one) and one.numel() <= _MOST_KEPT]
+
+
+def _event(call: Callable[..., None]) -> Callable[..., None]:
+    """Return a method for an event, during which gradients are disabled."""
+
+    @functools.wraps(call)
+    def event(self: TorchChecks, *args: Any, **kwargs: Any) -> None:
+        self._context.gradients = torch.is_grad_enabled()
+        with torch.no_grad():
+            call(self, *args, **kwargs)
+
+    return event
 
 
 class TorchChecks:
@@ -274,12 +289,13 @@ class TorchChecks:
         self.log = log
         self._context = context = Context(log, models, wrappers, step)
         self._is_compiled, self._is_passive, self._updated = is_compiled, is_passive, updated
-        self._mechanisms = Mechanisms(log, MECHANISMS)
+        #: Calls a mechanism. The first failure switches it off. Gradients are disabled by then.
+        self._run = Mechanisms(log, MECHANISMS).run
         self._losses = LossChecks(context)
         self._tokens = TokenChecks(context)
         self._inputs = InputChecks(context)
         self._drifts = DriftChecks(context)
-        self._layouts = LayoutChecks(context, lambda call: functools.partial(self._run, "inputs", call))
+        self._layouts = LayoutChecks(context, lambda call: functools.partial(self._called_back, "inputs", call))
         self._rows_of = RowChecks(context)
         self._masks = MaskChecks(context)
         self._positions = PositionChecks(context)
@@ -300,11 +316,13 @@ class TorchChecks:
         self._train_masks = TrainMaskChecks(context)
         self._transitions = TransitionChecks(context)
         self._missing = MissingChecks(context)
-        self._placeholders = PlaceholderChecks(context, lambda call: functools.partial(self._run, "placeholders", call))
+        self._placeholders = PlaceholderChecks(
+            context, lambda call: functools.partial(self._called_back, "placeholders", call)
+        )
         self._background = BackgroundChecks(context)
         self._generators = GeneratorChecks(context)
         self._distillation = DistillationChecks(
-            context, lambda call: functools.partial(self._run, "distillation", call)
+            context, lambda call: functools.partial(self._called_back, "distillation", call)
         )
         self._own_optimizers = OwnOptimizerChecks(context)
         self._preferences = PreferenceChecks(context)
@@ -312,13 +330,13 @@ class TorchChecks:
         self._coordinates = CoordinateChecks(context)
         self._packed = PackedChecks(context)
         self._ignored = IgnoredChecks(context)
-        self._padding = PaddingChecks(context, lambda call: functools.partial(self._run, "padding", call))
+        self._padding = PaddingChecks(context, lambda call: functools.partial(self._called_back, "padding", call))
         self._updates = UpdateChecks(context)
         self._order = OrderChecks(context)
         self._optimizers = OptimizerChecks(context)
         self._hook_counts = HookCounts(context)
         self._membership = MembershipChecks(context)
-        self._modes = ModeChecks(context, lambda call: functools.partial(self._run, "modes", call))
+        self._modes = ModeChecks(context, lambda call: functools.partial(self._called_back, "modes", call))
         self._models = ModelChecks(context)
         self._zeros = ZeroRowChecks(context)
         self._loaders = LoaderChecks(context)
@@ -326,10 +344,10 @@ class TorchChecks:
         self._replicas = ReplicaDigests(context)
         self._recurrence = RecurrenceChecks(context)
         self._series = SeriesChecks(context)
-        self._copies = CopyChecks(context, lambda call: functools.partial(self._run, "copies", call))
+        self._copies = CopyChecks(context, lambda call: functools.partial(self._called_back, "copies", call))
         self._aliases = AliasChecks(context)
         self._balance = BalanceChecks(context)
-        self._functions = FunctionChecks(context, lambda call: functools.partial(self._run, "functions", call))
+        self._functions = FunctionChecks(context, lambda call: functools.partial(self._called_back, "functions", call))
         self._settings = SettingsChecks(context)
         #: Loss functions that the last backward pass began with, and whether any since the update depended on a model.
         self._roots: list[graph.LossCall] = []
@@ -337,6 +355,12 @@ class TorchChecks:
         #: Passes with a batch of a loader, in training mode, since the last backward pass.
         self._passes = 0
         self._pass_epoch = 0
+        #: Whether only some passes are looked at by all mechanisms, and whether the last one was.
+        self._is_settled, self._looks = False, True
+        #: Whether mechanisms get nothing at this update, so that they keep no tensors until they look again.
+        self._releases = False
+        #: Passes without gradients since the last update, and the number of updates then.
+        self._evaluated, self._last_evaluation = 0, 0
         #: The epoch of a data loader that gave a batch last, and that of a batch that no model has got yet.
         self._epoch = 0
         self._batch: tuple[int, bool] | None = None
@@ -353,10 +377,10 @@ class TorchChecks:
         #: Ids of the optimizers whose `step` is running, the outermost first.
         self._stepping: list[int] = []
 
-    def _run(self, mechanism: str, call: Callable[..., object], *args: Any) -> None:
-        """Call a mechanism, without gradients. The first failure switches it off."""
+    def _called_back(self, mechanism: str, call: Callable[..., object], *args: Any) -> None:
+        """PyTorch calls a mechanism back, during a pass."""
         with torch.no_grad():
-            self._mechanisms.run(mechanism, call, *args)
+            self._run(mechanism, call, *args)
 
     @property
     def _elsewhere(self) -> bool:
@@ -365,6 +389,7 @@ class TorchChecks:
 
     # ---------------------------------------------------------------------------------------------------------- passes
 
+    @_event
     def enters(self, model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         """A registered model is called, for a pass."""
         if self._elsewhere:
@@ -372,20 +397,25 @@ class TorchChecks:
         self._calls.append(model)
         if len(self._calls) > 1:
             return
-        self._order.event("F" if torch.is_grad_enabled() else "f")
+        gradients = self._context.gradients
+        self._order.event("F" if gradients else "f")
         tensors = [one for one in (*inputs, *named.values()) if isinstance(one, torch.Tensor)]
         self._rows = tensors[0].shape[0] if tensors and tensors[0].ndim else None
         self._hooks_before = self._tensor_hooks
         compiled = self._is_compiled(model)
-        gradients = torch.is_grad_enabled()
         self._run("settings", self._settings.enters, model, gradients)
-        self._run("modes", self._with(gradients, self._modes.enters), model, compiled)
-        self._run("models", self._with(gradients, self._models.enters), model, inputs, named, compiled)
+        self._run("modes", self._modes.enters, model, compiled)
+        self._run("models", self._models.enters, model, inputs, named, compiled)
+        self._looks = not self._is_settled or self._is_evaluation()
+        if not self._looks:
+            return
+        if self._releases:
+            inputs, named, tensors, gradients = (), {}, [], False
         if compiled:
             self.log.off(("sees_future", "rows_mixed"), "torch.compile has made the graph")
-        self._run("tokens", self._with(gradients, self._tokens.enters), model, inputs, named, not compiled)
+        self._run("tokens", self._tokens.enters, model, inputs, named, not compiled)
         self._run("rows", self._recurrence.enters, model, inputs, self._rows, gradients and not compiled)
-        self._run("inputs", self._with(gradients, self._inputs.enters), model, tensors)
+        self._run("inputs", self._inputs.enters, model, tensors)
         self._run("inputs", self._layouts.enters, model, gradients and not compiled)
         self._run("inputs", self._drifts.enters, model, tensors, gradients)
         self._run("rows", self._rows_of.enters, model, tensors, gradients and not compiled)
@@ -411,6 +441,7 @@ class TorchChecks:
             self._run("membership", self._membership.enters, tensors)
         self._run("series", self._series.enters, model, tensors, gradients and not compiled)
 
+    @_event
     def leaves(self, model: nn.Module, output: Any) -> None:
         """A registered model has returned, or raised."""
         if self._elsewhere or not self._calls or self._calls[-1] is not model:
@@ -418,8 +449,18 @@ class TorchChecks:
         self._calls.pop()
         if self._calls:
             return
-        gradients = torch.is_grad_enabled()
+        gradients = self._context.gradients
         self._outputs = _small(output) if gradients and self._context.due else []
+        if self._looks:
+            self._returned(model, output)
+        batch, self._batch = self._batch, None
+        if gradients and model.training and batch is not None:
+            self._passes = self._passes + 1 if batch[0] == self._pass_epoch else 1
+            self._pass_epoch = batch[0]
+        self._run("modes", self._modes.leaves, model, batch)
+
+    def _returned(self, model: nn.Module, output: Any) -> None:
+        """A pass that all mechanisms look at has ended."""
         self._run("models", self._models.leaves)
         self._run("inputs", self._layouts.leaves)
         self._run("padding", self._padding.leaves)
@@ -435,21 +476,17 @@ class TorchChecks:
         self._run("positions", self._positions.leaves, output)
         self._run("reconstructions", self._reconstructions.leaves, output)
         self._run("series", self._series.leaves, output, hooked)
-        batch, self._batch = self._batch, None
-        if gradients and model.training and batch is not None:
-            self._passes = self._passes + 1 if batch[0] == self._pass_epoch else 1
-            self._pass_epoch = batch[0]
-        self._run("modes", self._with(gradients, self._modes.leaves), model, batch)
 
-    @staticmethod
-    def _with(gradients: bool, call: Callable[..., object]) -> Callable[..., object]:
-        """Return a function that runs with gradients enabled as the training has them."""
-
-        def run(*args: Any) -> None:
-            with torch.set_grad_enabled(gradients):
-                call(*args)
-
-        return run
+    def _is_evaluation(self) -> bool:
+        """Whether this is one of the first passes of an evaluation between two updates."""
+        updates = self._context.updates
+        if self._context.gradients:
+            return False
+        if updates != self._last_evaluation:
+            self._evaluated = 0 if updates - self._last_evaluation >= _APART else _EVALUATED
+            self._last_evaluation = updates
+        self._evaluated += 1
+        return self._evaluated <= _EVALUATED
 
     def _is_hooked(self, model: nn.Module) -> bool:
         """Whether code of the script or of a wrapper would see a backward pass."""
@@ -469,6 +506,7 @@ class TorchChecks:
 
     # -------------------------------------------------------------------------------------------------- backward pass
 
+    @_event
     def backward_begins(self, roots: Any) -> None:
         """`backward()` is called."""
         self._depth += 1
@@ -593,6 +631,7 @@ class TorchChecks:
         held |= self._context.held()
         return not leaves or any(id(one) in held or isinstance(one, nn.Parameter) for one in leaves)
 
+    @_event
     def backward_ends(self) -> None:
         """`backward()` has returned."""
         self._depth = max(0, self._depth - 1)
@@ -601,92 +640,109 @@ class TorchChecks:
 
     # --------------------------------------------------------------------------------------------------------- updates
 
+    @_event
     def registers(self, optimizer: Optimizer) -> None:
         """The script names an optimizer, or the launcher has found it."""
         self._run("order", self._order.known, optimizer)
 
+    @_event
     def catch_up(self, roots: Any) -> None:
         """The first backward pass has ended before anything was seen."""
         self._run("order", self._order.catch_up)
         if isinstance(roots, torch.Tensor) and roots.grad_fn is not None:
             self._run("graph", self._walk, roots)
 
+    @_event
     def before_update(self, optimizer: Optimizer, closure: bool) -> None:
         """``optimizer.step()`` is called."""
         self._stepping.append(id(optimizer))
         if self._stepping.count(id(optimizer)) > 1:  # a subclass calls the method that it overrides
             return
-        self._run("models", self._models.look)
         self._run("order", self._order.before_update, optimizer, closure)
         self._run("optimizers", self._optimizers.before_update, optimizer)
-        self._run("own_optimizers", self._own_optimizers.before_update, optimizer, closure)
+        self._run("modes", self._modes.before_update, optimizer)
         self._run("aliases", self._aliases.before_update)
+        if self._is_settled:
+            return
+        self._run("models", self._models.look)
+        self._run("own_optimizers", self._own_optimizers.before_update, optimizer, closure)
         if self._roots and not closure:
             self._run("losses", self._losses.maximized, optimizer, self._roots)
         if self._depends is False and not closure:
             self.log.say("loss_is_leaf", self._context.step, need=2)
-        self._run("modes", self._modes.before_update, optimizer)
         self._run("updates", self._updates.before, optimizer, closure)
 
+    @_event
     def after_update(self, optimizer: Optimizer, closure: bool) -> None:
         """``optimizer.step()`` has returned."""
         if self._stepping and self._stepping.pop() in self._stepping:
             return
-        self._run("updates", self._updates.after, optimizer)
         self._run("optimizers", self._optimizers.after_update, optimizer)
-        self._run("ages", self._ages.after_update, optimizer)
         self._run("membership", self._membership.after_update, optimizer)
-        self._run("replicas", self._replicas.after_update, optimizer)
-        self._run("settings", self._settings.after_update, optimizer)
+        if not self._is_settled:
+            self._run("updates", self._updates.after, optimizer)
+            self._run("ages", self._ages.after_update, optimizer)
+            self._run("replicas", self._replicas.after_update, optimizer)
+            self._run("settings", self._settings.after_update, optimizer)
         self._end_update(optimizer, closure)
 
     def _end_update(self, optimizer: Optimizer, closure: bool) -> None:
         self._run("order", self._order.after_update, optimizer, closure)
-        self._run("models", self._models.after_update)
-        self._run("hook_counts", self._hook_counts.after_update)
+        if not self._is_settled:
+            self._run("models", self._models.after_update)
+            self._run("hook_counts", self._hook_counts.after_update)
         self._context.values.poll()
         self._tokens.forget()
         self._preferences.update_ends()
         self._pairs.update_ends()
+        was_due = self._context.due
         self._context.updates += 1
+        is_quiet = self._context.updates >= _SETTLED and not self._context.due
+        self._is_settled, self._releases = is_quiet and not was_due, is_quiet and was_due
         self._run("copies", self._copies.after_update)
         self._run("aliases", self._aliases.after_update)
         self._walks = 0
         self._roots, self._depends = [], None
         self._updated(self._context.updates)
 
+    @_event
     def clips(self, parameters: Any) -> None:
         """Gradients are about to be clipped."""
         clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         self._run("order", self._order.clips, clipped)
 
+    @_event
     def scales(self, scaler: Any) -> None:
         """A GradScaler has scaled a loss."""
         self._run("order", self._order.scaled, scaler)
 
+    @_event
     def scaler_begins(self, optimizer: Any) -> None:
         """A GradScaler steps an optimizer, or skips it."""
         self._updates_before = self._context.updates
         self._run("order", self._order.scaler_begins)
 
+    @_event
     def scaler_ends(self, optimizer: Any) -> None:
         """A GradScaler has stepped an optimizer, or skipped it."""
         self._run("order", self._order.scaler_ends)
         if isinstance(optimizer, Optimizer) and self._context.updates == self._updates_before:
             self._end_update(optimizer, closure=False)
 
+    @_event
     def schedule_steps(self, schedule: Any, metric: Any = None) -> None:
         """A learning rate schedule is about to step, by a metric or without one."""
         self._run("order", self._order.schedule_steps, schedule, metric)
 
     # ------------------------------------------------------------------------------------------------------------ data
 
+    @_event
     def batch(self, iterator: Any, batch: Any, states: Any) -> None:
         """A data loader has given a batch."""
         if not self._elsewhere:
-            gradients = torch.is_grad_enabled()
-            self._run("loaders", self._with(gradients, self._loaders.batch), iterator, batch, states)
-            self._run("settings", self._with(gradients, self._settings.batch), iterator)
+            gradients = self._context.gradients
+            self._run("loaders", self._loaders.batch, iterator, batch, states)
+            self._run("settings", self._settings.batch, iterator)
             if gradients:
                 self._run("missing", self._missing.batch, tensors_of(batch))
             self._run("inputs", self._stored.batch, iterator, tensors_of(batch), gradients)
@@ -698,12 +754,14 @@ class TorchChecks:
                 self._run("modes", self._modes.epoch_begins, epoch)
             self._batch = epoch, gradients
 
+    @_event
     def loads(self, module: nn.Module, state: Any, strict: bool) -> None:
         """Weights are about to be loaded into a module."""
         if not self._elsewhere:
             self._run("models", self._models.loads, module, state, strict)
             self._run("settings", self._settings.loads, module, state)
 
+    @_event
     def close(self) -> None:
         """The training has ended: judge what was read, and write the counts."""
         self._run("modes", self._modes.close)

@@ -56,7 +56,7 @@ class SettingsChecks:
 
         The first one with gradients enabled is that of the training.
         """
-        if self._loader or not torch.is_grad_enabled():
+        if self._loader or not self._context.gradients:
             return
         sampler = getattr(iterator, "_index_sampler", None)
         order = getattr(sampler, "sampler", sampler)

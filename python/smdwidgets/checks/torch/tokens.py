@@ -84,7 +84,7 @@ class TokenChecks:
         self._pad = self._pads.get(id(model))
         mask = named.get("attention_mask")
         self._mask = mask if isinstance(mask, torch.Tensor) and is_plain(mask) and mask.ndim == 2 else None
-        if is_tokens and probes and not self._probed and torch.is_grad_enabled() and model.training:
+        if is_tokens and probes and not self._probed and self._context.gradients and model.training:
             embedding = next((one for one in model.modules() if isinstance(one, nn.Embedding)), None)
             if embedding is not None:
                 self._watched = embedding.register_forward_hook(self._embeds)

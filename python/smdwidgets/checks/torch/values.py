@@ -34,7 +34,7 @@ def is_plain(tensor: object) -> bool:
         and isinstance(tensor, torch.Tensor)
         and tensor.layout is torch.strided
         and (tensor.is_cpu or tensor.is_cuda)
-        and not (tensor.is_complex() or tensor.is_quantized)
+        and not (tensor.dtype.is_complex or tensor.is_quantized)
     )
 
 
