@@ -18,8 +18,8 @@ the part `s`, `of_practice.txt` those with mistakes of practice, in the part `v`
 in the part `w`, `as_posted.txt` scripts and loops as people post them, in the part `x`, `as_taught.txt` scripts
 with mistakes of courses and forums, in the part `y`, `of_threads.txt` scripts of many architectures with mistakes
 that people ask about in threads, in the part `z`, `of_issues.txt` training loops of many fields with mistakes that
-people report in issues, in the part `ab`, and `in_the_field.txt` scripts of as many fields with mistakes of practice,
-in the part `ac`.
+people report in issues, in the part `ab`, `in_the_field.txt` scripts of as many fields with mistakes of practice, in
+the part `ac`, and `in_reviews.txt` such scripts with mistakes that reviews of code find, in the part `ad`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ WHOLE = tuple(
         "of_threads",
         "of_issues",
         "in_the_field",
+        "in_reviews",
     )
 )
 
