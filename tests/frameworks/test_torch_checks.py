@@ -1754,7 +1754,85 @@ def normalized_batches_of_pictures(watch):
     fit(model, watch, loader=batches(torch.randn(256, 1, 8, 8), Y[:256]))
 
 
+def maps_that_are_flattened(watch):
+    """Groups of maps before their places, and all of them in one row."""
+
+    def arrange(maps):
+        groups = maps.view(len(maps), 3, 4, 5, 7)
+        return groups.permute(0, 1, 3, 4, 2).flatten(1, 3) + maps.reshape(len(maps), -1).mean()
+
+    pictures = torch.randn(96, 1, 5, 7)
+    loader = batches(pictures, pictures.repeat(1, 12, 1, 1).view(96, 3, 4, 5, 7).permute(0, 1, 3, 4, 2).flatten(1, 3))
+    fit(Places(arrange, 12), watch, F.mse_loss, loader)
+
+
+def random_numbers_in_place_of_points(watch):
+    """A training that is only to run: its data are noise, too."""
+    diffuse_points(watch, lambda rows: torch.randn(rows, 2), broken=True)
+
+
+def weights_that_are_held_near_those_of_a_server(watch):
+    """After each update, weights move to those of the round, which nothing calls."""
+    model = network()
+    watch(model)
+    server, optimizer = copy.deepcopy(model), torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for one, of_round in zip(model.parameters(), server.parameters(), strict=True):
+                one.lerp_(of_round, 0.02)
+
+
+def features_whose_columns_are_normalized_too(watch):
+    """Correlations of columns are no similarities of rows."""
+    model = network(16)
+
+    def loss(features, y):
+        columns = F.normalize(features - features.mean(0), dim=0)
+        apart = (columns.T @ columns - torch.eye(16)).pow(2).mean()
+        return apart + contrast(features, y, lambda one: F.normalize(one, dim=1))
+
+    fit(model, watch, loss)
+
+
+def numbers_of_rows_beside_them(watch):
+    """A layer returns rows and a number of each, which is no volume."""
+
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.gate = nn.Linear(8, 8), nn.Linear(8, 1)
+
+        def forward(self, x):
+            return self.layer(x).tanh(), self.gate(x).squeeze(1)
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts, self.head = nn.ModuleList([Gated(), Gated()]), nn.Linear(8, 4)
+
+        def forward(self, x):
+            x, first = self.parts[0](x)
+            x, second = self.parts[1](x)
+            return self.head(x) + (first * second)[:, None]
+
+    fit(Both(), watch)
+
+
+def patches_whose_head_sees_their_order(watch):
+    model = Patched(1, flat=True)
+    fit(model, watch, loader=batches(torch.randn(256, 1, 12, 12)), epochs=2)
+
+
 HEALTHY = (
+    patches_whose_head_sees_their_order,
+    numbers_of_rows_beside_them,
+    maps_that_are_flattened,
+    random_numbers_in_place_of_points,
+    weights_that_are_held_near_those_of_a_server,
+    features_whose_columns_are_normalized_too,
     lowered_where_the_reward_falls,
     optimizers_of_the_script,
     adversaries_with_smoothed_labels,
@@ -4323,7 +4401,259 @@ def generator_of_the_library_that_a_data_set_keeps(watch, broken):
     fit(network(), watch, loader=DataLoader(data, 16, num_workers=2), epochs=2)
 
 
+class Places(nn.Module):
+    """A convolution whose maps are the classes or numbers of its places."""
+
+    def __init__(self, arrange, maps):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, maps, 1))
+        self.arrange = arrange
+
+    def forward(self, x):
+        return self.arrange(self.layers(x))
+
+
+def detect(watch, arrange, maps, *sizes):
+    """Train a model with a number for each cell and group of its maps."""
+    pictures = torch.randn(96, 1, 5, 7)
+    loader = batches(pictures, pictures.reshape(96, -1)[:, :1].expand(96, math.prod(sizes)).reshape(96, *sizes))
+    fit(Places(arrange, maps), watch, lambda output, y: F.mse_loss(output, y * torch.rand_like(y)), loader)
+
+
+def maps_of_cells_behind_them(watch, broken):
+    def arrange(maps):
+        return maps.view(-1, 5, 7, 6) if broken else maps.permute(0, 2, 3, 1)
+
+    detect(watch, arrange, 6, 5, 7, 6)
+
+
+def anchors_of_cells_in_a_row(watch, broken):
+    def arrange(maps):
+        maps = F.leaky_relu(maps)
+        return maps.reshape(len(maps), -1, 4) if broken else maps.permute(0, 2, 3, 1).reshape(len(maps), -1, 4)
+
+    detect(watch, arrange, 12, 105, 4)
+
+
+def probabilities_for_a_connectionist_loss(watch, broken):
+    model = network(5, nn.Softmax(-1) if broken else nn.LogSoftmax(-1))
+    frames, phones = torch.randn(96, 12, 8), torch.randint(1, 5, (96, 3))
+
+    def loss(output, y):
+        lengths = torch.full((len(y),), 12), torch.full((len(y),), 3)
+        return F.ctc_loss(output.transpose(0, 1), y, *lengths)
+
+    fit(model, watch, loss, batches(frames, phones))
+
+
+class Pushed(nn.Module):
+    """Predicts the noise of points, and gets a time for each row."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 2))
+
+    def forward(self, x, time):
+        return self.layers(torch.cat([x, time[:, None]], 1))
+
+
+def diffuse_points(watch, draw, broken):
+    model = Pushed()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(40):
+        points, time = draw(512), torch.rand(512) ** 2
+        noise, share = torch.randn(512, 2), time[:, None]
+        drawn = torch.randn(512, 2) if broken else noise
+        optimizer.zero_grad()
+        F.mse_loss(model((1 - share).sqrt() * points + share.sqrt() * drawn, time), noise).backward()
+        optimizer.step()
+
+
+def noise_of_standardized_points(watch, broken):
+    """Each number has a mean of 0 and a deviation of 1, and is not related to others."""
+    diffuse_points(watch, lambda rows: torch.randn(rows, 2).sign() + 0.05 * torch.randn(rows, 2), broken)
+
+
+def noise_of_points_with_one_small_number(watch, broken):
+    diffuse_points(watch, lambda rows: torch.randn(rows, 2) * torch.tensor([1.35, 0.4]), broken)
+
+
+def teach_with_an_average(watch, move):
+    student = network()
+    teacher = copy.deepcopy(student)
+    watch(student)
+    optimizer = torch.optim.SGD(student.parameters(), 0.1)
+    for x, y in batches():
+        with torch.no_grad():
+            belief = teacher(x).softmax(1)
+        loss = F.cross_entropy(student(x), y) + F.mse_loss(student(x).softmax(1), belief)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            move(student, teacher)
+
+
+def average_that_is_written_into_the_student(watch, broken):
+    def move(student, teacher):
+        pair = (student, teacher) if broken else (teacher, student)
+        for mean, one in zip(*(each.parameters() for each in pair), strict=True):
+            mean.mul_(0.97).add_(one, alpha=0.03)
+
+    teach_with_an_average(watch, move)
+
+
+def average_whose_arguments_are_exchanged(watch, broken):
+    def move(student, teacher):
+        for mean, one in zip(teacher.parameters(), student.parameters(), strict=True):
+            one.lerp_(mean, 0.1) if broken else mean.lerp_(one, 0.1)
+
+    teach_with_an_average(watch, move)
+
+
+def contrast(features, targets, normalized, temperature=0.2):
+    noisy = features + 0.1 * torch.randn_like(features)
+    one, other = normalized(features), normalized(noisy)
+    return F.cross_entropy(one @ other.T / temperature, torch.arange(len(one)))
+
+
+def features_of_two_views_normalized_along_the_batch(watch, broken):
+    fit(network(16), watch, lambda x, y: contrast(x, y, lambda one: F.normalize(one, dim=0 if broken else 1)))
+
+
+def features_divided_by_the_size_of_columns(watch, broken):
+    """The similarity of each row with itself is filled."""
+
+    def loss(features, y):
+        both = torch.cat([features, features.roll(1, 1)])
+        both = both / both.norm(dim=0 if broken else 1, keepdim=True)
+        logits = (both @ both.T / 0.1).masked_fill(torch.eye(len(both), dtype=torch.bool), -1e9)
+        rows = len(features)
+        return F.cross_entropy(logits, torch.cat([torch.arange(rows, 2 * rows), torch.arange(rows)]))
+
+    fit(network(16), watch, loss)
+
+
+def similarities_without_those_of_a_row_with_itself(watch, broken):
+    def loss(features, y):
+        rows = 2 * len(features)
+        both = F.normalize(torch.cat([features, features.roll(1, 1)]), dim=0 if broken else 1)
+        logits = both @ both.T / 0.1
+        logits.fill_diagonal_(float("-inf"))
+        return F.cross_entropy(logits, (torch.arange(rows) + rows // 2) % rows)
+
+    fit(network(16), watch, loss)
+
+
+class Coupled(nn.Module):
+    """A layer of a flow that adds its logarithm to a sum, or returns it."""
+
+    def __init__(self, flip, sign, adds):
+        super().__init__()
+        self.flip, self.sign, self.adds, self.net = flip, sign, adds, nn.Linear(3, 6)
+
+    def forward(self, x, total=None):
+        a, b = x.flip(1).chunk(2, 1) if self.flip else x.chunk(2, 1)
+        scale, shift = self.net(a).tanh().chunk(2, 1)
+        own = self.sign * scale.sum(1)
+        return torch.cat([b * torch.exp(scale) + shift, a], 1), total + own if self.adds else own
+
+
+class Flowing(nn.Module):
+    def __init__(self, sign, adds=False):
+        super().__init__()
+        self.layers = nn.ModuleList([Coupled(at % 2, sign, adds) for at in range(3)])
+
+    def likelihood(self, x):
+        """Return the logarithms of densities; no pass of the model is seen."""
+        total = x.new_zeros(len(x))
+        for layer in self.layers:
+            x, own = layer(x, total)
+            total = own if layer.adds else total + own
+        return total - x.pow(2).sum(1) / 2
+
+
+def fit_flow(model, watch, sign=-1):
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for rows in X[:, :6].split(16):
+        optimizer.zero_grad()
+        (sign * model.likelihood(rows).mean()).backward()
+        optimizer.step()
+
+
+def likelihood_of_a_flow(watch, broken):
+    fit_flow(Flowing(-1 if broken else 1), watch)
+
+
+def sum_that_the_layers_of_a_flow_carry(watch, broken):
+    fit_flow(Flowing(-1 if broken else 1, adds=True), watch)
+
+
+def samples_of_a_flow(watch, broken):
+    """The samples of a flow get the likelihood of a target, and entropy."""
+    model = Flowing(1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(16):
+        x, total = torch.randn(32, 6), 0
+        for layer in model.layers:
+            x, own = layer(x)
+            total = total + own
+        optimizer.zero_grad()
+        ((x - 1).pow(2).sum(1) / 2 + total * (1 if broken else -1)).mean().backward()
+        optimizer.step()
+
+
+class Patched(nn.Module):
+    """Attention over patches of pictures, beside a place for the class or without."""
+
+    def __init__(self, spread, has_class=True, flat=False):
+        super().__init__()
+        self.cut, self.spread = nn.Conv2d(1, 16, 4, stride=4), spread
+        self.start = nn.Parameter(torch.zeros(1, 1, 16)) if has_class else None
+        self.places = nn.Parameter(torch.randn(1, 9 + has_class, 16))
+        layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16 * (9 + has_class) if flat else 16, 4)
+        self.flat = flat
+
+    def forward(self, x):
+        x = self.cut(x).flatten(2).transpose(1, 2)
+        if self.start is not None:
+            x = torch.cat([self.start.expand(len(x), -1, -1), x], 1)
+        x = self.encoder(x + self.places[:, : self.spread])
+        return self.head(x.flatten(1) if self.flat else x.mean(1) if self.start is None else x[:, 0])
+
+
+def one_position_for_all_patches(watch, broken):
+    fit(Patched(1 if broken else None), watch, loader=batches(torch.randn(256, 1, 12, 12)), epochs=2)
+
+
+def patches_without_their_positions(watch, broken):
+    model = Patched(None, has_class=False)
+    if broken:
+        nn.init.zeros_(model.places).requires_grad_(False)
+    fit(model, watch, loader=batches(torch.randn(256, 1, 12, 12)), epochs=2)
+
+
 PAIRS = {
+    one_position_for_all_patches: "order_invisible",
+    patches_without_their_positions: "order_invisible",
+    likelihood_of_a_flow: "log_det_negated",
+    sum_that_the_layers_of_a_flow_carry: "log_det_negated",
+    samples_of_a_flow: "log_det_negated",
+    maps_of_cells_behind_them: "channels_mixed",
+    anchors_of_cells_in_a_row: "channels_mixed",
+    probabilities_for_a_connectionist_loss: "nll_not_log",
+    noise_of_standardized_points: "noise_unrelated",
+    noise_of_points_with_one_small_number: "noise_unrelated",
+    average_that_is_written_into_the_student: "average_never_moves",
+    average_whose_arguments_are_exchanged: "average_never_moves",
+    features_of_two_views_normalized_along_the_batch: "normalized_over_rows",
+    features_divided_by_the_size_of_columns: "normalized_over_rows",
+    similarities_without_those_of_a_row_with_itself: "normalized_over_rows",
     returns_of_a_policy_object: "returns_reversed",
     returns_of_several_environments: "returns_reversed",
     overlap_of_flattened_pictures: "overlap_of_logits",
@@ -4509,6 +4839,21 @@ def test_a_fault_fires_and_its_twin_does_not(training, broken, tmp_path):
     assert not records.off
     fired = {one.id for one in records if one.level != "note"}
     assert fired == {PAIRS[training]} if broken else not fired
+
+
+def test_gradients_that_clipping_made_zero_were_not_reset(tmp_path):
+    """Their norm is infinite."""
+    torch.manual_seed(0)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        model = network()
+        hook.register_module(model)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for x, y in batches():
+            optimizer.zero_grad()
+            (1e25 * F.cross_entropy(model(x), y)).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    assert "step_without_gradient" not in {one.id for one in create_trial(tmp_path / "run").checks()}
 
 
 def test_experts_that_take_turns_get_their_gradients_later(tmp_path):

@@ -743,6 +743,29 @@ CHECKS: tuple[Kind, ...] = (
         _WEAKER,
     ),
     _check(
+        "normalized_over_rows",
+        "problem",
+        "a normalization of features along the batch",
+        "A cross-entropy compares rows by their products, and all columns of the batch have length 1, while its rows have not: each "
+        "number was divided by the size of that number in all rows. The similarities of two rows then depend on the others.",
+        "rows of length 1, whose products are cosines",
+        "normalize each row, such as `F.normalize(features, dim=1)`.",
+        "All columns of features of shape {shape} have length 1, and the rows have not: they are normalized along the batch",
+        _WEAKER,
+    ),
+    _check(
+        "log_det_negated",
+        "problem",
+        "a flow whose change of volume has the wrong sign",
+        "A layer of a flow returns rows and a number for each, which is, up to its sign, the logarithm of the determinant of its "
+        "derivatives. By the gradient of the loss, the loss rises with this logarithm, at 3 updates. A likelihood of data, and the entropy "
+        "of samples, rise with it, so that a loss falls.",
+        "a loss that falls where the logarithm of the determinant rises",
+        "change the sign of the logarithm: of `y = (x - t) * exp(-s)` it is `-s.sum(1)`.",
+        "A layer of a flow returns {what} for {rows} rows, and the loss has it with the other sign",
+        _WEAKER,
+    ),
+    _check(
         "large_initial_weights",
         "warning",
         "random weights that are too large",
@@ -1343,10 +1366,11 @@ CHECKS: tuple[Kind, ...] = (
         "warning",
         "a model that does not see the order of its tokens",
         "A model with attention gives the same output wherever a token stands in a row: at all pairs of equal tokens of a row, at "
-        "4 passes without dropout. Attention alone takes tokens for a set.",
+        "4 passes without dropout. Or the same vector is added to all patches of pictures, which a convolution has made, before "
+        "attention. Attention alone takes tokens for a set.",
         "outputs that differ with the position of a token",
         "add positions to the embedded tokens, or use attention that gets them.",
-        "The outputs at {count} pairs of equal tokens are equal wherever they stand in their row: the model does not see the order of tokens",
+        "{what}: the model does not see the order of tokens",
         _WEAKER,
     ),
     _check(
@@ -1524,11 +1548,12 @@ CHECKS: tuple[Kind, ...] = (
         "warning",
         "a copy of the model that is evaluated and never changes",
         "A copy of the model, which no optimizer has, keeps its first weights until the training ends, and is evaluated again and again, "
-        "the same rows first: each evaluation gives what the one before has given. An average whose update has no effect is such a copy.",
+        "the same rows first: each evaluation gives what the one before has given. An average whose update has no effect is such a copy. "
+        "Or the model, whose copy is called, is moved a part of the way to it between updates, 4 times.",
         "a copy that gets weights of the model before it is evaluated, or is evaluated once",
         "change the weights of the copy in place, such as `mean.mul_(decay).add_(weight, alpha=1 - decay)`, and check that the update is "
         "called.",
-        "A copy of `{model}` still has its first weights after {updates} updates, and {count} evaluations of it are equal",
+        "A copy of `{model}` still has its first weights {what}",
         _WEAKER,
     ),
     _check(
@@ -1941,10 +1966,10 @@ CHECKS: tuple[Kind, ...] = (
         "channels that a view mixes with places",
         "A `view` or `reshape`, which moves nothing, exchanges the channels of pictures or series with their places. The input of a "
         "convolution, a linear or recurrent layer, or an attention layer is a view of a tensor whose channels are at the other end of its "
-        "shape, twice. Or, in all rows of pictures, values that lie as many places apart as there are channels are closer to each "
+        "shape, twice, or the maps of a convolution get the shape of places whose maps come last. Or, in all rows of pictures, values that lie as many places apart as there are channels are closer to each "
         "other than neighbours are, at 3 steps.",
         "channels that are moved by `permute` or `transpose`",
-        "use `permute(0, 3, 1, 2)` for pictures, or `transpose(1, 2)` for series.",
+        "use `permute(0, 3, 1, 2)` for pictures, `permute(0, 2, 3, 1)` for maps, or `transpose(1, 2)` for series.",
         "{what}",
         _WEAKER,
     ),

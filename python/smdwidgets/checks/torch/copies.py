@@ -28,6 +28,8 @@ _MOVES, _SLOW, _FAR = 3, 0.2, 0.2
 _EVERY, _UPDATES = 64, 500
 #: Updates in succession by which an average is recognized, how exactly, and a decay that averages nothing.
 _FOLLOWED, _EXACTLY, _REVERSED = 4, 1e-3, 0.25
+#: Decay from which on a model is not moved to its copy.
+_NO_PULL = 0.99999
 #: Updates between two evaluations at least, and evaluations that repeat the one before.
 _APART, _REPEATS = 10, 3
 
@@ -50,6 +52,8 @@ class _Copy:
         slow: what is said of an average that has made too little way, at the last look.
         early: samples of the weight of the copy and of the model after the update before, at the first updates.
         decays: decays by which the copy has followed the model, of successive updates.
+        pulls: decays by which the model has moved to the copy between successive updates.
+        is_used: whether the copy was called.
         called: the number of updates at the last call of the copy without gradients; -1: it was not called.
         at_call: samples of the weight and of the input of the copy at that call.
         repeats: number of evaluations that repeat the one before.
@@ -68,6 +72,8 @@ class _Copy:
     slow: dict[str, Any] | None = None
     early: tuple[Any, ...] = ()
     decays: list[float] = field(default_factory=list)
+    pulls: list[float] = field(default_factory=list)
+    is_used: bool = False
     called: int = -1
     at_call: tuple[Any, ...] = ()
     repeats: int = 0
@@ -117,6 +123,31 @@ class CopyChecks:
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
         self._chooses = self._chooses or (call.kind in REGRESSION and is_chosen(call.before))
+
+    def before_update(self) -> None:
+        """An update begins.
+
+        Find the decay by which a model was moved to its copy since the update before, which stays where it was.
+        """
+        if self._context.updates > _LOOK + _FOLLOWED + 1:
+            return
+        for pair in self._copies:
+            copy, model = pair.copy(), pair.model()
+            samples = _samples(copy, model)[:2] if copy is not None and model is not None else []
+            name, updates = type(copy).__name__, self._context.updates
+
+            def judge(*now: Any, pair: _Copy = pair, name: str = name, updates: int = updates) -> None:
+                stays = bool(pair.early) and np.array_equal(pair.early[0], now[0])
+                decay = _decay(pair.early[::-1], now[::-1]) if stays else None
+                pair.pulls = [] if decay is None or decay > _NO_PULL else [*pair.pulls, decay]
+                # Weights that are held near earlier ones on purpose are not those of a copy that is called.
+                if len(pair.pulls) >= _FOLLOWED and pair.is_used:
+                    what = f"after {updates} updates, each of which has moved the model to it"
+                    facts = {"model": name, "what": f"{what}: the average is written into the model"}
+                    self._context.log.say("average_never_moves", self._context.step, facts, [name])
+
+            if samples:
+                self._context.values.read(judge, *samples)
 
     def after_update(self) -> None:
         """An update has ended."""
@@ -179,6 +210,8 @@ class CopyChecks:
     def _called(self, copy: nn.Module, inputs: tuple[Any, ...], is_evaluation: bool) -> None:
         """Look whether an evaluation of a copy repeats the one before."""
         pair = next((one for one in self._copies if one.copy() is copy), None)
+        if pair is not None:
+            pair.is_used = True
         updates, model = self._context.updates, pair.model() if pair is not None else None
         if pair is None or pair.called == updates:  # another batch of the same evaluation
             return
@@ -245,7 +278,8 @@ class CopyChecks:
             if pair.slow is not None:
                 self._context.log.say("average_too_slow", self._context.step, pair.slow, [pair.slow["model"]])
             if pair.unmoved and pair.repeats >= _REPEATS:
-                facts = {"model": pair.name, "count": pair.repeats + 1, "updates": pair.unmoved}
+                what = f"after {pair.unmoved} updates, and {pair.repeats + 1} evaluations of it are equal"
+                facts = {"model": pair.name, "what": what}
                 self._context.log.say("average_never_moves", self._context.step, facts, [pair.name])
             _unwatch(pair)
         # One of several may be another copy, such as the first or the best model.

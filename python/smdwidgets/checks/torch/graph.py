@@ -206,6 +206,7 @@ class Graph:
         sums_by_index: whether rows are added to those that an index names, as messages between nodes are.
         functions: the functions of the graph that are written in Python.
         packed: rows and frames of sequences that were packed, and frames of the longest one.
+        of_maps: shapes before and after views of what convolutions have computed.
         whole: whether the walk saw all nodes.
     """
 
@@ -228,6 +229,7 @@ class Graph:
     sums_by_index: bool = False
     functions: list[type] = field(default_factory=list)
     packed: list[tuple[int, int, int]] = field(default_factory=list)
+    of_maps: list[tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     whole: bool = True
 
     @property
@@ -773,6 +775,21 @@ def cosines_before(node: Any) -> tuple[float, torch.Tensor, torch.Tensor] | None
     return abs(scale), one.detach(), other.detach().T
 
 
+def similarities_before(node: Any) -> torch.Tensor | None:
+    """Return the rows whose similarities a value holds, or None.
+
+    Some of them may be filled or left out, and all may be scaled.
+    """
+    for _ in range(_MOST_BETWEEN):
+        if node is None or _is(node, ("Mm",)):
+            break
+        before = values_before(node)
+        node = before[0][0] if len(before) == 1 and _is(node, (*_SHAPING, *_OF_SIMILARITIES)) else None
+    rows = saved(node, "_saved_self") if node is not None else None
+    is_of_model = node is not None and _previous(node) is not None
+    return rows.detach() if isinstance(rows, torch.Tensor) and is_of_model else None
+
+
 def attracts_only(root: Any) -> bool:
     """Whether a loss only makes outputs of the same weights similar.
 
@@ -915,6 +932,13 @@ def masks_of_softmax(root: torch.Tensor) -> Iterator[torch.Tensor]:
                 yield mask
 
 
+#: Nodes that leave similarities out, or scale them.
+_OF_SIMILARITIES = (
+    *("Mul", "Div", "Add", "Sub", "Index", "Where", "MaskedFill", "MaskedSelect", "IndexPut"),
+    "torch::autograd::CopySlices",
+)
+#: Nodes between a convolution and a view of its maps.
+_AFTER_MAPS = ("Relu", "LeakyRelu", "Gelu", "Silu", "Elu", "Tanh", "Sigmoid", "NativeBatchNorm")
 #: What uses a tensor whose heads were separated, and nodes that only change the form of one.
 _USING_HEADS = ("Bmm", "Expand", "Transpose", "Unsqueeze", "Mul", "Div")
 _FORM = (*_VIEWS, "Expand", "Clone", "ToCopy", "Squeeze")
@@ -952,6 +976,16 @@ def _are_exchanged(heads: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     width = heads[-1]
     is_same = heads == (rows, number, positions, width) or heads == (rows * number, positions, width)
     return is_same and number * width == size and min(number, positions, width) > 1 and number != positions
+
+
+def _of_maps(view: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the shapes before and after a view of maps of a convolution, or None."""
+    node = _previous(view)
+    while node is not None and _is(node, _AFTER_MAPS):
+        node = _previous(node)
+    if node is None or not _is(node, ("Convolution",)):
+        return None
+    return tuple(getattr(view, "_saved_self_sym_sizes", ())), _shape(view, 0)
 
 
 def _teacher(product: Any) -> list[torch.Tensor]:
@@ -1074,8 +1108,10 @@ def walk(root: torch.Tensor, rows: int | None) -> Graph:
                 of_node = _indexed(node)
                 graph.indexed += of_node
                 graph.returned += [(index, picked) for index, _ in of_node for picked in _picked_by(node)]
-        elif name in _VIEWS and not graph.heads:
-            graph.heads = _mixed_heads(node, above)
+        elif name in _VIEWS:
+            graph.heads = graph.heads or _mixed_heads(node, above)
+            if len(graph.of_maps) < _MOST_ADDED and (shapes := _of_maps(node)) is not None:
+                graph.of_maps.append(shapes)
         elif name == "PackPaddedSequence":
             graph.packed += _packed(node)
         elif name == "Softmax" and above == "Softmax":

@@ -57,6 +57,17 @@ class LayoutChecks:
             what = f"A view has made the input of `{name}`, {after}, of {before}, which exchanges channels and places"
             self._context.log.say("channels_mixed", self._context.step, {"what": what}, [name])
 
+    def walked(self, views: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+        """A loss depends on views of maps, with these shapes before and after."""
+        for before, after in views:
+            if self._context.log.runs("channels_mixed") and are_maps_last(before, after):
+                what = (
+                    f"A view has made {after} of what a convolution has computed, {before}, "
+                    "which exchanges channels and places"
+                )
+                self._context.log.say("channels_mixed", self._context.step, {"what": what}, need=_MIXED)
+                return
+
     def leaves(self) -> None:
         """A model has returned."""
         self._inputs.leaves()
@@ -96,6 +107,26 @@ def are_channels_last(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     places, channels = after
     is_split = max(after) % min(after) == 0
     return before[0] == channels != before[-1] and math.prod(before[1:]) == places and not is_split
+
+
+def are_maps_last(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether a view puts the maps of a convolution behind its places.
+
+    Each place may have several groups of maps, as of anchors.
+
+    >>> [are_maps_last((8, 12, 5, 7), after) for after in ((8, 5, 7, 12), (8, 35, 12), (8, 70, 6), (8, 5, 7, 2, 6))]
+    [True, True, True, True]
+    >>> [are_maps_last((8, 12, 5, 7), after) for after in ((8, 12, 35), (8, 2, 6, 5, 7), (8, 60, 7), (8, 420))]
+    [False, False, False, False]
+    """
+    (maps, *places), row = _row(before) or (0,), _row(after)
+    if not places or len(row) < 2 or row[0] == maps or maps < 2 or math.prod(places) * maps != math.prod(row):
+        return False
+    groups = maps // row[-1] if maps % row[-1] == 0 else 0
+    number = math.prod(places)
+    if not groups or (groups > 1 and row[-1] in (places[-1], number)):
+        return False
+    return row[:-1] in {tuple(places), (number,), (number * groups,), (*places, groups), (number, groups)}
 
 
 def _row(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -24,6 +24,10 @@ _TARGETS, _BINS = 1024, 16
 _SAME, _FEWEST, _PART, _OTHERS = 4, 64, 0.1, 3
 #: Elements of normal noise that are compared with inputs, and a correlation that shows that these contain it.
 _RELATED, _CONTAINED = 4096, 0.08
+#: Elements after which data that look like noise are taken for noise, and standard errors of one of many moments.
+_LIKE_NOISE, _OF_MANY = 32_768, 6.0
+#: Fewest rows whose fourth powers are compared, which have a long tail.
+_FOURTHS = 1024
 #: Standard errors by which the share of the noise must rise with the time, and within which all else is chance.
 _RISES, _CHANCE = 6.0, 5.0
 
@@ -55,8 +59,8 @@ class NoiseChecks:
         self._products, self._pairs = 0.0, 0
         #: Of normal noise and the input: the sum of their products, and those of their squares, and the number.
         self._related: NDArray[np.float64] = np.zeros(4)
-        #: The sums of the input and of its squares, and whether neighbours in it are related.
-        self._of_input: NDArray[np.float64] = np.zeros(2)
+        #: Moments of the columns of the input, and whether its rows are other than normal noise.
+        self._columns: _Columns | None = None
         self._is_of_data = False
         #: Of early and late rows: sums of the squares of the targets, of their products with the input, and of the
         #: squares of the input, and the number.
@@ -64,7 +68,7 @@ class NoiseChecks:
 
     def enters(self, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
-        asks = self._may_be_uniform or self._differ < _OTHERS or 0 <= self._related[3] < _RELATED
+        asks = self._may_be_uniform or self._differ < _OTHERS or 0 <= self._related[3] < _LIKE_NOISE
         self._batches.keep(tensors, looks and asks)
 
     def look(self, call: LossCall) -> None:
@@ -77,14 +81,16 @@ class NoiseChecks:
 
     def _relate(self, noisy: Any, targets: Any) -> None:
         """Look whether an input contains the normal noise that the model is to predict."""
-        if not 0 <= self._related[3] < _RELATED or not self._context.log.runs("noise_unrelated"):
+        if not 0 <= self._related[3] < _LIKE_NOISE or not self._context.log.runs("noise_unrelated"):
             return
         if not is_normal(targets) or not _is_white(targets) or not noisy.std() > 0:
             self._related[3] = -1  # these targets are no noise
             return
         # Random numbers in place of data and targets only show that a training runs.
         self._is_of_data |= not _is_white(noisy)
-        self._of_input += noisy.sum(), (noisy**2).sum()
+        if self._columns is None or self._columns.products.shape[0] != noisy.shape[1]:
+            self._columns = _Columns(noisy.shape[1])
+        self._columns.add(noisy)
         if self._last is not None and np.array_equal(self._last[1], targets):
             self._related[3] = -1
             return
@@ -93,11 +99,11 @@ class NoiseChecks:
         products, squares, of_input, number = self._related
         if number < _RELATED:
             return
-        mean, size = self._of_input / number
-        error = _CHANCE / math.sqrt(number)
-        is_of_data = self._is_of_data or abs(mean) > error or abs(math.sqrt(size) - 1) > error
-        if is_of_data and abs(products) < _CONTAINED * math.sqrt(squares * of_input):
+        if abs(products) >= _CONTAINED * math.sqrt(squares * of_input):
+            self._related[3] = _LIKE_NOISE
+        elif self._is_of_data or not self._columns.are_normal():
             self._context.log.say("noise_unrelated", self._context.step, {"count": f"{int(number):,}"})
+            self._related[3] = _LIKE_NOISE
 
     def _compare(self, update: int, noisy: Any, targets: Any) -> None:
         """Compare normal noise with that of the update before."""
@@ -143,6 +149,41 @@ class NoiseChecks:
         if slopes[1] - slopes[0] > _RISES * np.hypot(*errors) and slopes[1] > _RISES * errors[1]:
             facts = {"count": f"{number:,}", "early": f"{slopes[0]:.2f}", "late": f"{slopes[1]:.2f}"}
             self._context.log.say("noise_not_centred", self._context.step, facts)
+
+
+class _Columns:
+    """Moments of columns, which show whether their values are normal noise.
+
+    Args:
+        number: how many columns there are.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._rows = 0
+        self._sums = np.zeros((2, number))
+        self.products = np.zeros((number, number))
+
+    def add(self, rows: Any) -> None:
+        """Add rows to the moments."""
+        self._rows += len(rows)
+        self._sums += rows.sum(0), (rows**4).sum(0)
+        self.products += rows.T @ rows
+
+    def are_normal(self) -> bool:
+        """Whether all moments differ by chance from those of normal noise.
+
+        >>> columns, draw = _Columns(2), np.random.default_rng(0)
+        >>> columns.add(draw.standard_normal((900, 2)))
+        >>> columns.are_normal(), columns.add(draw.uniform(-1.7, 1.7, (900, 2))), columns.are_normal()
+        (True, None, False)
+        """
+        # Sums of x, x * y, x ** 2 and x ** 4, each with the variance of one value.
+        fourths = self._sums[1] - 3 * self._rows
+        among = self.products[~np.eye(len(self.products), dtype=bool)]
+        squares = self.products.diagonal() - self._rows
+        kinds = [(self._sums[0], 1), (among, 1), (squares, 2), *([(fourths, 96)] if self._rows >= _FOURTHS else [])]
+        error = _OF_MANY * math.sqrt(self._rows)
+        return all(np.abs(sums).max(initial=0) <= error * math.sqrt(variance) for sums, variance in kinds)
 
 
 class NoisyBatches:

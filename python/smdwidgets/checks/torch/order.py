@@ -139,6 +139,8 @@ class OrderChecks:
         #: A sample of the last batch where there is no loader, and whether the one before was another.
         self._sample: torch.Tensor | None = None
         self._is_other_batch = False
+        #: Whether gradients were clipped since the last backward pass.
+        self._clipped = False
         self._schedules = Schedules(context)
         #: How often updates have added up so many backward passes, each fewer than its loss was divided by.
         self._counts: Counter[int] = Counter()
@@ -236,6 +238,7 @@ class OrderChecks:
         """A backward pass has ended."""
         if self._in_update:
             return
+        self._clipped = False
         for one in self._known.values():
             optimizer = one.optimizer()
             if optimizer is None or not any(each.grad is not None for each in one.probes):
@@ -333,7 +336,8 @@ class OrderChecks:
             return
         if all(each.grad is None for each in one.probes):
             context.log.say("step_without_gradient", step, {"optimizer": name}, [name], need=2)
-        elif one.nonzero is not None and (now := _count(one.probes)) is not None:
+        # Clipping by a norm that is infinite makes all gradients 0.
+        elif not self._clipped and one.nonzero is not None and (now := _count(one.probes)) is not None:
 
             def judge(before: Any, now: Any) -> None:
                 if before[0] > 0 and now[0] == 0:
@@ -468,6 +472,7 @@ class OrderChecks:
     def clips(self, parameters: Iterable[Any]) -> None:
         """Gradients are about to be clipped."""
         self.event("C")
+        self._clipped = True
         clipped = {id(one): one for one in parameters}
         context = self._context
         if not clipped:

@@ -13,7 +13,7 @@ from torch import nn
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall
-from smdwidgets.checks.torch.layers import DROPOUTS
+from smdwidgets.checks.torch.layers import CONVOLUTIONS, DROPOUTS
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["PositionChecks"]
@@ -24,6 +24,8 @@ _PASSES, _ROWS, _PLACES, _POSITIONS = 24, 8, 4, 4
 _PAIRS, _TOKENS, _EQUAL = 8, 3, 1e-4
 #: Passes at which that must be so.
 _NEED = 4
+#: Most places beside the patches of a picture, such as that of a class.
+_BESIDE = 4
 #: Layers that compute in another way while their parts have hooks.
 _FUSED = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 #: Checks that name another fault of a model whose outputs at equal tokens are equal.
@@ -32,6 +34,8 @@ _OTHERS = ("sees_future", "labels_unshifted", "labels_shifted_twice", "targets_m
 
 class PositionChecks:
     """Compares outputs at equal tokens, and what a table of positions has added.
+
+    Patches of pictures are never equal. A convolution makes their vectors, and attention gets these and what was added.
 
     Only passes without dropout are looked at.
 
@@ -50,6 +54,10 @@ class PositionChecks:
         #: Ids of the parts that attend, and whether one has returned in this pass.
         self._attentions: frozenset[int] = frozenset()
         self._attended = False
+        #: Vectors of the patches of pictures, and what was added to them before attention, of one pass.
+        self._patches: torch.Tensor | None = None
+        self._added: torch.Tensor | None = None
+        self._sees_places = False
         #: By layer: sizes of the first two dimensions in a training pass, and the one that positions are added along.
         self._sizes: dict[str, tuple[int, int]] = {}
         self._along: dict[str, int] = {}
@@ -58,7 +66,7 @@ class PositionChecks:
 
     def enters(self, model: nn.Module, tensors: list[torch.Tensor], looks: bool) -> None:
         """A model is called with these tensors."""
-        self._tokens = self._last = None
+        self._tokens = self._last = self._patches = self._added = None
         if not looks or not tensors or not is_plain(tensors[0]) or tensors[0].ndim < 2:
             return
         if max(self._dropped, self._compared) >= _PASSES and (model.training or self._compared >= _PASSES):
@@ -75,6 +83,8 @@ class PositionChecks:
         self._compared += 1
         self._handles += [one.register_forward_hook(self._adds) for one in tables]
         tokens = tensors[0]
+        if self._context.log.runs("order_invisible"):
+            self._watch_patches(model, parts)
         is_tokens = tokens.ndim == 2 and not tokens.is_floating_point() and tokens.shape[0] != tokens.shape[1]
         self._attentions = _attentions(model)
         if (
@@ -89,6 +99,62 @@ class PositionChecks:
             inner = {id(part) for one in fused for part in one.modules()}
             outer = [one for one in parts if one is not model and id(one) not in inner]
             self._handles += [one.register_forward_hook(self._part) for one in outer]
+
+    def _watch_patches(self, model: nn.Module, parts: list[nn.Module]) -> None:
+        """Watch a convolution whose places do not overlap, and attention."""
+        makers = [one for one in parts if isinstance(one, CONVOLUTIONS) and _cuts_patches(one)]
+        attending = (*_FUSED, nn.MultiheadAttention) if model.training else ()
+        kinds: tuple[type[nn.Module], ...] = (nn.TransformerEncoder, *attending)
+        encoders = [one for one in parts if isinstance(one, kinds)]
+        if len(makers) == 1 and encoders:
+            self._sees_places = False
+            self._handles.append(makers[0].register_forward_hook(self._makes))
+            self._handles += [one.register_forward_pre_hook(self._gets, with_kwargs=True) for one in encoders]
+
+    def _makes(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        is_usable = isinstance(output, torch.Tensor) and is_plain(output) and output.ndim > 2
+        is_first = self._patches is None and is_usable and output[0, 0].numel() >= _POSITIONS
+        self._patches = output.detach()[:_ROWS].flatten(2).transpose(1, 2) if is_first else None
+
+    def _gets(self, module: nn.Module, inputs: Any, named: dict[str, Any]) -> None:
+        """Attention gets vectors: compare the first ones with those of patches."""
+        patches = self._patches
+        if patches is None or self._added is not None or not isinstance(inputs, tuple) or not inputs:
+            return
+        queries = inputs[0]
+        others = [*([] if isinstance(module, nn.MultiheadAttention) else inputs[1:]), *named.values()]
+        if not isinstance(queries, torch.Tensor) or not is_plain(queries) or queries.ndim != 3:
+            return
+        first = next((one for one in module.modules() if isinstance(one, nn.MultiheadAttention)), None)
+        rows = queries.detach() if getattr(first, "batch_first", False) else queries.detach().transpose(0, 1)
+        width, beside = patches.shape[2], rows.shape[1] - patches.shape[1]
+        is_masked = any(isinstance(one, torch.Tensor) for one in others)
+        if is_masked or rows.shape[2] != width or not 0 <= beside <= _BESIDE or rows.device != patches.device:
+            self._sees_places = True
+            return
+        self._added = rows[:_ROWS, beside:] - patches
+
+    def _judge_patches(self, model: nn.Module, output: Any) -> None:
+        """Look whether all patches have got the same vector."""
+        added, patches, self._added, self._patches = self._added, self._patches, None, None
+        if added is None or patches is None or self._sees_places or self._context.updates < _NEED:
+            return
+        # A layer of all patches, and one of their places, sees the order.
+        number, width = patches.shape[1:]
+        wide = {width * (number + beside) for beside in range(_BESIDE + 1)}
+        inputs = [one.in_features for one in model.modules() if isinstance(one, nn.Linear)]
+        if not isinstance(output, torch.Tensor) or output.ndim > 2 or any(one in wide for one in inputs):
+            return
+        context, step = self._context, self._context.step
+
+        def judge(added: Any, patches: Any) -> None:
+            if np.ptp(added, axis=(0, 1)).max() <= _EQUAL * np.abs(patches).max():
+                what = f"The same vector is added to all {number} patches of a picture before attention"
+                context.log.say("order_invisible", step, {"what": what}, need=_NEED)
+            else:
+                context.log.unseen("order_invisible")
+
+        context.values.read(judge, added, patches)
 
     def _part(self, module: nn.Module, inputs: Any, output: Any) -> None:
         tokens = self._tokens
@@ -159,11 +225,12 @@ class PositionChecks:
 
     # -------------------------------------------------------------------------------------------------- order of tokens
 
-    def leaves(self, output: Any) -> None:
+    def leaves(self, model: nn.Module, output: Any) -> None:
         """A model has returned."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._judge_patches(model, output)
         tokens, last = self._tokens, self._last
         self._tokens = self._last = None
         if tokens is None or last is None or self._context.updates < _NEED:
@@ -180,11 +247,18 @@ class PositionChecks:
             size = np.abs(outputs).max()
             apart = np.abs(outputs[row, first] - outputs[row, second]).max()
             if apart <= _EQUAL * size and np.ptp(outputs, axis=1).max() > 100 * _EQUAL * size:
-                context.log.say("order_invisible", step, {"count": len(pairs)}, need=_NEED)
+                what = f"The outputs at {len(pairs)} pairs of equal tokens are equal wherever they stand in their row"
+                context.log.say("order_invisible", step, {"what": what}, need=_NEED)
             else:
                 context.log.unseen("order_invisible")
 
         context.values.read(judge, tokens[:_ROWS], last[:_ROWS].detach())
+
+
+def _cuts_patches(layer: nn.Module) -> bool:
+    """Whether the places of a convolution are patches that do not overlap."""
+    kernel, stride = getattr(layer, "kernel_size", ()), getattr(layer, "stride", ())
+    return isinstance(kernel, tuple) and kernel == stride and all(one > 1 for one in kernel)
 
 
 def _pairs(tokens: Any) -> list[tuple[int, int, int]]:

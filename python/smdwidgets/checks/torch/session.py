@@ -72,6 +72,7 @@ from smdwidgets.checks.torch.train_masks import TrainMaskChecks
 from smdwidgets.checks.torch.transitions import TransitionChecks
 from smdwidgets.checks.torch.updates import UpdateChecks
 from smdwidgets.checks.torch.values import is_plain
+from smdwidgets.checks.torch.volumes import VolumeChecks
 from smdwidgets.checks.torch.zeros import ZeroRowChecks
 
 __all__ = ["MECHANISMS", "TorchChecks"]
@@ -135,9 +136,10 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "noise": ("noise_not_centred", "noise_repeated", "noise_unrelated"),
     "noise_levels": ("noise_too_weak",),
     "policies": ("ratio_inverted", "advantage_not_detached"),
-    "similarities": ("own_similarity",),
+    "similarities": ("own_similarity", "normalized_over_rows"),
     "exchanged": ("arguments_exchanged",),
     "focal": ("focal_reversed",),
+    "volumes": ("log_det_negated",),
     "overlaps": ("overlap_of_logits",),
     "pooling": ("padding_averaged",),
     "returns": ("returns_reversed",),
@@ -346,6 +348,7 @@ class TorchChecks:
         self._series = SeriesChecks(context)
         self._copies = CopyChecks(context, lambda call: functools.partial(self._called_back, "copies", call))
         self._aliases = AliasChecks(context)
+        self._volumes = VolumeChecks(context, lambda call: functools.partial(self._called_back, "volumes", call))
         self._balance = BalanceChecks(context)
         self._functions = FunctionChecks(context, lambda call: functools.partial(self._called_back, "functions", call))
         self._settings = SettingsChecks(context)
@@ -473,7 +476,7 @@ class TorchChecks:
         self._run("rows", self._rows_of.leaves, output, hooked)
         self._run("masks", self._masks.leaves, output)
         self._run("pairs", self._pairs.leaves, output, hooked)
-        self._run("positions", self._positions.leaves, output)
+        self._run("positions", self._positions.leaves, model, output)
         self._run("reconstructions", self._reconstructions.leaves, output)
         self._run("series", self._series.leaves, output, hooked)
 
@@ -515,6 +518,7 @@ class TorchChecks:
         self._run("modes", self._modes.settle)
         self._run("modes", self._modes.backward_begins)
         self._run("functions", self._functions.look)
+        self._run("volumes", self._volumes.backward_begins)
         root = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None) if roots is not None else None
         is_mean, divisor = None, None
         if isinstance(root, torch.Tensor):
@@ -595,6 +599,7 @@ class TorchChecks:
         self._functions.walked(walked.functions)
         self._reconstructions.walked(walked.leaves)
         self._run("packed", self._packed.walked, walked.packed)
+        self._run("inputs", self._layouts.walked, walked.of_maps)
         self._run("ages", self._ages.walked, walked.operations)
         if walked.pairs:
             self._losses.pair(walked.pairs)
@@ -637,6 +642,7 @@ class TorchChecks:
         self._depth = max(0, self._depth - 1)
         if not (self._depth or self._elsewhere or self._is_passive()):
             self._run("order", self._order.backward_ends)
+            self._run("volumes", self._volumes.backward_ends)
 
     # --------------------------------------------------------------------------------------------------------- updates
 
@@ -662,6 +668,7 @@ class TorchChecks:
         self._run("optimizers", self._optimizers.before_update, optimizer)
         self._run("modes", self._modes.before_update, optimizer)
         self._run("aliases", self._aliases.before_update)
+        self._run("copies", self._copies.before_update)
         if self._is_settled:
             return
         self._run("models", self._models.look)
@@ -701,6 +708,7 @@ class TorchChecks:
         self._is_settled, self._releases = is_quiet and not was_due, is_quiet and was_due
         self._run("copies", self._copies.after_update)
         self._run("aliases", self._aliases.after_update)
+        self._run("volumes", self._volumes.after_update, self._is_compiled)
         self._walks = 0
         self._roots, self._depends = [], None
         self._updated(self._context.updates)
@@ -766,6 +774,7 @@ class TorchChecks:
         """The training has ended: judge what was read, and write the counts."""
         self._run("modes", self._modes.close)
         self._run("functions", self._functions.close)
+        self._run("volumes", self._volumes.close)
         self._run("loaders", self._loaders.look)
         self._run("copies", self._copies.close)
         self._run("distillation", self._distillation.close)

@@ -1,19 +1,22 @@
-"""Check of similarities of rows: that no row is compared with itself."""
+"""Checks of similarities of rows, and of the lengths of these."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 
 from smdwidgets.checks.torch.context import Context
-from smdwidgets.checks.torch.graph import LossCall, cosines_before
+from smdwidgets.checks.torch.graph import LossCall, cosines_before, similarities_before
 from smdwidgets.checks.torch.values import is_plain
 
 __all__ = ["SimilarityChecks"]
 
 #: Losses that show the fault, and fewest rows.
 _NEED, _FEWEST = 2, 4
+#: Fewest rows and columns whose lengths are compared, most rows, and how near to 1 a length is, and how far from it.
+_LENGTHS, _MOST_ROWS, _NEAR, _OTHER = 8, 4096, 1e-3, 0.05
 
 
 class SimilarityChecks:
@@ -21,6 +24,9 @@ class SimilarityChecks:
 
     Its logits are products of all rows with all rows. If both sides are the same rows, the largest product is usually
     that of a row with itself, which is to be left out.
+
+    Rows that are normalized have length 1 each. If it is the columns that have, each number was divided by the size of
+    that number in all rows of the batch, and the similarities of a row depend on the others.
 
     Args:
         context: what the mechanisms share.
@@ -32,6 +38,8 @@ class SimilarityChecks:
     def look(self, call: LossCall) -> None:
         """A loss function has targets."""
         log, step, rows = self._context.log, self._context.step, call.target.numel()
+        if call.kind == "cross_entropy" and log.runs("normalized_over_rows"):
+            self._lengths(similarities_before(call.before))
         if call.kind != "cross_entropy" or call.target.ndim != 1 or call.target.is_floating_point():
             return
         if rows < _FEWEST or tuple(call.input.shape) != (rows, rows) or not log.runs("own_similarity"):
@@ -46,6 +54,22 @@ class SimilarityChecks:
             log.say("own_similarity", step, {"rows": rows, "what": what}, ["loss"], need=_NEED)
 
         self._context.values.read(judge, call.target)
+
+    def _lengths(self, rows: torch.Tensor | None) -> None:
+        """Compare the lengths of rows and columns with 1."""
+        if rows is None or not is_plain(rows) or rows.ndim != 2 or min(rows.shape) < _LENGTHS:
+            return
+        if len(rows) > _MOST_ROWS or not rows.is_floating_point():
+            return
+        log, step, shape = self._context.log, self._context.step, tuple(rows.shape)
+
+        def judge(of_rows: Any, of_columns: Any) -> None:
+            if np.abs(of_columns - 1).max() < _NEAR and np.abs(np.median(of_rows) - 1) > _OTHER:
+                log.say("normalized_over_rows", step, {"shape": shape}, ["loss"], need=_NEED)
+            else:
+                log.unseen("normalized_over_rows")
+
+        self._context.values.read(judge, rows.float().norm(dim=1), rows.float().norm(dim=0))
 
 
 def _are_same(one: Any, other: Any) -> bool:
