@@ -174,7 +174,7 @@ class _Columns:
 
         >>> columns, draw = _Columns(2), np.random.default_rng(0)
         >>> columns.add(draw.standard_normal((900, 2)))
-        >>> columns.are_normal(), columns.add(draw.uniform(-1.7, 1.7, (900, 2))), columns.are_normal()
+        >>> columns.are_normal(), columns.add(draw.uniform(-1, 1, (900, 2))), columns.are_normal()
         (True, None, False)
         """
         # Sums of x, x * y, x ** 2 and x ** 4, each with the variance of one value.
