@@ -100,6 +100,9 @@ class ColumnReader:
     >>> lines = "epoch  train_loss  error_rate", "1      1.52        0.25    (00:31)"
     >>> [reader.read(line) for line in lines][1].values
     {'train_loss': 1.52, 'error_rate': 0.25}
+    >>> lines = "| epoch |  lr  | train_loss | time |", "|   2   | 1e-3 |   0.5  | 0.1s |"
+    >>> [reader.read(line) for line in lines][1].values
+    {'lr': 0.001, 'train_loss': 0.5}
     """
 
     def __init__(self) -> None:
@@ -110,8 +113,8 @@ class ColumnReader:
         self._before: dict[int, int] = {}
         #: The names of the columns below a line of names.
         self._columns: list[str] = []
-        #: Whether commas separate them.
-        self._is_cut = False
+        #: Whether commas separate them, or bars.
+        self._is_cut = self._is_barred = False
 
     def read(self, line: str) -> Row | None:
         """Return the numbers of a line; None if none is one of a training."""
@@ -152,11 +155,12 @@ class ColumnReader:
         The tables of spaCy and fastai have such lines.
         """
         # Few lines begin like one, and splitting them takes longer than this test.
-        if len(line) >= _LONGEST_HEADING or not line.lstrip()[:_LONGEST_FIRST].lower().startswith(
+        if len(line) >= _LONGEST_HEADING or not line.lstrip(" \t|")[:_LONGEST_FIRST].lower().startswith(
             (",", *_FIRST_COLUMNS)
         ):
             return False
-        columns = _GAP.split(line.strip())
+        is_barred = line.count("|") >= _FEWEST_COLUMNS - 1
+        columns = _barred(line) if is_barred else _GAP.split(line.strip())
         if is_cut := len(columns) == 1 and "," in line:
             columns = split(line, ",")
         first = columns[0].lower() if len(columns) >= _FEWEST_COLUMNS else ""
@@ -167,18 +171,24 @@ class ColumnReader:
             return False
         if has_numbers(line):  # "Epoch   1/9: train loss=0.5  val loss=0.6", with spaces that align the numbers
             return False
-        self._columns, self._is_cut = columns, is_cut
+        self._columns, self._is_cut, self._is_barred = columns, is_cut, is_barred
         return True
 
     def _below_heading(self, line: str) -> Row | None:
         """Return the numbers of a line below the names of columns."""
-        cells = split(line, ",") if self._is_cut else line.split()
+        cells = split(line, ",") if self._is_cut else _barred(line) if self._is_barred else line.split()
         count = len(self._columns)
         numbers = [float(cell) if _NUMBER_ALONE.fullmatch(cell) else None for cell in cells]
-        is_time = [_TIME_ALONE.fullmatch(cell) is not None or (self._is_cut and not cell) for cell in cells]
+        if self._is_barred and len(cells) != count:
+            return None
+        # Between bars, a number may have a unit, or be missing.
+        is_time = [
+            _TIME_ALONE.fullmatch(cell) is not None or (self._is_cut and not cell) or self._is_barred for cell in cells
+        ]
         if (
             len(cells) < count
-            or (self._is_cut and (len(cells) > count or numbers[0] is None))
+            or (self._is_cut and len(cells) > count)
+            or ((self._is_cut or self._is_barred) and numbers[0] is None)
             or not all(one is not None or time for one, time in zip(numbers, is_time, strict=True))
         ):
             return None
@@ -223,6 +233,16 @@ class ColumnReader:
         """Return the number of a step; steps that are rounded alike are numbered on."""
         number, unit = int(match["step"]), match["unit"]
         return max(number * int(MULTIPLES[unit.upper()]), self._step + 1) if unit else number
+
+
+def _barred(line: str) -> list[str]:
+    """Return what is between the bars of a line.
+
+    >>> _barred("| epoch |  lr  | loss |"), _barred(" 1 | 0.1 | 0.5")
+    (['epoch', 'lr', 'loss'], ['1', '0.1', '0.5'])
+    """
+    line = line.strip()
+    return [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
 
 
 def _has_place(line: str) -> bool:

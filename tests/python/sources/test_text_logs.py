@@ -136,6 +136,12 @@ def test_metrics_belong_to_the_data_of_their_line(tmp_path):
         ),
         (",loss,f1,val_loss,val_f1", "{0},1.5,0.25,0.75,0.5", {"loss": 1.5, "val_f1": 0.5}),
         ("Epoch, Train loss, Val loss", "{0}, 1.5, ", {"Train loss": 1.5}),
+        (
+            "model: small, 38282 parameters\n epoch |   lr   | train_loss | test_acc |  time",
+            "{0:6} | 2e-02  |     0.5    |  0.9     | 0.1s",
+            {"lr": 0.02, "train_loss": 0.5, "test_acc": 0.9},
+        ),
+        ("| step | loss | eval |\n|------|------|------|", "| {0} | 0.25 |  |", {"loss": 0.25}),
     ],
 )
 def test_tables_with_names_above(tmp_path, heading, row, expected):
