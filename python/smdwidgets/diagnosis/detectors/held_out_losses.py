@@ -9,6 +9,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors._evaluations import FEW, FEWEST, MANY, evaluations, logged_pairs, pair
 from smdwidgets.diagnosis.detectors._falls import ends
+from smdwidgets.diagnosis.detectors._rates import comes_back
 from smdwidgets.diagnosis.detectors._show import beside, course, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import mann_kendall
@@ -104,7 +105,7 @@ def _swings_in_training(training: Series, loss: Series) -> bool:
 
 def _swings(data: RunData, loss: Series) -> Iterator[Finding]:
     """Judge losses of held-out data that swing to the end, and do not settle."""
-    if len(loss) < MANY or loss.values.min() <= 0:
+    if len(loss) < MANY or loss.values.min() <= 0 or comes_back(data):  # it follows the rate
         return
     logs = np.log(loss.values)
     late = logs[int(0.4 * len(logs)) :]

@@ -11,6 +11,7 @@ import numpy as np
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._evaluations import evaluations
 from smdwidgets.diagnosis.detectors._falls import falls_on
+from smdwidgets.diagnosis.detectors._rates import comes_back
 from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import local_noise
@@ -86,7 +87,7 @@ def learning_rate(data: RunData) -> Iterator[Finding]:
         peaks: list[Finding] = []
         if len(series) >= LEAST_POINTS:
             yield from _zero(data, series)
-            jumps = list(_jump(data, series))
+            jumps = [] if comes_back(data) else list(_jump(data, series))
             yield from jumps or _small_jump(data, series)
             peaks = list(_peak(data, series))
         yield from peaks or _peak_of_evaluations(data, series)
@@ -115,7 +116,9 @@ def _far_too_small(data: RunData, series: Series) -> Iterator[Finding]:
     """Judge a learning rate with which no optimizer moves the weights."""
     largest = float(series.values.max(initial=0))
     limit = TOO_SMALL if _stands_still(data) else FAR_TOO_SMALL
-    if len(series) < LEAST_OF_WARM_UP or not 0 < largest <= limit:
+    # A rate that comes to nothing at once had another one before the first log.
+    comes_to_nothing = float(np.median(series.values)) <= NOTHING * largest if len(series) else False
+    if len(series) < LEAST_OF_WARM_UP or not 0 < largest <= limit or comes_to_nothing:
         return
     facts = {
         "what": f"The learning rate is {largest:.2g} at most",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.detectors._rates import comes_back
 from smdwidgets.diagnosis.detectors._show import beside
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.finding import Finding
@@ -27,7 +28,7 @@ RISEN = 0.5
 def schedules(data: RunData) -> Iterator[Finding]:
     """Yield schedules that begin again in the middle, and cosines that rise again."""
     for series in data.of(Kind.LEARNING_RATE):
-        at = begins_again(series)
+        at = None if comes_back(data) else begins_again(series)
         if at is not None:
             facts = {
                 "series": series.quoted,
