@@ -28,6 +28,8 @@ MOST_CLASSES, ROUNDED = 50, 6e-5
 _RATES, STILL_LEARNS = frozenset({"wer", "cer", "uer", "per", "ter"}), 0.1
 #: Fewest evaluations whose accuracy and F1 are those of one class, and how exactly, relative to it.
 LEAST_EXACT, EXACTLY = 2, 5e-4
+#: The same of two classes, whose F1 is 0 more easily.
+LEAST_OF_TWO = 3
 #: A loss relative to that of guessing which is no better.
 HARDLY_BELOW = 0.975
 #: Fewest evaluations that rank samples well but are wrong for half of them, and the least area under the curve.
@@ -56,7 +58,7 @@ def constant_accuracy(data: RunData) -> Iterator[Finding]:
         if np.ptp(loss.values) > LEAST_CHANGE * abs(float(loss.values[0])):
             yield _finding(accuracy, loss, share, since)
             return
-    yield from _by_f1(data)
+    yield from next((findings for by in (_by_f1, _by_f1_of_two) if (findings := list(by(data)))), [])
     yield from _mean_of_classes(data)
     yield from _none_is_positive(data)
     yield from _ranks_only(data)
@@ -80,6 +82,28 @@ def _by_f1(data: RunData) -> Iterator[Finding]:
             return
 
 
+def _by_f1_of_two(data: RunData) -> Iterator[Finding]:
+    """Yield an accuracy and an F1 that only one of two classes gives.
+
+    F1 is 0 where no sample is called positive, and 2 p / (1 + p) at an accuracy of p where all are.
+    """
+    for accuracy, f1, share, score in _of_scores(data):
+        none, every = share[score == 0], share[score > 0]
+        by_all = 2 * every / (1 + every)
+        if len(share) < LEAST_OF_TWO or not 0 < share.min() <= share.max() < ALMOST_ALL:
+            continue
+        if (np.abs(score[score > 0] - by_all) > EXACTLY * by_all).any():
+            continue
+        if np.ptp(np.concatenate([none, 1 - every])) <= SAME:
+            facts = {
+                "title": f"{accuracy.quoted} and {f1.quoted} are those of answers that are all one of 2 classes, at each of "
+                f"{len(share):,} evaluations",
+                "subject": f"{from_to(accuracy)}, {from_to(f1)}",
+            }
+            yield beside("one_class", "problem", (accuracy, f1), facts)
+            return
+
+
 def classes_of_one(data: RunData) -> int:
     """Return the number of classes of which one is always the answer, by F1.
 
@@ -93,15 +117,21 @@ def _of_one_class(data: RunData) -> Iterator[tuple[Series, Series, int]]:
 
     Of k classes, that one has an F1 of 2 p / (1 + p) at an accuracy of p, and the others have none.
     """
+    for accuracy, f1, share, score in _of_scores(data):
+        classes = _classes_of_f1(share, score) if len(share) >= LEAST_EXACT else 0
+        if classes:
+            yield accuracy, f1, classes
+
+
+def _of_scores(data: RunData) -> Iterator[tuple[Series, Series, Floats, Floats]]:
+    """Yield an accuracy and an F1 of the same evaluations, with their values there."""
     metrics = data.held_out(Kind.METRIC)
     for accuracy in filter(is_accuracy, metrics):
         for f1 in metrics:
-            if "f1" not in f1.stem or f1.role is not accuracy.role:
-                continue
-            _, at, of = np.intersect1d(accuracy.steps, f1.steps, return_indices=True)
-            classes = _classes_of_f1(as_share(accuracy)[at], as_share(f1)[of]) if len(at) >= LEAST_EXACT else 0
-            if classes:
-                yield accuracy, f1, classes
+            if "f1" in f1.stem and f1.role is accuracy.role:
+                _, at, of = np.intersect1d(accuracy.steps, f1.steps, return_indices=True)
+                if len(at):
+                    yield accuracy, f1, as_share(accuracy)[at], as_share(f1)[of]
 
 
 def _classes_of_f1(share: Floats, f1: Floats) -> int:

@@ -34,8 +34,8 @@ GUESSING = (0.965, 1.015)
 EVEN = 0.04
 #: Distance of an untrained network's loss from that of guessing, relative to it.
 UNTRAINED = 0.1
-#: Fewest evaluations that show it.
-LEAST_EVALUATIONS = 4
+#: Fewest evaluations that show it, and the first losses of a training.
+LEAST_EVALUATIONS, FIRST = 4, 3
 #: An accuracy relative to the probability of the right class, by the loss, that guessing does not exceed or go below.
 #: A model that has learned is right far more often than it gives that class the whole probability.
 AS_GUESSED = (0.4, 1.6)
@@ -56,10 +56,10 @@ LEAST_BATCH = 8
 #: Distance of accuracies of evaluations, and of losses, from those of guessing, relative to them; the same of the only
 #: evaluation.
 BY_ACCURACY, BY_LOSS, ONLY_ACCURACY, ONLY_LOSS = 0.03, 0.025, 0.01, 0.005
-#: How far above that of guessing a loss may be, relative to it.
-ABOVE = 0.035
+#: How far above that of guessing a loss may be, relative to it; one of evaluations at a rate that is too high.
+ABOVE, ABOVE_BY_NOISE = 0.035, 0.06
 #: The first of these of few samples, beside losses that are those of guessing as exactly as that of the only one.
-BY_FEW_SAMPLES = 0.15
+BY_FEW_SAMPLES = 0.3
 #: Fewest values of a loss that is never below that of guessing, by how much it may be; accuracies beside it relative to
 #: that of guessing, among two classes and among more, and the share of them that must be so.
 LEAST_ABOVE, HARDLY_BELOW, OF_TWO, OF_MORE, MOST_GUESS = 8, 0.99, (0.92, 1.08), (0.75, 1.25), 0.8
@@ -85,11 +85,11 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
     yield from _guessed_by_all(data)
     yield from _never_below(data)
     # What the model answers at first does not matter.
-    shares = [one[1 if len(one) < LEAST_POINTS else len(one) // 2 :] for one in _accuracies(data, FEWEST)]
+    shares = [one[_later(len(one)) :] for one in _accuracies(data, FEWEST)]
     are_constant = all(float(np.ptp(one)) == 0 for one in shares)
     for series in data.training_losses():
         # The loss of large first outputs falls to that of guessing.
-        later = series.values[1 if len(series) < LEAST_POINTS else len(series) // 2 :]
+        later = series.values[_later(len(series)) :]
         if len(series) < LEAST_EXACT or not shares or not np.isfinite(later).all():
             continue
         level = float(np.median(later))
@@ -101,6 +101,14 @@ def _exactly_guessed(data: RunData) -> Iterator[Finding]:
             detail = f"{series.quoted} {series.values[0]:.4g} → {series.values[-1]:.4g} over {len(series):,} values"
             yield _as_guessed(series, classes, detail, "fall")
             return
+
+
+def _later(count: int) -> int:
+    """Return at which of so many values the first ones are over.
+
+    A loss that contains a penalty of the weights comes to that of guessing late.
+    """
+    return 1 if count < LEAST_POINTS else 2 * count // 3
 
 
 def _guessed_by_all(data: RunData) -> Iterator[Finding]:
@@ -125,7 +133,8 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
         for series in data.training_losses():
             late = series.values[len(series) // 2 :]
             levels = np.append(losses, np.median(late)) / guess
-            if len(series) >= LEAST_POINTS and 1 - BY_LOSS <= levels.min() <= levels.max() <= 1 + ABOVE:
+            above = ABOVE_BY_NOISE if exact else ABOVE
+            if len(series) >= LEAST_POINTS and 1 - BY_LOSS <= levels.min() <= levels.max() <= 1 + above:
                 detail = f"{from_to(series)}, {from_to(one.accuracy)}"
                 yield _as_guessed(series, classes, detail, "fall below that of guessing")
                 return
@@ -134,7 +143,7 @@ def _guessed_by_all(data: RunData) -> Iterator[Finding]:
 def _are_guessed(losses: Floats, classes: int) -> bool:
     """Whether losses are those of guessing among classes, or a little above."""
     levels = losses / math.log(classes)
-    above = ABOVE if len(losses) >= LEAST_EXACT else ONLY_LOSS
+    above = ABOVE_BY_NOISE if len(losses) >= LEAST_EXACT else ONLY_LOSS
     return bool(1 - ONLY_LOSS <= levels.min() <= levels.max() <= 1 + above)
 
 
@@ -242,7 +251,12 @@ def accuracy_of_guessing(data: RunData, series: Series) -> bool:
         if len(at) < LEAST_EVALUATIONS:
             continue
         guessed = share[of] / np.exp(-loss.values[at])
-        is_level = float(loss.values[at][-1]) >= (1 - LEAST_HELD_OUT) * abs(float(series.values[0]))
+        # What was learned may be lost again, as by a model that has begun to learn by heart. A model that is nearly
+        # always right from the first evaluation on was trained before.
+        first = float(np.median(series.values[:FIRST]))
+        is_level = float(loss.values[at].min()) >= (1 - LEAST_HELD_OUT) * abs(first)
+        if share[of].max() > LEARNED_WELL and np.ptp(share[of]) > 0:
+            continue
         if is_level and ((low <= guessed) & (guessed <= high)).mean() >= MOSTLY:
             return True
     return False

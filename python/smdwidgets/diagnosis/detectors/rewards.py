@@ -41,6 +41,8 @@ LEAST_OF_SUCCESS, HARDLY_EVER = 30, 0.15
 _OF_ANSWERS = frozenset({"completions", "completion", "response", "responses"})
 #: Words of a share of episodes that reach their goal.
 _OF_SUCCESS = frozenset({"success", "solved", "goal"})
+#: Rise from the first reward to the least of the later ones, relative to it and to their range.
+RISES_AT_ONCE = 0.5
 #: Fewest rewards that show something, and the gain, relative to the first ones, that is none.
 LEAST_POINTS, LEAST_DROP = 20, 0.03
 
@@ -54,7 +56,7 @@ def rewards(data: RunData) -> Iterator[Finding]:
             yield unlearned(series, _facts_of_reward(series, series.trend, why))
         elif _always_below_untrained(series) or _never_gains(series):
             yield _never_better(series)
-        elif _never_rose(series.trend) or _is_without_trend(series):
+        elif (_never_rose(series.trend) and not _rose_at_once(series)) or _is_without_trend(series):
             yield _of_reward(series, series.trend, data)
     yield from _hardly_ever_succeeds(data)
 
@@ -62,6 +64,16 @@ def rewards(data: RunData) -> Iterator[Finding]:
 def _never_rose(trend: Trend) -> bool:
     gain = trend.start - min(trend.best, trend.end)
     return gain <= max(LEAST_DROP * abs(trend.start), 2 * trend.wide_noise) and trend.z > -2
+
+
+def _rose_at_once(series: Series) -> bool:
+    """Whether a reward rises within its first values, and stays there.
+
+    Blocks of the values do not show it.
+    """
+    first, later = float(series.values[0]), series.values[max(LEAST_POINTS // 4, len(series) // 10) :]
+    least = float(later.min())
+    return first < least and least - first > max(RISES_AT_ONCE * abs(least), RISES_AT_ONCE * float(np.ptp(later)))
 
 
 def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:

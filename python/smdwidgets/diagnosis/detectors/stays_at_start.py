@@ -11,6 +11,7 @@ from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.detectors._evaluations import as_share, evaluations, is_accuracy
 from smdwidgets.diagnosis.detectors._show import beside, from_to
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.trends import mann_kendall
 from smdwidgets.finding import Finding
 from smdwidgets.naming.scalars import Role
 
@@ -34,11 +35,16 @@ LEAST_UPDATES, OF_CONSTANT, LEAST_EPISODE, STAYS = 25, 0.05, 10.0, 0.9
 #: training loss by its first value, and how far its level moves.
 NEVER_BETTER, FIRST_LOSS, TIMES_CHANCE, AT_MOST = 10, (1.0, 5.5), 3.0, 0.4
 NO_GAIN, ABOVE_LOWEST, LEVEL_STAYS, LEVEL_MOVES = 0.98, 0.8, 0.75, 0.03
+#: Fewest epochs of which none is better than the one after the first, and the statistic of a trend.
+LEAST_EPOCHS, NO_TREND = 20, -2.0
 
 
 def stays_at_start(data: RunData) -> Iterator[Finding]:
     """Yield the first of these trainings that the run is."""
-    judges = (_unmoved, _evaluates_the_same, _as_a_coin, _next_to_nothing, _poor_alone, _since_first_evaluation)
+    judges = (
+        *(_unmoved, _evaluates_the_same, _as_a_coin, _next_to_nothing, _poor_alone, _since_first_evaluation),
+        _nothing_after_the_first,
+    )
     yield from next((findings for judge in judges if (findings := list(judge(data)))), [])
     yield from _critic(data)
 
@@ -91,6 +97,37 @@ def _since_first_evaluation(data: RunData) -> Iterator[Finding]:
             numbers = f"{from_to(one.loss)}, {from_to(one.accuracy)}, {from_to(loss)}"
             yield _finding(loss, numbers, "No evaluation is better than the first one. ")
             return
+
+
+def _nothing_after_the_first(data: RunData) -> Iterator[Finding]:
+    """Judge a training that improves no more after its first epoch.
+
+    Its metrics are next to 0. The first losses may be those of weights that the first updates have destroyed,
+    so that they fall.
+    """
+    metrics = [one for one in data.of(Kind.METRIC) if len(one) >= LEAST_EPOCHS]
+    losses = [one for one in data.training_losses() if len(one) >= LEAST_EPOCHS]
+    others = [one for one in data.held_out(Kind.LOSS) if len(one) >= LEAST_EPOCHS]
+    if not metrics or not losses or not others or data.of(Kind.REWARD) or len(data.of(Kind.METRIC)) > len(metrics):
+        return
+    if any(one.values.max() > POOR or not 0 <= one.values.min() < one.values.max() for one in metrics):
+        return
+    if any(one.values.min() <= 0 or _gains(one.values, STAYS) for one in (*losses, *others)):
+        return
+    if any(_gains(-one.values, math.inf) for one in metrics):
+        return
+    numbers = ", ".join(from_to(one) for one in (losses[0], others[0], metrics[0]))
+    yield _finding(losses[0], numbers, "Nothing improves after the first epoch. ", verb="fall after its first value")
+
+
+def _gains(values: Floats, share: float) -> bool:
+    """Whether values that should fall do so, by their trend or to this share.
+
+    The first tenth of them does not count.
+    """
+    later = values[max(1, len(values) // 10) :]
+    first, last = (float(np.median(part)) for part in (later[: len(later) // 3], later[-len(later) // 3 :]))
+    return last < share * first or (last < first and float(mann_kendall(later[None])[0]) < NO_TREND)
 
 
 def _as_a_coin(data: RunData) -> Iterator[Finding]:
