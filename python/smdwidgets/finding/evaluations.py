@@ -196,7 +196,7 @@ OF_TRENDS: tuple[Kind, ...] = (
         "a loss that does not settle",
         "The loss of held-out data changes by a factor of about 1.4 or more from evaluation to evaluation, has no trend, and "
         "stays above 1.5 times its best, while the training loss no longer falls. A factor of about 1.25 is enough if the training loss swings as "
-        "much from epoch to epoch.",
+        "much from epoch to epoch. Not said where the learning rate falls and rises again and again.",
         "evaluations that differ by a few percent",
         "reduce the learning rate, or let it decay; average the weights.",
         "{series} swings between {low:.3g} and {high:.3g} to the end",

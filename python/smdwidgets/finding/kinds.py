@@ -222,8 +222,8 @@ _KINDS = (
         "posterior_collapse",
         "Posterior collapse",
         "a collapsed posterior",
-        "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve; or it is below 1 nat, "
-        "and the loss adds it with a weight of 5 or more. Or, of at least "
+        "The divergence of an autoencoder's latent variables is nearly 0, and its reconstruction does not improve, or no more in the "
+        "second half of the run; or it is below 1 nat, and the loss adds it with a weight of 5 or more. Or, of at least "
         "three outputs of the model, two of one size, mean and variance, are below 0.03 in the last third of the run.",
         "a divergence of some nats, and a reconstruction that improves",
         "reduce the weight of the divergence, or raise it slowly from 0; check that both terms are sums, or both means.",
@@ -240,7 +240,7 @@ _KINDS = (
         "The standard deviation of features over samples, by its name, falls below a tenth of its first value and stays there. A "
         "standard deviation without another name counts beside a loss that is a negative cosine near -1; a fifth is enough "
         "beside one below -0.995. So does the distance of "
-        "samples that do not belong together.",
+        "samples that do not belong together, and the standard deviation of samples that a generator makes.",
         "features that vary among samples to the end",
         "check that the gradient of one of two views is stopped, that a batch has negative pairs, and the weight of the term that "
         "spreads features.",
@@ -319,7 +319,8 @@ _KINDS = (
         "Rate rise",
         "a jump of the learning rate",
         "The learning rate jumps at least 5-fold after the first tenth of the run, and instability follows. Without a "
-        "symptom, the jump is a note. Or it jumps in the middle of its fall, and has the same values as from the first step on.",
+        "symptom, the jump is a note. Or it jumps in the middle of its fall, and has the same values as from the first step on. "
+        "A rate that comes back again and again has cycles or restarts, and is no fault.",
         "a rate that rises only during warm-up",
         "check the schedule. After a restart, check that its state was restored.",
         "The learning rate jumps at step {first:,}{until}",
@@ -553,7 +554,8 @@ _KINDS = (
         "one predicted class",
         "One class is the largest output for at least 90 % of the samples in the second half of the run; or the accuracy of "
         "evaluations is always the same while their loss changes, or only one of two numbers that add up to 1; or the mean accuracy of k "
-        "classes is always 1 / k. Or accuracy and F1 are those of one class, the recall is 0 to the end, or more than half of the "
+        "classes is always 1 / k. Or accuracy and F1 are those of one class, as an F1 of 0 beside one "
+        "accuracy at 3 evaluations or more, the recall is 0 to the end, or more than half of the "
         "answers are wrong although the area under the curve is above 0.65.",
         "predictions in proportion to the classes of the data",
         "check the balance of the classes, and the gradients of the first layers.",
@@ -585,7 +587,8 @@ _KINDS = (
         "and 30 % of what was learned; or wholly above 1.5 times its first values, so that a loss of 1.6 that jumps to 11.8 and "
         "ends at 10.4 has diverged, although it falls for most of the run; or a tenth of its values are above 1,000 times its "
         "first ones. Or it rises from value to value to three times the first one, or its last third is mostly above twice its first "
-        "values. Or it ends above its first values, and an accuracy is lost for good. A loss that need not fall, such as a critic's, has "
+        "values. Or it ends above its first values, and an accuracy is lost for good. Or at least 4 logs "
+        "in succession within the first quarter are above 20 times its first value. A loss that need not fall, such as a critic's, has "
         "diverged if it grows 100-fold while the reward does not improve. A training loss that rises while evaluations go on "
         "improving to the end has come to harder samples, and is no fault.",
         "a training loss that ends near its best",
@@ -620,6 +623,7 @@ _KINDS = (
         "Probably overfitting.{accuracy}",
         "Keep the checkpoint of step {keep:,}; try more data, augmentation or weight decay.",
         test="train with twice the samples or stronger augmentation: if the validation loss turns later, it is overfitting",
+        explains=frozenset({"metric_falls"}),
     ),
     Kind(
         "collapsed",
@@ -654,7 +658,8 @@ _KINDS = (
         "loss is no better than at first, and where an accuracy below 15 % without a loss has not risen by a fifth. Also if all "
         "areas under the curve are exactly 0.5; if the loss is never below that of guessing beside accuracies of guessing; or if it stays "
         "at that of guessing among the pairs of a batch. So it is where no evaluation is better than the first one, among at least 10, at "
-        "an accuracy below 3 times that of guessing and a training loss that stays above three quarters of its first value.\n\n"
+        "an accuracy below 3 times that of guessing and a training loss that stays above three quarters of its first value; and where every metric is below 15 % at 20 epochs or more, and neither they nor the losses "
+        "improve after the first tenth of the run.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
         "first half of the run and stayed there, so that the policy no longer explores; if the whole reward of a language model has no "
         "trend over at least 100 updates; if a critic never explains 5 % of the variance of the returns, and its loss does not fall; "

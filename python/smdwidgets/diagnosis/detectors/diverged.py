@@ -30,6 +30,9 @@ RISE, CLEAR = 1.5, 6.0
 #: Values relative to the first ones that no training that works has, and their share of all. A schedule that ends at 0
 #: brings such a loss back.
 FAR_ABOVE, LEAST_FAR_ABOVE = 1e3, 0.1
+#: A loss relative to its first value that no first updates bring about which work, the logs that show it, and its end
+#: from which on it has recovered.
+EXPLODES, STRETCH, RECOVERED = 20.0, 4, 0.5
 #: The last values relative to the first ones from which on the rise is beyond doubt.
 SURE = 3.0
 #: A loss that no untrained model has, the fall from it, and the level of the last values by the next ones, of a model
@@ -92,7 +95,7 @@ def diverged(data: RunData) -> Iterator[Finding]:
             _at_first(series) or _all_along(series) or _after_best(series) or _from_start(series) or _far_above(series)
         )
         rise = rise or _beside_bursts(series) or _after_early_best(series, data) or _mostly_above(series, data)
-        rise = rise or _forgets(series, data)
+        rise = rise or _forgets(series, data) or _explodes_at_once(series, data)
         if rise is not None and not _only_data_change(data, series, rise.onset):
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
@@ -218,6 +221,26 @@ def _far_above(series: Series) -> _Rise | None:
         "high",
         f"was above {FAR_ABOVE:,.0f} times its first values for {far.mean():.0%} of the run",
     )
+
+
+def _explodes_at_once(series: Series, data: RunData) -> _Rise | None:
+    """Return the rise of a loss far above that of an untrained model.
+
+    The first updates bring it there, and it comes back for most of the run.
+    """
+    values = series.values
+    if len(values) < LEAST_POINTS or values[0] <= 0 or data.of(Kind.REWARD, Kind.UNDIRECTED):
+        return None
+    above = values > EXPLODES * values[0]
+    since = int(np.argmax(above))
+    below = np.flatnonzero(~above[since:])
+    stretch = int(below[0]) if len(below) else 0
+    end = float(np.median(values[-len(values) // 3 :]))
+    # A first value that is too small is an artefact of logging, and a loss that has halved has recovered.
+    if not 0 < since <= SOON * len(values) or stretch < STRETCH or not RECOVERED * values[0] <= end <= values[0]:
+        return None
+    how = f"is above {EXPLODES:g} times its first value at {stretch} logs in succession"
+    return _Rise(int(series.steps[since - 1]), float(values[0]), float(values.max()), "medium", how)
 
 
 def _beside_bursts(series: Series) -> _Rise | None:

@@ -14,6 +14,8 @@ __all__ = ["latent"]
 
 #: Fewest values; a divergence that is nearly 0, and relative to the reconstruction, which may be a mean.
 LEAST_POINTS, NOTHING, OF_RECONSTRUCTION = 8, 0.1, 2e-3
+#: The same of one that is so small beside a reconstruction that falls at first, relative to these.
+NEXT_TO = 0.1
 #: Weight of a divergence that is large, the divergence beside which it leaves nothing, in nats, and how exactly a loss
 #: is the weighted sum.
 LARGE_WEIGHT, FEW_NATS, EXACT = 5.0, 1.0, 0.01
@@ -23,13 +25,15 @@ _DIVERGENCE = frozenset({"kl", "kld"})
 _OF_POLICY = frozenset({"approx", "policy", "ppo", "ref", "reward", "objective", "actor", "mean"})
 _RECONSTRUCTION = frozenset({"recon", "reconstruction", "rec", "reconst"})
 _SETTING = frozenset({"weight", "beta", "coef", "coeff", "lambda", "annealing"})
-#: Words of what a model makes of samples, and of how it varies; the share of its first value that is nothing.
+#: Words of what a model makes of samples, of samples that it makes, and of how they vary; the share of its first value
+#: that is nothing.
 _FEATURES = frozenset(
     {
         *("feature", "features", "feat", "feats", "embedding", "embeddings", "embed", "emb", "representation", "repr"),
         *("projection", "proj", "z", "output"),
     }
 )
+_SAMPLES = frozenset({"sample", "samples", "fake", "generated"})
 _SPREAD, _LEFT = frozenset({"std", "stddev", "variance", "var"}), 0.1
 #: Words of a distance of samples that do not belong together.
 _DISTANCE, _APART = frozenset({"dist", "distance", "distances"}), frozenset({"an", "neg", "negative", "negatives"})
@@ -58,6 +62,9 @@ def latent(data: RunData) -> Iterator[Finding]:
         if error is None:
             continue
         is_nothing = value < NOTHING and _stays(error) and value < OF_RECONSTRUCTION * _level(error)
+        # A decoder that gets nothing learns the mean of the samples, and then no more.
+        far_less = float(late.max()) < NEXT_TO * min(NOTHING, OF_RECONSTRUCTION * _level(error))
+        is_nothing |= far_less and float(late.min()) >= 0 and _levels_off(error)
         weight = _weight(data, series, error) if value < FEW_NATS else 0.0
         if is_nothing or weight >= LARGE_WEIGHT:
             yield _finding(series, error, value, weight)
@@ -65,11 +72,14 @@ def latent(data: RunData) -> Iterator[Finding]:
 
 
 def _features(data: RunData) -> Iterator[Finding]:
+    generates = {"generator", "discriminator"} <= {word for one in data.of(Kind.UNDIRECTED) for word in one.words}
     views, left = _are_same_views(data), _LEFT_OF_EQUAL if _are_same_views(data, _EQUAL) else _LEFT
     for series in data.series:
         words = frozenset(series.words)
         # A spread without another word is that of what the loss compares, if this is a cosine.
+        # So is that of samples, if a generator makes them.
         is_of_features = words & _FEATURES or (views and _SPREAD.issuperset(series.stem))
+        is_of_features = is_of_features or (generates and words & _SAMPLES)
         is_spread = bool(is_of_features and words & _SPREAD) or bool(words & _DISTANCE and words & _APART)
         if len(series) < LEAST_POINTS or not is_spread or words & _SETTING:
             continue
@@ -122,6 +132,12 @@ def _stays(error: Series) -> bool:
     """Whether an error is where it was after its first values."""
     early = float(np.median(error.values[1:4]))
     return early - float(np.median(error.values[-3:])) < IMPROVES * abs(early)
+
+
+def _levels_off(error: Series) -> bool:
+    """Whether an error has been where it is at the end since the middle."""
+    late = error.values[len(error) // 2 :]
+    return float(np.median(late[:3])) - float(np.median(late[-3:])) < IMPROVES / 2 * abs(float(late[0]))
 
 
 def _finding(series: Series, error: Series, value: float, weight: float) -> Finding:
