@@ -113,6 +113,7 @@ CAUSES: dict[str, Cause] = {
     ),
     # What evaluations contradict has several causes.
     "evaluation_differs": Cause(at_most="medium"),
+    "evaluation_too_good": Cause(at_most="medium"),
     "one_class": Cause(
         excluded_by=("loss_of_policy",), rivals=("rate_too_high", "labels_unrelated"), sure_with=("loss_learns",)
     ),

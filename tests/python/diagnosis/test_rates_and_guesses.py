@@ -207,3 +207,29 @@ def test_a_metric_that_falls_because_the_model_learns_by_heart() -> None:
     }
     result = smdwidgets.diagnose({name: (at, one) for name, one in run.items()})
     assert [one.kind for one in result.findings] == ["overfit"]
+
+
+@pytest.mark.parametrize("above", [1.02, 1.06, 1.09])
+def test_batches_of_a_model_that_a_rate_keeps_from_learning(above) -> None:
+    at = np.arange(60)
+    run = {
+        "Loss": (at, above * of_guessing(10) * noise(60, 0.07)),
+        "Acc@1": (at, 3.125 * RNG.integers(0, 8, 60)),
+        "val/Loss": (5 * np.arange(12), above * of_guessing(10) * (1 + 0.02 * RNG.random(12))),
+        "val/Acc@1": (5 * np.arange(12), 10 + RNG.uniform(-1, 1, 12)),
+    }
+    assert kinds_of(run) == ["not_learning"]
+    rises = 10 + 80 * (1 - np.exp(-np.arange(12) / 4))
+    learns = {**run, "val/Acc@1": (5 * np.arange(12), rises), "Loss": (at, 2.3 * np.exp(-at / 25) * noise(60, 0.07))}
+    learns["val/Loss"] = (5 * np.arange(12), 2.3 * np.exp(-np.arange(12) / 5))
+    assert kinds_of(learns) == []
+
+
+def test_held_out_text_that_follows_a_rule_is_never_sure() -> None:
+    trained = [3.317, 2.066, 1.145, 0.699, 0.443, 0.301, 0.234, 0.203, 0.182, 0.171, 0.167, 0.166]
+    evaluated = [2.544, 1.201, 0.538, 0.207, 0.115, 0.083, 0.079, 0.084, 0.089, 0.092, 0.094, 0.098]
+    run = {"train/nll_loss": trained, "val/nll_loss": evaluated}
+    run |= {name.replace("nll_loss", "ppl"): [2**one for one in values] for name, values in run.items()}
+    result = smdwidgets.diagnose({name: (50 * np.arange(1, 13), np.array(one)) for name, one in run.items()})
+    assert [(one.kind, one.confidence) for one in result.findings] == [("evaluation_too_good", "medium")]
+    assert [one.kind for one in result.explained] == ["overfit"]

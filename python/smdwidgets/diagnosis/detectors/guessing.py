@@ -63,6 +63,8 @@ BY_FEW_SAMPLES = 0.3
 #: Fewest values of a loss that is never below that of guessing, by how much it may be; accuracies beside it relative to
 #: that of guessing, among two classes and among more, and the share of them that must be so.
 LEAST_ABOVE, HARDLY_BELOW, OF_TWO, OF_MORE, MOST_GUESS = 8, 0.99, (0.92, 1.08), (0.75, 1.25), 0.8
+#: The same of a number of classes that only the accuracies of evaluations tell, and successive losses of batches.
+BELOW_BY_SHARE, SUCCESSIVE = 0.95, 5
 #: Accuracies of evaluations relative to that of guessing, beside a training that guesses.
 HARDLY_MORE = 1.8
 #: The end of such a loss relative to that of guessing, where only accuracies tell the number of classes.
@@ -155,13 +157,18 @@ def _never_below(data: RunData) -> Iterator[Finding]:
     of_one = classes_of_one(data)
     classes = of_one or _guessed_classes(_accuracies(data)) or _guessed_while_training(data)
     losses = [one for one in data.held_out(Kind.LOSS) if one.stem == ("loss",) and len(one)]
-    if not classes or any(one.values.min() < HARDLY_BELOW * math.log(classes) for one in losses):
+    hardly = HARDLY_BELOW
+    if not classes and losses:
+        # A rate that is too high keeps the losses of single batches near guessing, and their accuracies anywhere.
+        classes, hardly = _guessed_in_evaluations(data), BELOW_BY_SHARE
+    if not classes or any(one.values.min() < hardly * math.log(classes) for one in losses):
         return
     for series in data.training_losses():
         if len(series) < LEAST_ABOVE or "loss" not in series.stem:
             continue
         guess, late = math.log(classes), float(np.median(series.values[len(series) // 2 :]))
-        if series.values.min() >= HARDLY_BELOW * guess and (of_one or late <= NEAR_GUESS * guess):
+        lowest = _lowest(series.values) if hardly < HARDLY_BELOW else float(series.values.min())
+        if lowest >= hardly * guess and (of_one or late <= NEAR_GUESS * guess):
             detail = f"{from_to(series)} over {len(series):,} values"
             yield _as_guessed(series, classes, detail, "fall below that of guessing")
             return
@@ -187,6 +194,22 @@ def _guessed_while_training(data: RunData) -> int:
     classes = _guessed_classes([as_share(one) for one in trained if len(one)])
     others = [as_share(one) for one in data.held_out(Kind.METRIC) if is_accuracy(one)]
     return classes if classes > 2 and others and all(one.max() <= HARDLY_MORE / classes for one in others) else 0
+
+
+def _guessed_in_evaluations(data: RunData) -> int:
+    """Return the number of classes among which every evaluation guesses, or 0."""
+    shares = [as_share(one) for one in data.held_out(Kind.METRIC) if is_accuracy(one) and len(one)]
+    classes = _guessed_classes(shares)
+    low, high = OF_MORE
+    even = all(low <= float(one.min()) * classes <= float(one.max()) * classes <= high for one in shares)
+    return classes if classes > 2 and even else 0
+
+
+def _lowest(values: Floats) -> float:
+    """Return the lowest level of the losses of single batches."""
+    if len(values) < LEAST_POINTS:
+        return float(values.min())
+    return float(np.median(np.lib.stride_tricks.sliding_window_view(values, SUCCESSIVE), axis=1).min())
 
 
 def _equal_answers(data: RunData) -> Iterator[Finding]:
