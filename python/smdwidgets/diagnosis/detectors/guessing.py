@@ -41,6 +41,8 @@ LEAST_EVALUATIONS, FIRST = 4, 3
 AS_GUESSED = (0.4, 1.6)
 #: An accuracy that varies and is above this is none of guessing.
 LEARNED_WELL = 0.8
+#: By how much an accuracy is above its first value, and a loss below it, relative to it, of a model that gets better.
+RIGHT_MORE, LESS = 0.05, 0.02
 #: Share of the evaluations that must be so, and the range of an accuracy of guessing among few classes.
 MOSTLY, STEADY = 0.8, 0.08
 #: Fewest values of a loss that is that of guessing exactly: how near, relative to it, and how even it is after the
@@ -278,11 +280,20 @@ def accuracy_of_guessing(data: RunData, series: Series) -> bool:
         # always right from the first evaluation on was trained before.
         first = float(np.median(series.values[:FIRST]))
         is_level = float(loss.values[at].min()) >= (1 - LEAST_HELD_OUT) * abs(first)
-        if share[of].max() > LEARNED_WELL and np.ptp(share[of]) > 0:
+        if (share[of].max() > LEARNED_WELL and np.ptp(share[of]) > 0) or _gets_better(loss.values[at], share[of]):
             continue
         if is_level and ((low <= guessed) & (guessed <= high)).mean() >= MOSTLY:
             return True
     return False
+
+
+def _gets_better(losses: Floats, share: Floats) -> bool:
+    """Whether a model gets better after its first evaluation.
+
+    All others are right more often, and one of them has less loss. Of two classes, what a model knows that has
+    learned little is near guessing.
+    """
+    return float(share[1:].min() - share[0]) >= RIGHT_MORE and float(losses.min()) <= (1 - LESS) * float(losses[0])
 
 
 def every_accuracy_guesses(data: RunData, trend: Trend) -> bool:
