@@ -348,7 +348,11 @@ class TorchChecks:
         self._series = SeriesChecks(context)
         self._copies = CopyChecks(context, lambda call: functools.partial(self._called_back, "copies", call))
         self._aliases = AliasChecks(context)
-        self._volumes = VolumeChecks(context, lambda call: functools.partial(self._called_back, "volumes", call))
+        self._volumes = VolumeChecks(
+            context,
+            lambda call: functools.partial(self._called_back, "volumes", call),
+            lambda: any(map(self._is_hooked, context.models())),
+        )
         self._balance = BalanceChecks(context)
         self._functions = FunctionChecks(context, lambda call: functools.partial(self._called_back, "functions", call))
         self._settings = SettingsChecks(context)

@@ -32,10 +32,16 @@ class VolumeChecks:
     Args:
         context: what the mechanisms share.
         guarded: makes a function one that does not raise.
+        is_hooked: whether code of the script would see that derivatives are computed.
     """
 
-    def __init__(self, context: Context, guarded: Callable[[Callable[..., object]], Callable[..., object]]) -> None:
-        self._context, self._guarded = context, guarded
+    def __init__(
+        self,
+        context: Context,
+        guarded: Callable[[Callable[..., object]], Callable[..., object]],
+        is_hooked: Callable[[], bool],
+    ) -> None:
+        self._context, self._guarded, self._is_hooked = context, guarded, is_hooked
         self._handles: list[Any] = []
         #: The number of updates when a layer was looked at last, and whether `backward()` runs.
         self._looked_at = -1
@@ -80,6 +86,9 @@ class VolumeChecks:
             return
         # The derivatives are taken of a graph that is there, as of the second layer of a flow.
         if not (x.requires_grad and y.requires_grad) or said.grad_fn is None or not is_readable(y):
+            return
+        if self._is_hooked():
+            self._context.log.off(("log_det_negated",), "the model has backward hooks, which would see the derivatives")
             return
         self._looked_at = updates
         own = said.detach().reshape(1, -1)
