@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -241,6 +242,8 @@ _FIRST_WALKS, _LATER_WALKS, _WALKS_AN_UPDATE = 4, (16, 256), 4
 #: Updates after which all mechanisms look only at passes of updates at which samples are read, and at the first passes
 #: of an evaluation: how many, and the updates since the last evaluation.
 _SETTLED, _EVALUATED, _APART = 256, 16, 16
+#: Seconds of an update below which nothing is called at an update between those: mechanisms would take longer than it.
+_SHORT = 1e-3
 #: Passes over batches of a loader before one backward pass, from which on it is asked whether all are used.
 _UNUSED = 4
 #: Values of an output that is kept from the pass to the backward pass.
@@ -366,6 +369,8 @@ class TorchChecks:
         self._is_settled, self._looks = False, True
         #: Whether mechanisms get nothing at this update, so that they keep no tensors until they look again.
         self._releases = False
+        #: Whether no mechanism is called at this update, whether updates are short, and when the last ones began.
+        self._rests, self._is_short, self._since = False, False, time.perf_counter()
         #: Passes without gradients since the last update, and the number of updates then.
         self._evaluated, self._last_evaluation = 0, 0
         #: The epoch of a data loader that gave a batch last, and that of a batch that no model has got yet.
@@ -399,7 +404,7 @@ class TorchChecks:
     @_event
     def enters(self, model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         """A registered model is called, for a pass."""
-        if self._elsewhere:
+        if self._elsewhere or (self._rests and self._context.gradients):
             return
         self._calls.append(model)
         if len(self._calls) > 1:
@@ -517,12 +522,13 @@ class TorchChecks:
     def backward_begins(self, roots: Any) -> None:
         """`backward()` is called."""
         self._depth += 1
-        if self._depth > 1 or self._elsewhere or self._is_passive():
+        if self._depth > 1 or self._rests or self._elsewhere or self._is_passive():
             return
         self._run("modes", self._modes.settle)
         self._run("modes", self._modes.backward_begins)
         self._run("functions", self._functions.look)
-        self._run("volumes", self._volumes.backward_begins)
+        if not self._is_settled:
+            self._run("volumes", self._volumes.backward_begins)
         root = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None) if roots is not None else None
         is_mean, divisor = None, None
         if isinstance(root, torch.Tensor):
@@ -644,9 +650,10 @@ class TorchChecks:
     def backward_ends(self) -> None:
         """`backward()` has returned."""
         self._depth = max(0, self._depth - 1)
-        if not (self._depth or self._elsewhere or self._is_passive()):
+        if not (self._depth or self._rests or self._elsewhere or self._is_passive()):
             self._run("order", self._order.backward_ends)
-            self._run("volumes", self._volumes.backward_ends)
+            if not self._is_settled:
+                self._run("volumes", self._volumes.backward_ends)
 
     # --------------------------------------------------------------------------------------------------------- updates
 
@@ -665,6 +672,8 @@ class TorchChecks:
     @_event
     def before_update(self, optimizer: Optimizer, closure: bool) -> None:
         """``optimizer.step()`` is called."""
+        if self._rests:
+            return
         self._stepping.append(id(optimizer))
         if self._stepping.count(id(optimizer)) > 1:  # a subclass calls the method that it overrides
             return
@@ -672,9 +681,9 @@ class TorchChecks:
         self._run("optimizers", self._optimizers.before_update, optimizer)
         self._run("modes", self._modes.before_update, optimizer)
         self._run("aliases", self._aliases.before_update)
-        self._run("copies", self._copies.before_update)
         if self._is_settled:
             return
+        self._run("copies", self._copies.before_update)
         self._run("models", self._models.look)
         self._run("own_optimizers", self._own_optimizers.before_update, optimizer, closure)
         if self._roots and not closure:
@@ -686,6 +695,10 @@ class TorchChecks:
     @_event
     def after_update(self, optimizer: Optimizer, closure: bool) -> None:
         """``optimizer.step()`` has returned."""
+        if self._rests:
+            self._count_update()
+            self._run("copies", self._copies.after_update)
+            return
         if self._stepping and self._stepping.pop() in self._stepping:
             return
         self._run("optimizers", self._optimizers.after_update, optimizer)
@@ -706,20 +719,32 @@ class TorchChecks:
         self._tokens.forget()
         self._preferences.update_ends()
         self._pairs.update_ends()
-        was_due = self._context.due
-        self._context.updates += 1
-        is_quiet = self._context.updates >= _SETTLED and not self._context.due
-        self._is_settled, self._releases = is_quiet and not was_due, is_quiet and was_due
+        self._count_update()
         self._run("copies", self._copies.after_update)
         self._run("aliases", self._aliases.after_update)
-        self._run("volumes", self._volumes.after_update, self._is_compiled)
+        if not self._is_settled:
+            self._run("volumes", self._volumes.after_update, self._is_compiled)
         self._walks = 0
         self._roots, self._depends = [], None
-        self._updated(self._context.updates)
+
+    def _count_update(self) -> None:
+        """Count an update, and decide what looks at the next one."""
+        context = self._context
+        was_due = context.due
+        context.updates += 1
+        is_quiet = context.updates >= _SETTLED and not context.due
+        self._is_settled, self._releases = is_quiet and not was_due, is_quiet and was_due
+        if context.updates % _APART == 0:
+            before, self._since = self._since, time.perf_counter()
+            self._is_short = self._since - before < _SHORT * _APART
+        self._rests = self._is_settled and self._is_short
+        self._updated(context.updates)
 
     @_event
     def clips(self, parameters: Any) -> None:
         """Gradients are about to be clipped."""
+        if self._rests:
+            return
         clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         self._run("order", self._order.clips, clipped)
 

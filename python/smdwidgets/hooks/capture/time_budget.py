@@ -79,7 +79,8 @@ class TimeBudget:
         share: the hook's time by the time that the training takes without it.
         ladder: the kinds; the first becomes rarer first.
         fixed: an interval that is not adapted.
-        free_seconds: until the training has run for so long, nothing is adapted: a short one is captured whole.
+        free_seconds: until the training or the hook has taken so long, nothing is adapted: a short training is captured
+            whole.
         clock: returns seconds.
     """
 
@@ -108,8 +109,8 @@ class TimeBudget:
         self._beside_in_all = 0.0
         self._costs_beside = {kind: _Mean() for kind in ladder}
         self._steps = 0
-        #: Seconds of training that were measured, and those of this window.
-        self._trained = self._window = 0.0
+        #: Seconds of training that were measured, those of this window, and those that the hook has taken.
+        self._trained = self._window = self._taken = 0.0
         self._little = 0
         self._knew_floor = False
         #: When this step began: clock, seconds of the hook, and what of them the training has waited.
@@ -172,6 +173,7 @@ class TimeBudget:
         if self._steps <= _WARM_UP and self._trained < _WARM_UP_SECONDS and not self._mostly_waits:
             return ()
         self._measure(cost, other / steps, spent, tensors, steps)
+        self._taken += taken
         self._window += other + waited
         if self._window < _WINDOW:
             return ()
@@ -194,7 +196,8 @@ class TimeBudget:
             if self._steps_beside[kind] >= interval:  # else a capture would look like an outlier
                 self._costs_beside[kind].add(self._beside[kind] / self._steps_beside[kind] * interval)
                 self._steps_beside[kind], self._beside[kind] = 0, 0.0
-        if self._fixed or (self._trained < self._free_seconds and not self._mostly_waits):
+        is_short = max(self._trained, self._taken) < self._free_seconds
+        if self._fixed or (is_short and not self._mostly_waits):
             return ()
         floor = self._floor.value
         # Until the floor is known, it counts as that of captures.
