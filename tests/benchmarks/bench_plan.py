@@ -42,8 +42,9 @@ ROWS = ((6, 1), (6, 30), (6, 300), (300, 30), (300, 300), (3000, 300))
 BEFORE, WHILE = 3.0, 2.0
 #: Seconds of training after which nothing is read more often because a training has just begun.
 SETTLED = 45.0
-#: Seconds of short steps before steps are measured at which nothing is due: signals are read more often at the start.
-START = 6.0
+#: Seconds and number of short steps before steps are measured at which nothing is due: signals are read more often at
+#: the start.
+START, FIRST = 6.0, 300
 #: Seconds of steps that follow each other, where shares are measured.
 BLOCK = 0.5
 #: What the plan promises: microseconds of a step and of a tensor, and the share of a step.
@@ -174,7 +175,7 @@ def measure(tensors: int, milliseconds: int, root: Path) -> dict[str, float]:
     bare, hooked = Fork(functools.partial(step, products)), functools.partial(hooked_step, products)
     hook = smd.record(model, root / "idle", plan=CapturePlan(statistics=1024, every=1024))
     ends = time.thread_time() + START
-    while time.thread_time() < ends:
+    while time.thread_time() < ends or hook.global_step < FIRST:
         hooked_step(0)
     inside = clocked(hooked, 1.0, lambda: hook.guard.gate.seconds)
     idle = pairs(bare, hooked, 1.0)
