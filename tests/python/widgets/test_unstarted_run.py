@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,11 @@ def test_the_widget_appears_at_once_and_shows_the_steps_that_come(tmp_path: Path
             for _ in range(3):
                 hook.save_tensor("w", np.ones((2, 2), np.float32), "weights")
                 hook.step()
-        widget.request_handler.poll()
+        # The thread that polls widgets may have read the last step, and not sent it yet.
+        ends = time.monotonic() + 60
+        while len(steps_of(page)) < 3 and time.monotonic() < ends:
+            widget.request_handler.poll()
+            time.sleep(0.01)
         assert steps_of(page) == [0, 1, 2]
         assert widget.trial.tensor_names() == ["w"]
         assert widget.trial.tensor_names(collection="weights") == ["w"]
