@@ -305,18 +305,27 @@ def test_trainings_after_one_another_have_a_run_each(place):
             assert trial.steps() == list(range(steps))
 
 
-INNER = """
+ADAPT = """
 import copy
 model = Net()
 outer = torch.optim.Adam(model.parameters(), 0.01)
-for step in range(24):
-    x = torch.randn(16, 8)
+
+def adapted(x):
     copied = copy.deepcopy(model)
     inner = torch.optim.SGD(copied.parameters(), 0.01)
     for _ in range(3):
         inner.zero_grad()
         F.mse_loss(copied(x), x.sum(1, keepdim=True)).backward()
         inner.step()
+    return copied, inner
+"""
+
+INNER = (
+    ADAPT
+    + """
+for step in range(24):
+    x = torch.randn(16, 8)
+    copied, inner = adapted(x)
     outer.zero_grad()
     loss = F.mse_loss(model(x), copied(x).detach())
     loss.backward()
@@ -324,6 +333,7 @@ for step in range(24):
     print(loss.item().hex())
 end(model)
 """
+)
 
 
 def test_copies_of_an_inner_loop_have_few_runs(place):
@@ -333,20 +343,14 @@ def test_copies_of_an_inner_loop_have_few_runs(place):
     assert any("further copies of a model" in line for line in done.said)
 
 
-TASKS = """
-import copy
-model = Net()
-outer = torch.optim.Adam(model.parameters(), 0.01)
+TASKS = (
+    ADAPT
+    + """
 for step in range(12):
     outer.zero_grad()
     for task in range(3):
         x = torch.randn(16, 8)
-        copied = copy.deepcopy(model)
-        inner = torch.optim.SGD(copied.parameters(), 0.01)
-        for _ in range(3):
-            inner.zero_grad()
-            F.mse_loss(copied(x), x.sum(1, keepdim=True)).backward()
-            inner.step()
+        copied, inner = adapted(x)
         loss = F.mse_loss(copied(x), x.sum(1, keepdim=True))
         for one, gradient in zip(model.parameters(), torch.autograd.grad(loss, copied.parameters())):
             one.grad = gradient if one.grad is None else one.grad + gradient
@@ -362,6 +366,7 @@ while count and after < 20 and time.monotonic() - begun < 300:
     after += os.path.exists(f"runs/train-{count + 1}")
 end(model)
 """
+)
 
 
 def test_several_copies_for_an_update_of_the_outer_loop_have_few_runs(place):
