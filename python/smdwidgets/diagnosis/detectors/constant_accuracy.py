@@ -73,12 +73,7 @@ def _by_f1(data: RunData) -> Iterator[Finding]:
     for accuracy, f1, classes in _of_one_class(data):
         guess = HARDLY_BELOW * math.log(classes)
         if any(one.values.min(initial=math.inf) < guess for one in data.of(Kind.LOSS) if one.stem == ("loss",)):
-            facts = {
-                "title": f"{accuracy.quoted} and {f1.quoted} are those of answers that are all one of {classes} classes, at each of "
-                f"{len(f1):,} evaluations",
-                "subject": f"{from_to(accuracy)}, {from_to(f1)}",
-            }
-            yield beside("one_class", "problem", (accuracy, f1), facts)
+            yield _all_one(accuracy, f1, classes, len(f1))
             return
 
 
@@ -95,13 +90,17 @@ def _by_f1_of_two(data: RunData) -> Iterator[Finding]:
         if (np.abs(score[score > 0] - by_all) > EXACTLY * by_all).any():
             continue
         if np.ptp(np.concatenate([none, 1 - every])) <= SAME:
-            facts = {
-                "title": f"{accuracy.quoted} and {f1.quoted} are those of answers that are all one of 2 classes, at each of "
-                f"{len(share):,} evaluations",
-                "subject": f"{from_to(accuracy)}, {from_to(f1)}",
-            }
-            yield beside("one_class", "problem", (accuracy, f1), facts)
+            yield _all_one(accuracy, f1, 2, len(share))
             return
+
+
+def _all_one(accuracy: Series, f1: Series, classes: int, evaluations: int) -> Finding:
+    facts = {
+        "title": f"{accuracy.quoted} and {f1.quoted} are those of answers that are all one of {classes} classes, at each of "
+        f"{evaluations:,} evaluations",
+        "subject": f"{from_to(accuracy)}, {from_to(f1)}",
+    }
+    return beside("one_class", "problem", (accuracy, f1), facts)
 
 
 def classes_of_one(data: RunData) -> int:
