@@ -132,9 +132,7 @@ class CopyChecks:
         if self._context.updates > _LOOK + _FOLLOWED + 1:
             return
         for pair in self._copies:
-            copy, model = pair.copy(), pair.model()
-            samples = _samples(copy, model)[:2] if copy is not None and model is not None else []
-            name, updates = type(copy).__name__, self._context.updates
+            name, samples, updates = *_weights(pair), self._context.updates
 
             def judge(*now: Any, pair: _Copy = pair, name: str = name, updates: int = updates) -> None:
                 stays = bool(pair.early) and np.array_equal(pair.early[0], now[0])
@@ -162,9 +160,7 @@ class CopyChecks:
     def _follow(self) -> None:
         """Find the decay by which copies follow their models from update to update."""
         for pair in self._copies:
-            copy, model = pair.copy(), pair.model()
-            samples = _samples(copy, model)[:2] if copy is not None and model is not None else []
-            name, step = type(copy).__name__, self._context.step
+            name, samples, step = *_weights(pair), self._context.step
 
             def judge(*now: Any, pair: _Copy = pair, name: str = name, step: int = step) -> None:
                 before, pair.early = pair.early, now
@@ -333,6 +329,15 @@ def living(kind: type[Any]) -> Iterator[Any]:
 def _shapes(module: nn.Module) -> tuple[tuple[str, torch.Size], ...]:
     """Return what a copy has in common with its model."""
     return tuple((name, one.shape) for name, one in module.named_parameters())
+
+
+def _weights(pair: _Copy) -> tuple[str, list[torch.Tensor]]:
+    """Return the name of a copy's class, and samples of a weight.
+
+    They are those of the copy and of its model, if both are there.
+    """
+    copy, model = pair.copy(), pair.model()
+    return type(copy).__name__, _samples(copy, model)[:2] if copy is not None and model is not None else []
 
 
 def _samples(copy: nn.Module, model: nn.Module) -> list[torch.Tensor]:

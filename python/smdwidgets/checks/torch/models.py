@@ -256,8 +256,7 @@ class ModelChecks:
             return
         if on_device and not context.due:
             return
-        is_zero = on_device or (not _middle(inputs) and not bool(sampled(inputs, _SAMPLED).any()))
-        if is_zero:
+        if on_device or (not _middle(inputs) and not bool(sampled(inputs, _SAMPLED).any())):
 
             def judge(nonzero: Any) -> None:
                 if nonzero.any():
