@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,9 @@ class CopyChecks:
         """Find the copies, which only the garbage collector knows."""
         models = list(self._context.models())
         own = {id(part) for model in models for part in model.modules()}
-        by_shapes = {_shapes(model): model for model in models}
+        by_shapes: dict[Any, list[nn.Module]] = {}
+        for model in models:
+            by_shapes.setdefault(_shapes(model), []).append(model)
         if not by_shapes or not (self._context.log.runs("statistics_not_averaged") or self._chooses):
             return
         held = self._context.held()
@@ -186,9 +189,11 @@ class CopyChecks:
                 break
             if id(one) in own or not getattr(one, "_modules", None):
                 continue
-            model = by_shapes.get(_shapes(one))
-            if model is None or type(one) is not type(model) or any(id(each) in held for each in one.parameters()):
+            alike = [model for model in by_shapes.get(_shapes(one), ()) if type(one) is type(model)]
+            if not alike or any(id(each) in held for each in one.parameters()):
                 continue
+            # One of several critics has its copy, which is still near it.
+            model = alike[0] if len(alike) == 1 else min(alike, key=partial(_distance, one))
             pair = _Copy(weakref.ref(one), weakref.ref(model), ())
             samples = _samples(one, model)
             if samples:
@@ -329,6 +334,12 @@ def living(kind: type[Any]) -> Iterator[Any]:
 def _shapes(module: nn.Module) -> tuple[tuple[str, torch.Size], ...]:
     """Return what a copy has in common with its model."""
     return tuple((name, one.shape) for name, one in module.named_parameters())
+
+
+def _distance(copy: nn.Module, model: nn.Module) -> float:
+    """Return how far the weights of a copy are from those of a model."""
+    samples = _samples(copy, model)[:2]
+    return float((samples[0].double() - samples[1].double()).norm()) if samples else np.inf
 
 
 def _weights(pair: _Copy) -> tuple[str, list[torch.Tensor]]:
