@@ -1826,7 +1826,38 @@ def patches_whose_head_sees_their_order(watch):
     fit(model, watch, loader=batches(torch.randn(256, 1, 12, 12)), epochs=2)
 
 
+def polynomial_of_ordered_rows(watch):
+    """The first rows of a sine are a straight line."""
+    x = torch.linspace(-3, 3, 2000)[:, None]
+    model, columns = nn.Linear(3, 1), torch.cat([x, x**2, x**3], 1)
+    watch(model)
+    optimizer = torch.optim.RMSprop(model.parameters(), 1e-3)
+    for _ in range(40):
+        optimizer.zero_grad()
+        F.mse_loss(model(columns), x.sin(), reduction="sum").backward()
+        optimizer.step()
+
+
+def critics_with_their_copies(watch):
+    """Two critics of one shape have a copy each."""
+    critics = [network(), network()]
+    copies = [copy.deepcopy(one) for one in critics]
+    watch(*critics)
+    optimizer = torch.optim.Adam([each for one in critics for each in one.parameters()], 0.01)
+    for rows in torch.randint(0, 256, (330, 32)):
+        optimizer.zero_grad()
+        sum(F.cross_entropy(one(X[rows]), Y[rows]) for one in critics).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mean, one in zip(copies, critics, strict=True):
+                for slow, fast in zip(mean.parameters(), one.parameters(), strict=True):
+                    slow.lerp_(fast, 0.01)
+    assert copies
+
+
 HEALTHY = (
+    polynomial_of_ordered_rows,
+    critics_with_their_copies,
     patches_whose_head_sees_their_order,
     numbers_of_rows_beside_them,
     maps_that_are_flattened,

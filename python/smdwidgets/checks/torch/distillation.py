@@ -13,7 +13,7 @@ from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.copies import Watch
 from smdwidgets.checks.torch.graph import LossCall, kind_of, number_of, values_before
 from smdwidgets.checks.torch.sums import same
-from smdwidgets.checks.torch.values import is_plain
+from smdwidgets.checks.torch.values import is_plain, some_rows
 from smdwidgets.checks.torch.variables import modules_of_script
 
 __all__ = ["DistillationChecks"]
@@ -95,7 +95,7 @@ class DistillationChecks:
             else:
                 self._context.log.unseen("temperature_one_side")
 
-        read = (one.detach().reshape(-1, classes)[:_ROWS] for one in (teacher, target))
+        read = (some_rows(one.detach().reshape(-1, classes), _ROWS) for one in (teacher, target))
         self._context.values.read(judge, *read)
 
 

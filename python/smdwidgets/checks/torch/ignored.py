@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall
-from smdwidgets.checks.torch.values import is_plain
+from smdwidgets.checks.torch.values import is_plain, some_rows
 
 __all__ = ["IgnoredChecks"]
 
@@ -72,7 +72,7 @@ class IgnoredChecks:
         classes = call.input.shape[1]
         if not 0 <= ignored < classes <= _MOST_CLASSES or classes < 2 or target.device != first.device:
             return
-        rows = first[:_ROWS].detach().flatten(1)
+        rows = some_rows(first.detach(), _ROWS).flatten(1)
         about = classes, ignored, rows.shape[1]
         if about != self._about:
             self._restart(about)
@@ -82,7 +82,7 @@ class IgnoredChecks:
             self._add(rows, targets)
             self._judge(step)
 
-        self._context.values.read(judge, rows, target[:_ROWS])
+        self._context.values.read(judge, rows, some_rows(target, _ROWS))
 
     def _add(self, rows: NDArray[np.float64], targets: NDArray[np.float64]) -> None:
         classes, ignored, _ = self._about

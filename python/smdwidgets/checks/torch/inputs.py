@@ -12,14 +12,16 @@ from torch import nn
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import LossCall
-from smdwidgets.checks.torch.values import is_plain, sampled
+from smdwidgets.checks.torch.values import is_plain, sampled, some_rows
 
 __all__ = ["InputChecks"]
 
 #: Rows and columns that are compared with targets, the fewest rows, and steps at which one column equals them.
 _ROWS, _COLUMNS, _FEWEST_ROWS, _STEPS = 64, 4096, 12, 4
-#: How near a correlation is to 1.
-_SAME = 1e-5
+#: How near a correlation is to 1, and that of inputs of few bits.
+_SAME, _SAME_ROUNDED = 1e-8, 1e-5
+#: Bytes of a number that is not rounded.
+_FULL = 4
 #: Elements of an input that are read, passes of a training that are known first, and of evaluations that are read.
 _SAMPLED, _KNOWN, _EVALUATIONS = 512, 6, 32
 #: Ratio of the sizes of inputs, of an evaluation and between passes of the training.
@@ -187,10 +189,15 @@ class InputChecks:
             return
         step = self._context.step
 
-        def judge(inputs: Any, targets: Any) -> None:
-            self._compare(inputs, targets, step)
+        is_rounded = min(first.element_size(), target.element_size()) < _FULL and first.is_floating_point()
+        near = _SAME_ROUNDED if is_rounded else _SAME
 
-        self._context.values.read(judge, first[:_ROWS].reshape(min(rows, _ROWS), -1), target[:_ROWS].reshape(-1))
+        def judge(inputs: Any, targets: Any) -> None:
+            self._compare(inputs, targets, near, step)
+
+        self._context.values.read(
+            judge, some_rows(first.reshape(rows, -1), _ROWS), some_rows(target.reshape(-1), _ROWS)
+        )
 
     def _mirrored(self, pictures: torch.Tensor, targets: torch.Tensor) -> None:
         """Compare the places of objects in pictures and in their masks, also mirrored."""
@@ -221,7 +228,7 @@ class InputChecks:
         is_share = masks.is_floating_point()
         self._context.values.read(judge, pictures[:_PICTURES].detach().mean(1), masks[:_PICTURES])
 
-    def _compare(self, inputs: Any, targets: Any, step: int) -> None:
+    def _compare(self, inputs: Any, targets: Any, near: float, step: int) -> None:
         """Look for a column that is the target, or a multiple of it."""
         with np.errstate(all="ignore"):
             inputs, targets = inputs - inputs.mean(0), targets - targets.mean()
@@ -229,7 +236,7 @@ class InputChecks:
             alike = np.abs(targets @ inputs) / lengths
         alike[~np.isfinite(alike)] = 0.0
         column = int(alike.argmax())
-        if alike[column] < 1 - _SAME or (self._column >= 0 and column != self._column):
+        if alike[column] < 1 - near or (self._column >= 0 and column != self._column):
             self._column = -1
             self._context.log.unseen("target_in_input")
             return

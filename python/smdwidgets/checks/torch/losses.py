@@ -32,7 +32,7 @@ from smdwidgets.checks.torch.graph import (
     weights_of_targets,
 )
 from smdwidgets.checks.torch.layers import CONVOLUTIONS, NORMS, weight_of
-from smdwidgets.checks.torch.values import is_plain, sampled
+from smdwidgets.checks.torch.values import is_plain, sampled, some_rows
 from smdwidgets.finding import Level
 
 __all__ = ["LossChecks"]
@@ -314,12 +314,12 @@ class LossChecks:
         context = self._context
         step, names = context.step, [context.name_of(one.weight) for one in layers]
         inputs = [one.weight[0].numel() for one in layers]
-        target = call.target[:_ROWS]
+        target = some_rows(call.target, _ROWS)
         if call.kind == "mse_loss":
-            losses = (call.input[:_ROWS] - target) ** 2
+            losses = (some_rows(call.input, _ROWS) - target) ** 2
         else:
             counted = (target >= 0) & (target < classes)
-            losses = -call.input[:_ROWS].gather(1, target.clamp(0, classes - 1)[:, None])[counted]
+            losses = -some_rows(call.input, _ROWS).gather(1, target.clamp(0, classes - 1)[:, None])[counted]
 
         def judge(losses: Any, target: Any, *weights: Any) -> None:
             if losses.size:
@@ -437,7 +437,7 @@ class LossChecks:
             if (rows >= 0).all() and np.abs(rows.sum(-1) - 1).max() < 1e-3:
                 context.log.say("kl_not_log", step, need=2)
 
-        context.values.read(judge, targets.reshape(-1, targets.shape[-1])[:_ROWS])
+        context.values.read(judge, some_rows(targets.reshape(-1, targets.shape[-1]), _ROWS))
 
     def _shapes(self, call: LossCall) -> None:
         prediction, target = call.input, call.target
@@ -498,7 +498,7 @@ class LossChecks:
                 facts = {"share": f"{several[1]:.0%}", "most": int(labels.max())}
                 context.log.say("several_labels", step, facts, ["loss"], need=2)
 
-        context.values.read(judge, target[:_ROWS])
+        context.values.read(judge, some_rows(target, _ROWS))
 
     def _level(self, call: LossCall) -> None:
         """Note an error that equals the variance of the targets, and distant targets."""
@@ -653,7 +653,7 @@ class LossChecks:
             else:
                 context.log.unseen("constant_output")
 
-        rows = prediction[:_ROWS]
+        rows = some_rows(prediction, _ROWS)
         context.values.read(judge, rows.reshape(rows.shape[0], -1)[:, :_COLUMNS])
 
 

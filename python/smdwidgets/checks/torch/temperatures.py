@@ -10,7 +10,7 @@ import torch
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import kind_of, nodes_of, number_of, product_of, softmax_axis, values_before
-from smdwidgets.checks.torch.values import is_plain
+from smdwidgets.checks.torch.values import is_plain, some_rows
 
 __all__ = ["TemperatureChecks"]
 
@@ -71,7 +71,7 @@ class TemperatureChecks:
         shares, product = getattr(softmax, "_saved_result", None), product_of(logits, _ROWS)
         if product is None or not isinstance(shares, torch.Tensor) or not is_plain(shares):
             return
-        shares = shares.detach().reshape(-1, shares.shape[-1])[:_ROWS]
+        shares = some_rows(shares.detach().reshape(-1, shares.shape[-1]), _ROWS)
         if shares.shape != product.shape or len(shares) < _FEWEST_ROWS or shares.shape[1] < 2:
             return
 

@@ -9,7 +9,7 @@ import torch
 
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.graph import REGRESSION, LossCall, is_chosen, places_of_maximum
-from smdwidgets.checks.torch.values import is_plain
+from smdwidgets.checks.torch.values import is_plain, some_rows
 from smdwidgets.checks.torch.variables import tensors_by_name
 
 __all__ = ["TransitionChecks"]
@@ -89,7 +89,7 @@ class TransitionChecks:
             actions, self._actions = self._actions, None
             if actions is not None and actions.numel() == places.numel() and actions.device == places.device:
                 self._context.values.read(
-                    self._compare_actions, *(one.reshape(-1)[:_ROWS] for one in (actions, places))
+                    self._compare_actions, *(some_rows(one.reshape(-1), _ROWS) for one in (actions, places))
                 )
             return
         if call.kind not in REGRESSION or not is_chosen(call.before) or not is_plain(call.target):
@@ -102,7 +102,7 @@ class TransitionChecks:
         if states is None or len(states) != rows or call.input.numel() != rows or not is_plain(states):
             return
         if flags is not None and rewards is not None and call.reduction != "none":
-            read = [one.detach().reshape(-1)[:_ROWS] for one in (flags, rewards, call.target)]
+            read = [some_rows(one.detach().reshape(-1), _ROWS) for one in (flags, rewards, call.target)]
             if flags.numel() == rewards.numel() == rows and len({one.device for one in read}) == 1:
                 self._context.values.read(self._judge, *read)
         others = [one for one in following if one.data_ptr() != states.data_ptr() and one.device == states.device]
