@@ -967,8 +967,9 @@ CHECKS: tuple[Kind, ...] = (
         "targets_grow",
         "note",
         "targets that grow",
-        "The deviation of the targets of a regression is 1.25 times that at first, and the error is below their variance, as "
-        "with values that a network learns from its own estimates. The loss rises with them, which is no divergence.",
+        "The deviation of the targets of a regression is 1.25 times that at first, or the size of those of chosen actions, and the error "
+        "is below their variance, as with values that a network learns from its own estimates. The loss rises with them, which is no "
+        "divergence.",
         "a loss that is compared with the variance of its targets",
         "divide the loss by the variance of the targets, or look at the reward.",
         "The targets have grown {growth:.2g}-fold",

@@ -21,6 +21,7 @@ from smdwidgets.checks.torch.graph import (
     attracts_only,
     cosines_before,
     entropy_is_added,
+    is_chosen,
     layer_before,
     linear_layers,
     negated_divergence,
@@ -76,7 +77,7 @@ _TAUGHT, _MOST_ROWS, _AT_CHANCE = 96, 4096, 1.5
 _MANY_ROWS, _REACHED = 32, 0.5
 #: Looks at which all labels of a layer are one class.
 _ONE_LABEL = 16
-#: Growth of the deviation of targets that makes a loss rise: at least, and at most without doubt.
+#: Growth of targets that makes a loss rise: at least, and at most without doubt.
 _GROWN, _MOST_GROWN = 1.25, 100.0
 
 
@@ -99,8 +100,8 @@ class LossChecks:
         self._has_first_error = False
         #: Errors relative to the variance of the targets.
         self._shares: deque[float] = deque(maxlen=_COMPARED)
-        #: The first and last variances of the targets.
-        self._spreads: tuple[list[float], deque[float]] = [], deque(maxlen=_COMPARED)
+        #: The first and last variances of the targets, or mean squares of those of actions.
+        self._sizes: tuple[list[float], deque[float]] = [], deque(maxlen=_COMPARED)
 
     def look(self, call: LossCall) -> None:
         """Check one call of a loss function."""
@@ -506,16 +507,17 @@ class LossChecks:
         prediction, target = call.input, call.target
         if prediction.shape[0] < _FEWEST_ROWS or not target.is_floating_point():
             return
+        of_actions = is_chosen(call.before)
 
         def judge(outputs: Any, targets: Any) -> None:
-            self._compare(outputs.reshape(len(outputs), -1), targets.reshape(len(targets), -1), step)
+            self._compare(outputs.reshape(len(outputs), -1), targets.reshape(len(targets), -1), step, of_actions)
 
         # Neighbours of one row may be alike, as in pictures, but rows are compared with rows.
         every = max(1, prediction[0].numel() // _COLUMNS)
-        rows = [one[:_ROWS].reshape(min(_ROWS, one.shape[0]), -1)[:, ::every] for one in (prediction, target)]
+        rows = [some_rows(one, _ROWS).reshape(min(_ROWS, one.shape[0]), -1)[:, ::every] for one in (prediction, target)]
         context.values.read(judge, *rows)
 
-    def _compare(self, outputs: Any, targets: Any, step: int) -> None:
+    def _compare(self, outputs: Any, targets: Any, step: int, of_actions: bool) -> None:
         log = self._context.log
         if not (np.isfinite(outputs).all() and np.isfinite(targets).all()):
             return
@@ -529,7 +531,9 @@ class LossChecks:
             log.unseen("targets_not_scaled")
         if spread <= 0:
             return
-        self._grow(spread, float(((outputs - targets) ** 2).mean()), step)
+        # Values of actions that are always rewarded grow together, and hardly differ.
+        size = float((targets**2).mean()) if of_actions else spread
+        self._grow(size, float(((outputs - targets) ** 2).mean()) < spread, step)
         if step < _EARLY:
             return
         # The mean of a few rows is nearer to them than that of all.
@@ -540,12 +544,12 @@ class LossChecks:
         else:
             log.unseen("no_better_than_mean")
 
-    def _grow(self, spread: float, error: float, step: int) -> None:
-        """Look whether the targets grow, and the error no more than they do."""
-        first, last = self._spreads
-        (first if len(first) < _COMPARED else last).append(spread)
+    def _grow(self, size: float, are_followed: bool, step: int) -> None:
+        """Look whether the targets grow, and the outputs follow them."""
+        first, last = self._sizes
+        (first if len(first) < _COMPARED else last).append(size)
         growth = math.sqrt(np.median(last) / np.median(first)) if len(last) == last.maxlen else 1.0
-        if _GROWN < growth < _MOST_GROWN and error < spread:
+        if _GROWN < growth < _MOST_GROWN and are_followed:
             self._context.log.say("targets_grow", step, {"growth": growth}, ["loss"])
         else:
             self._context.log.unseen("targets_grow")
