@@ -258,6 +258,10 @@ def rate_zero(data: RunData) -> Iterator[Finding]:
         return
     if not any((one["l2"][one.steps >= steps[first]] > 0).all() for one in gradients):
         return
+    # An optimizer that has converged, such as L-BFGS, stops by itself.
+    rates = [one.values[one.steps >= steps[first]] for one in data.of(Kind.LEARNING_RATE)]
+    if any(len(one) and one.min() > 0 for one in rates):
+        return
     onset, last = int(steps[first]), int(every[0].weight.steps[-1])
     yield Finding.of(
         "rate_zero",

@@ -194,6 +194,21 @@ def test_a_loss_that_only_comes_back_shows_that_the_rate_was_too_high(tmp_path, 
         assert ("rate_too_high" in {one.kind for one in diagnose(trial)}) == counts
 
 
+@pytest.mark.parametrize(("rate", "expected"), [(1.0, False), (0.0, True), (None, True)])
+def test_weights_that_stop_at_a_rate_above_0_have_converged(tmp_path, rate, expected):
+    make = moving(np.random.default_rng(0))
+    kept = {}
+
+    def converged(step):
+        tensors = make(step)
+        kept.setdefault("fc.weight", []).append(tensors["fc.weight"])
+        return tensors | {"fc.weight": kept["fc.weight"][min(step, 80)]}
+
+    rates = None if rate is None else np.where(np.arange(STEPS) < 80, 1.0, rate)
+    with saved(tmp_path, converged, curves.falling(STEPS), learning_rate=rates) as trial:
+        assert ("rate_zero" in {one.kind for one in diagnose(trial)}) == expected
+
+
 def test_inputs_near_0_are_not_scaled_if_nothing_is_learned(tmp_path):
     make = moving(np.random.default_rng(0))
 
