@@ -749,6 +749,15 @@ def test_single_batches_far_outside_are_no_divergence() -> None:
     assert kinds(loss=lost)[0] == "diverged"
 
 
+def test_a_loss_that_is_still_far_above_its_last_level_has_no_spikes() -> None:
+    """It falls fast, with noise, and is level for most of the run."""
+    rng = np.random.default_rng(0)
+    falls = 8 * np.exp(0.9 * rng.normal(size=1000) - np.arange(1000) / 12) + 2e-3 * np.exp(0.2 * rng.normal(size=1000))
+    assert kinds(loss=falls) == []
+    falls[[220, 400, 710]] = 1.0
+    assert kinds(loss=falls) == ["spike"]
+
+
 def test_one_evaluation_that_is_worse_by_chance() -> None:
     trains = 2 * np.exp(-np.arange(40) / 8) + 0.04
     losses = [1.28, 0.4, 0.23, 0.15, 0.13, 0.104, 0.087]

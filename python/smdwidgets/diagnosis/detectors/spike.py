@@ -166,6 +166,7 @@ def _far_outside(series: Series) -> list[_Spike]:
         return []
     is_far = values > FAR_OUTSIDE * level
     far = np.flatnonzero(is_far[1:] & ~is_far[:-1]) + 1  # the first losses of a training may be far above the last ones
+    far = far[values[far] >= APART * values[far - 1]]  # which fall with noise
     usual = values[len(values) // 10 :][~is_far[len(values) // 10 :]]
     if not len(far) or values[far].min() < APART * usual.max():
         return []
