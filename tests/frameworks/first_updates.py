@@ -1,6 +1,6 @@
 """Trainings with one fault each, as a stranger writes them.
 
-`smdwidgets run` starts this file. It prints the name of each training, and each update, on standard error.
+`smdwidgets run` starts this file with the names of some. It prints each name, and each update, on standard error.
 """
 
 from __future__ import annotations
@@ -443,8 +443,8 @@ def old_policy_computed_again():
         optimizer.step()
 
 
-def main():
-    """Run the trainings, one after the other."""
+def main(names):
+    """Run the trainings of these names, one after the other."""
     updates = 0
 
     def count(*_):
@@ -453,14 +453,14 @@ def main():
         print(f"update {updates}", file=sys.stderr, flush=True)
 
     register_optimizer_step_post_hook(count)
-    for check, training in FAULTS.items():
+    for check in names:
         updates = 0
         gc.collect()
         torch.manual_seed(0)
         print(f"training {check}", file=sys.stderr, flush=True)
-        training()
+        FAULTS[check]()
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main()
+    main(sys.argv[1:])
