@@ -513,31 +513,46 @@ def test_healthy_trainings_give_no_finding(tmp_path, seed):
     assert not kinds & {"attention_logits_grow", "weights_blow_up", "second_moments_lag"}
 
 
-def test_reading_that_costs_too_much_becomes_rarer(tmp_path):
+@pytest.fixture
+def read_updates():
+    """Return a function that makes updates, and says how many values of signals were written."""
     from smdwidgets.signals.file import SignalWriter
     from smdwidgets.signals.torch.session import TorchSignals
 
+    def read_updates(updates, seconds):
+        read = []
+        torch.manual_seed(0)
+        model = nn.Linear(16, 16)
+        signals = TorchSignals(
+            SignalWriter(lambda lines: read.append(lines.count(b'"values"'))),
+            lambda: 0,
+            lambda module: "model",
+            list,
+            lambda: 1,
+            lambda module: False,
+            lambda: False,
+            seconds,
+        )
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(updates):
+            signals.enters(model, ())
+            model(torch.ones(2, 16)).sum().backward()
+            signals.leaves(model, None)
+            signals.before_update(optimizer)
+            optimizer.step()
+            signals.after_update(optimizer)
+        signals.close()
+        return sum(read)
+
+    return read_updates
+
+
+def test_reading_that_costs_too_much_becomes_rarer(read_updates):
     clock = iter(range(10**9))  # every look at the clock takes a second
-    read = []
-    torch.manual_seed(0)
-    model = nn.Linear(16, 16)
-    signals = TorchSignals(
-        SignalWriter(lambda lines: read.append(lines.count(b'"values"'))),
-        lambda: 0,
-        lambda module: "model",
-        list,
-        lambda: 1,
-        lambda module: False,
-        lambda: False,
-        lambda: float(next(clock)),
-    )
-    optimizer = torch.optim.Adam(model.parameters())
-    for _ in range(256):
-        signals.enters(model, ())
-        model(torch.ones(2, 16)).sum().backward()
-        signals.leaves(model, None)
-        signals.before_update(optimizer)
-        optimizer.step()
-        signals.after_update(optimizer)
-    signals.close()
-    assert 2 <= sum(read) <= 12
+    assert 2 <= read_updates(256, lambda: float(next(clock))) <= 12
+
+
+def test_the_start_of_short_updates_ends_though_reading_has_taken_little_time(read_updates):
+    first, later = (read_updates(updates, lambda: 0.0) for updates in (256, 768))
+    assert first >= 100
+    assert (later - first) / first < 0.6  # every 8th of twice as many updates

@@ -36,8 +36,9 @@ __all__ = ["TorchSignals"]
 _EVERY, _CLOSER, _LARGEST_INTERVAL, _ROUTER_FIRST = 8, 2, 1 << 14, 1024
 #: Attention logits that are large.
 _LARGE = 20.0
-#: Share of the time that reading may take, and the seconds of reading that end the start, when more is read.
-_SHARE, _START_SECONDS = 0.005, 1.0
+#: Share of the time that reading may take, and the seconds of reading or the updates that end the start, when more is
+#: read.
+_SHARE, _START_SECONDS, _START_UPDATES = 0.005, 1.0, 256
 #: Bytes after which the interval of all saves doubles, and doubles again.
 _BYTES = 16 << 20
 #: Passes that were read, after which a kind that is missing is named.
@@ -141,7 +142,7 @@ class TorchSignals:
         if self._adapted_at == self._updates:
             return
         self._adapted_at = self._updates
-        if self._is_start and self._spent < _START_SECONDS:
+        if self._is_start and self._spent < _START_SECONDS and self._updates < _START_UPDATES:
             return
         now = time.perf_counter()
         spent, passed = self._spent, now - self._began
