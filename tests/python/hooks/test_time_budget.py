@@ -240,6 +240,13 @@ def test_captures_do_not_take_more_than_a_floor_above_the_share():
     assert training.share() <= 0.05
 
 
+def test_a_floor_above_the_time_of_the_training_excuses_a_tenth_of_that():
+    training = WithFloor(1e-4, activations=5e-5, gradients=3e-5, weights=2e-5)
+    training.floor = 2e-4
+    training.run(100_000)
+    assert training.share() <= 2 + 0.1 * 1.25
+
+
 def test_floor_below_the_share_is_counted():
     training = WithFloor(0.1, activations=0.005, gradients=0.003, weights=0.002)
     training.floor = 0.0004

@@ -7,7 +7,8 @@ intervals are the least powers of two with which all kinds together fit. To its 
 beside its thread: the time that it waits for the writer, and the time that its device copies.
 
 They fit if they take what the floor leaves of the share, or half of the floor, if that is more: giving up more captures
-would save less than it loses. Intervals are settled again if the cost is too large, or if it would be small with
+would save less than it loses. A floor that takes much of the time of a training of short steps excuses no more than a
+tenth of that time. Intervals are settled again if the cost is too large, or if it would be small with
 shorter ones for some time. The gap between both limits stops them from alternating.
 
 >>> clock = iter(range(1000))
@@ -41,8 +42,8 @@ _COLD, _WARM_UP, _WARM_UP_SECONDS = 3, 20, 1.0
 _WINDOW = 0.25
 #: Above this multiple of what fits, intervals are settled again; below the other one for so many windows, too.
 _TOO_MUCH, _LITTLE, _WINDOWS_LITTLE = 1.25, 0.8, 10
-#: What the kinds may take of the floor, if it leaves less of the share.
-_OF_FLOOR = 0.5
+#: What the kinds may take of the floor, if it leaves less of the share, and of the time of the training then.
+_OF_FLOOR, _OF_TRAINING = 0.5, 0.1
 #: Share of the cost from which a kind is worth a longer interval.
 _WORTH = 0.2
 #: Seconds that a capture of a tensor costs beside what is measured for it, by which the rest of a step is divided.
@@ -201,7 +202,8 @@ class TimeBudget:
             return ()
         floor = self._floor.value
         # Until the floor is known, it counts as that of captures.
-        fits = max(self.share * self._training.value - floor, _OF_FLOOR * floor)
+        least = min(_OF_FLOOR * floor, _OF_TRAINING * self._training.value)
+        fits = max(self.share * self._training.value - floor, least)
         if not self._knew_floor and self._floor.count > _COLD:
             self._knew_floor = True
             self._take_off(floor)
