@@ -16,7 +16,7 @@ from smdwidgets.checks.mechanisms import Mechanisms
 from smdwidgets.checks.record import CheckRecords
 from smdwidgets.checks.torch import session
 
-UPDATES = session._SETTLED + 64
+UPDATES = session._SETTLED + 192
 #: A fault begins here.
 LATER = session._SETTLED + 8
 
@@ -33,10 +33,11 @@ class Net(nn.Module):
         return self.head(self.body(x))
 
 
-@pytest.fixture(params=[0.0, 100.0], ids=["long updates", "short updates"])
+@pytest.fixture(params=[0, 16, 64], ids=["long updates", "short updates", "many short updates"])
 def short(request, monkeypatch):
-    """The seconds below which updates are short, so that all are or none is."""
-    monkeypatch.setattr(session, "_SHORT", request.param)
+    """Return the updates of which one is looked at, if all are short, and 0 if none is."""
+    monkeypatch.setattr(session, "_SHORT", 100.0 if request.param else 0.0)
+    monkeypatch.setattr(session, "_MANY", session._SETTLED if request.param == 64 else 10**9)
     return request.param
 
 
@@ -77,7 +78,7 @@ def test_most_updates_are_not_looked_at_by_all_mechanisms(train, short, monkeypa
     train(after=lambda number, model: update.__setitem__(0, number + 1))
     later = [calls[one] for one in range(session._SETTLED, UPDATES - 1)]
     assert sorted(later)[len(later) // 2] <= (1 if short else 20)
-    assert sum(one > 40 for one in later) == 2 * (UPDATES - session._SETTLED) // 16
+    assert sum(one > 40 for one in later) == 2 * (UPDATES - session._SETTLED) // (short or 16)
     assert min(calls[one] for one in range(session._SETTLED)) > 40
 
 
@@ -97,7 +98,7 @@ def test_no_batch_is_kept(train):
 
 def test_batches_of_zeros_are_seen(train, short):
     """Short updates are too many for a look at each batch."""
-    fired = train(lambda update, x: torch.zeros_like(x) if LATER <= update < LATER + (24 if short else 3) else x)
+    fired = train(lambda update, x: torch.zeros_like(x) if LATER <= update < LATER + (short + 8 if short else 3) else x)
     assert "zero_batch" in fired
 
 

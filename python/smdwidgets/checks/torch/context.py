@@ -15,7 +15,7 @@ from smdwidgets.checks.torch.values import Values
 
 __all__ = ["Context"]
 
-#: The first updates are all looked at, then every 16th, and some after an event such as a new optimizer.
+#: The first updates are all looked at, then every 16th or fewer, and some after an event such as a new optimizer.
 _FIRST, _EVERY, _AFTER = 8, 16, 8
 #: Such events after which updates are looked at. An inner loop creates an optimizer for each copy of a model.
 _EVENTS = 16
@@ -64,6 +64,8 @@ class Context:
         self.classes = 0
         #: Whether gradients were enabled when the event came that mechanisms are called for. They are not meanwhile.
         self.gradients = True
+        #: Updates between two at which samples are read.
+        self.every = _EVERY
         self._due_until = _FIRST
         self._events = 0
         self._names: dict[int, str] = {}
@@ -81,7 +83,7 @@ class Context:
     @property
     def due(self) -> bool:
         """Whether samples are read at this update."""
-        return self.updates < self._due_until or self.updates % _EVERY == 0
+        return self.updates < self._due_until or self.updates % self.every == 0
 
     def steps(self, optimizer: Optimizer) -> None:
         """An optimizer is known."""
