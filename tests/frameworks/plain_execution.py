@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from smdwidgets._suspend import hooks_suspended
 from smdwidgets.replay.protocol import StepObserver, StepResult
 
 #: A training step: takes a batch and returns the loss.
@@ -67,7 +68,7 @@ class PlainExecution:
         results = []
         self._load(self._start)
         try:
-            with ExitStack() as stack:
+            with hooks_suspended(), ExitStack() as stack:  # a test before may have left one open
                 for observer in observers:
                     stack.enter_context(observer.context())
                 for number in self.steps:
