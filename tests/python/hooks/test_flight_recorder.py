@@ -153,6 +153,20 @@ def test_steps_are_written_for_five_incidents_an_hour_and_twenty_a_run(tmp_path)
     assert [bool(one.steps) for one in found] == [True] * 5 + [False] * 2 + [True] * 15 + [False] * 5
 
 
+def test_jumps_that_come_again_and_again_are_announced_six_times(rig, caplog):
+    """A loss jumps at every 100th step, as its targets do, and becomes a NaN at last."""
+    with caplog.at_level(logging.WARNING):
+        for step in range(2001):
+            loss = np.nan if step == 2000 else 5.0 if step and step % 100 == 0 else 1.0 + 0.01 * (step % 7)
+            rig.step(step, loss=loss, **whole(step))
+        trial = rig.close()
+    assert len(trial.incidents()) == 20
+    said = [one.getMessage() for one in caplog.records if "incident at step" in one.getMessage()]
+    assert len(said) == 7
+    assert said[5].endswith("too many incidents: this and later ones like it are noted without their steps")
+    assert "incident at step 2000: NaN" in said[6]
+
+
 def test_records_end_before_they_fill_the_disk(rig):
     for step in range(400):
         rig.step(step, loss=1.0, weight=np.ones(2))

@@ -157,6 +157,8 @@ class IncidentLog:
         #: When the latest incidents with steps began.
         self._recent: deque[float] = deque()
         self._warned = False
+        #: Statistics whose incidents are not announced any more: one without its steps was.
+        self._announced: set[tuple[str, str] | None] = set()
 
     def open(
         self,
@@ -191,21 +193,25 @@ class IncidentLog:
             place=place,
         )  # fmt: skip
         name = f"{int(wall * 1e9)}_{os.getpid()}_{next(self._numbers)}.json"
-        logger.warning(
-            "%s: incident at step %d%s: %s%s",
-            shown(run or str(self._root), 200),
-            step,
-            f" of {self._worker}" if world > 1 else "",
-            why,
-            "; the tensors of the last steps are saved"
-            if saves
-            else "; too many incidents, so no steps are saved"
-            if self._saves
-            else "",
-        )
+        self._announce(incident, is_full)
         return OpenIncident(
             self, self._root / INCIDENTS_PREFIX / worker_file_name(self._worker) / name, incident, saves, allowed
         )
+
+    def _announce(self, incident: Incident, is_full: bool) -> None:
+        """Log an incident, but of those of a statistic without steps only the first."""
+        ending = "; the tensors of the last steps are saved" if self._saves else ""
+        if is_full:
+            trigger = incident.trigger
+            cause = None if trigger is None else (trigger.tensor, trigger.column)
+            if cause in self._announced:
+                return
+            self._announced.add(cause)
+            ending = "; too many incidents: this and later ones like it are noted without their steps"
+        _, world, run = self._about
+        worker = f" of {self._worker}" if world > 1 else ""
+        name = shown(run or str(self._root), 200)
+        logger.warning("%s: incident at step %d%s: %s%s", name, incident.step, worker, incident.why[0], ending)
 
     def write(self, path: Path, incident: Incident) -> None:
         """Write or replace the record of an incident. A failure is logged."""
