@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,8 @@ class Diagnoser:
         tensors = TensorColumns() if self._tensors is None else self._tensors.update(progress)
         checks = self._checks()
         fired = [one for one in checks if self._until is None or one.first <= self._until]
+        if any(one.id == "policy_loss" for one in fired):
+            series = [self._of_policy(one) for one in series]
         return RunData(
             series,
             tensors,
@@ -114,6 +117,11 @@ class Diagnoser:
             checks.settings or _settings(self._run),
             None if self._tensors is None else self._tensors.sampled,
         )
+
+    def _of_policy(self, series: Series) -> Series:
+        """Return a series of a training whose loss weighs log-probabilities: it shows no progress."""
+        is_loss = series.kind is Kind.LOSS and not series.role.is_held_out and series.name not in self._kinds
+        return replace(series, kind=Kind.UNDIRECTED) if is_loss else series
 
     def _update(self, progress: Progress | None, last: bool) -> Diagnosis:
         diagnosis = self._diagnosed(progress)

@@ -477,14 +477,22 @@ def test_a_loss_that_rises_with_its_targets_does_not_diverge(tmp_path, last, fou
 
 
 @pytest.mark.parametrize("is_policy", [True, False])
-def test_the_value_of_a_policy_loss_is_not_judged(tmp_path, is_policy):
+@pytest.mark.parametrize(
+    ("course", "kind"),
+    [
+        (np.linspace(-0.2, 0.4, STEPS), "diverged"),
+        (np.tile(-3 - 0.5 * (1 - np.exp(-np.arange(STEPS // 2) / 20)), 2), "spike"),
+    ],
+    ids=["rises", "falls twice"],
+)
+def test_the_value_of_a_policy_loss_is_not_judged(tmp_path, is_policy, course, kind):
     rng = np.random.default_rng(0)
-    loss = np.linspace(-0.2, 0.4, STEPS) + 0.01 * rng.normal(size=STEPS)
+    loss = course + 0.01 * rng.normal(size=STEPS)
     identifier = "policy_loss" if is_policy else "stands_out"
     record = CheckRecord(identifier, "note", 0, STEPS - 5, 8, ("loss",), {}, "The loss weighs", "Look at the reward.")
     saved(tmp_path, lambda step: {}, loss).close()
     CheckFile(tmp_path, "worker_0").append(record.to_line())
-    assert [one.kind for one in diagnose(tmp_path)] == ([] if is_policy else ["diverged"])
+    assert [one.kind for one in diagnose(tmp_path)] == ([] if is_policy else [kind])
 
 
 def test_an_empty_batch_among_others_is_named(tmp_path):
