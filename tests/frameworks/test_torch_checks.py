@@ -4916,6 +4916,13 @@ def test_a_loss_of_a_policy_is_noted(training, broken, tmp_path):
     assert ("policy_loss" in noted) is not broken
 
 
+def test_a_loss_of_limited_ratios_is_that_of_a_policy(tmp_path):
+    torch.manual_seed(0)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        clipped_policy_that_adds_its_entropy(lambda *models: [hook.register_module(model) for model in models], False)
+    assert "policy_loss" in {one.id for one in create_trial(tmp_path / "run").checks()}
+
+
 def test_pictures_that_are_their_mean_are_noted(tmp_path):
     torch.manual_seed(0)
     pictures = torch.rand(64, 1, 10, 10)

@@ -49,6 +49,7 @@ class PolicyChecks:
             power = _ratio_of(node)
             if power is None:
                 continue
+            log.say("policy_loss", step, subject=["loss"], need=_NEED)
             if _is_inverted(power):
                 if factor * _CHOOSING[kind_of(node)] > 0:
                     log.say("ratio_inverted", step, subject=["loss"], need=_NEED)
