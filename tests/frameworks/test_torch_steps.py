@@ -542,6 +542,32 @@ for step in range(5):
     assert trial.steps() == [0, 1, 2, 3, 4]
 
 
+def test_the_optimizer_of_a_temperature_is_not_waited_for(train):
+    """All optimizers are registered, and one holds a number that is no parameter of the model."""
+    trial, _ = train("""
+model, temperature = Net(), torch.ones((), requires_grad=True)
+optimizers = [torch.optim.Adam(model.parameters(), 0.01), torch.optim.Adam([temperature], 0.01)]
+hook = smd.Hook(sys.argv[1], save_all=True, save_config=EVERY)
+hook.register_module(model)
+for optimizer in optimizers:
+    hook.register_optimizer(optimizer)
+for step in range(5):
+    note_weights(step, model)
+    x, y = batch()
+    output = model(x)
+    loss = F.cross_entropy(output * temperature.detach(), y)
+    loss.backward()
+    note(step, loss_output_0=loss)
+    note_gradients(step, model)
+    optimizers[0].step()
+    optimizers[0].zero_grad()
+    (temperature * (output.detach().std() - 1)).backward()
+    optimizers[1].step()
+    optimizers[1].zero_grad()
+""")
+    assert trial.steps() == [0, 1, 2, 3, 4]
+
+
 def test_many_passes_without_an_update_fall_back_to_passes(train):
     trial, done = train("""
 model = Net()

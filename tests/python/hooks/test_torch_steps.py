@@ -167,6 +167,17 @@ def test_deleted_optimizer_is_not_waited_for(log):
     assert log.events == "T!.T!"
 
 
+def test_a_round_ends_with_an_optimizer_of_something_else(log):
+    """It was named, and turns out to update no parameter of the model."""
+    steps = Steps(log)
+    for optimizer in "ab":
+        steps.register(optimizer)
+    for _ in range(3):
+        learn(steps, "a")
+        steps.forget("b")
+    assert log.events == "T!.T!.T!"
+
+
 def test_optimizer_that_is_first_seen_completes_the_round_before(log):
     steps = Steps(log)
     for _ in range(3):

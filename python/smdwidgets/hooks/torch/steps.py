@@ -219,8 +219,9 @@ class Steps:
             self.level = max(self.level, Level.OPTIMIZER)
 
     def forget(self, optimizer: Hashable) -> None:
-        """An optimizer was deleted."""
-        self._optimizers.pop(optimizer, None)
+        """An optimizer was deleted, or updates something else: no round waits for it."""
+        if self._optimizers.pop(optimizer, None) is not None:
+            self._finish_round()
 
     # --------------------------------------------------------------------------------------------------------- events
 

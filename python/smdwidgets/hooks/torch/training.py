@@ -618,7 +618,10 @@ class TrainingLoop:
 
     def before_update(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """``optimizer.step()`` is called."""
-        if self.quiet.update_begins(optimizer, args, kwargs) or not self._counts(optimizer):
+        if self.quiet.update_begins(optimizer, args, kwargs):
+            return
+        if not self._counts(optimizer):
+            self.steps.forget(id(optimizer))  # it was named, and may be that of a temperature
             return
         self._pre_hooks += 1
         self._begin_update(optimizer)
