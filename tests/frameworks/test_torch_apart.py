@@ -103,3 +103,24 @@ def test_optimizers_that_use_what_is_outside_are_known():
     assert not is_self_contained(Counting)
     assert not is_self_contained(Averaging)
     assert is_self_contained(torch.optim.SGD)
+
+
+@pytest.mark.parametrize("when", ["before", "beside", "itself"])
+def test_checks_run_on_a_model_beside_another_that_was_compiled(tmp_path, when):
+    other, model = torch.nn.Linear(4, 4), torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    other.compile(backend="eager")
+    scaled = torch.compile(lambda x: 3 * x, backend="eager")
+    if when == "before":
+        other(torch.randn(2, 4))
+    if when == "itself":
+        model.compile(backend="eager")
+    with smd.Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        hook.register_module(model)
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for _ in range(4):
+            if when == "beside":  # it may be a function that calls the model
+                scaled(torch.randn(2, 4))
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+    assert bool(smdwidgets.create_trial(tmp_path / "run").checks().off) is (when != "before")

@@ -277,7 +277,7 @@ class TorchChecks:
         models: yields the models of the training with their names.
         wrappers: yields the models with their wrappers.
         step: returns the global step.
-        is_compiled: whether torch.compile has made any graph of the training.
+        is_compiled: whether torch.compile may have made a graph of a model.
         is_passive: whether a module is called for another reason than a pass.
         updated: called after each update, with the number of updates.
     """

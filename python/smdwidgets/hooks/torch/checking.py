@@ -42,7 +42,7 @@ class Checking(Receiver):
                 models.roots,
                 models.with_wrappers,
                 lambda: parts.steps.step,
-                torch_graph.is_compiled,
+                torch_graph.Compiled().may_have_code_of,
                 is_passive,
                 stop_after(options),
             )

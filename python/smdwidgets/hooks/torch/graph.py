@@ -21,11 +21,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.hooks.torch.names import part_of
 
 __all__ = [
     "AVAILABLE",
+    "Compiled",
     "around_compiled_calls",
     "call_in_graph",
     "compiled_count",
@@ -34,7 +36,6 @@ __all__ = [
     "has_compiled",
     "has_compiled_code",
     "inside_compiled",
-    "is_compiled",
     "is_compiled_in_place",
     "is_wrapped",
     "number_of",
@@ -234,11 +235,6 @@ def _codes_of(parts: Iterable[nn.Module]) -> list[CodeType]:
     return list(collected.values())
 
 
-def is_compiled(model: nn.Module) -> bool:
-    """Return whether torch.compile has compiled anything, or wraps a part."""
-    return has_compiled() or bool(inside_compiled([model]))
-
-
 def is_wrapped(model: nn.Module) -> bool:
     """Return whether torch.compile wraps a model, or a part of it.
 
@@ -282,6 +278,33 @@ def has_compiled_code(model: nn.Module) -> bool:
     except Exception as error:  # private functions
         logger.debug("compiled code was not found: %s", error)
         return True
+
+
+class Compiled:
+    """What torch.compile has compiled of a training, which begins now."""
+
+    def __init__(self) -> None:
+        self._begun = compiled_count()
+        #: By model, how often something had been compiled at the last look, and whether a part of it was.
+        self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+    def has_code_of(self, model: nn.Module) -> bool:
+        """Return whether a model or a part of it was compiled."""
+        count = compiled_count()
+        before, is_compiled = self._known.get(model, (-1, True))
+        if before != count or count < 0:
+            is_compiled = has_compiled_code(model)
+            self._known[model] = count, is_compiled
+        return bool(is_compiled)
+
+    def may_have_code_of(self, model: nn.Module) -> bool:
+        """Return whether a model is compiled, or anything was since, such as a step that calls it.
+
+        What the process compiled before, such as the model of another training, does not count.
+        """
+        count = compiled_count()
+        self._begun = min(self._begun, count)  # what was compiled may be deleted
+        return count > self._begun or bool(inside_compiled([model])) or self.has_code_of(model)
 
 
 def has_compiled() -> bool:

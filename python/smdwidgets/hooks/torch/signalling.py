@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets.hooks.core.parts import Parts
 from smdwidgets.hooks.torch import graph as torch_graph
@@ -35,8 +34,7 @@ class Signalling(Receiver):
     def __init__(self, parts: Parts, models: RegisteredModels, options: TorchOptions) -> None:
         self._models = models
         self._is_first = True
-        #: By model, how often something had been compiled at the last look, and whether a part of it was.
-        self._compiled: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._compiled = torch_graph.Compiled()
         records = options.capture_plan is not None if options.signals is None else options.signals
         #: The signals, or None if none are recorded.
         self.signals: TorchSignals | None = None
@@ -60,12 +58,7 @@ class Signalling(Receiver):
         if torch_graph.inside_compiled([model]) or (first and torch_graph.is_wrapped(model)):
             return True
         # Functions that a model calls are often compiled, such as flex attention.
-        count = torch_graph.compiled_count()
-        before, is_compiled = self._compiled.get(model, (-1, True))
-        if before != count or count < 0:
-            is_compiled = torch_graph.has_compiled_code(model)
-            self._compiled[model] = count, is_compiled
-        return bool(is_compiled)
+        return self._compiled.has_code_of(model)
 
     def _ranks(self) -> int:
         """Return the number of processes that average their gradients."""
