@@ -19,7 +19,8 @@ in the part `w`, `as_posted.txt` scripts and loops as people post them, in the p
 with mistakes of courses and forums, in the part `y`, `of_threads.txt` scripts of many architectures with mistakes
 that people ask about in threads, in the part `z`, `of_issues.txt` training loops of many fields with mistakes that
 people report in issues, in the part `ab`, `in_the_field.txt` scripts of as many fields with mistakes of practice, in
-the part `ac`, and `in_reviews.txt` such scripts with mistakes that reviews of code find, in the part `ad`.
+the part `ac`, `in_reviews.txt` such scripts with mistakes that reviews of code find, in the part `ad`, and
+`of_bug_reports.txt` such scripts with mistakes that bug reports describe, in the part `ae`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ WHOLE = tuple(
         "of_issues",
         "in_the_field",
         "in_reviews",
+        "of_bug_reports",
     )
 )
 
