@@ -374,6 +374,24 @@ def new_head(watch):
     assert first.param_groups[0]["params"][0].grad is not None
 
 
+def stage_on_a_pretrained_model(watch):
+    """The optimizer of the first stage is alive, and the second one trains through its parameters."""
+    backbone, head = network(8), nn.Linear(8, 4)
+    watch(backbone)
+    first = torch.optim.Adam(backbone.parameters(), 1e-3)
+    for _ in range(8):
+        first.zero_grad()
+        F.mse_loss(backbone(X[:32]), X[:32]).backward()
+        first.step()
+    watch(nn.Sequential(backbone, head))
+    second = torch.optim.Adam(head.parameters(), 1e-3)
+    for _ in range(300):
+        second.zero_grad()
+        F.cross_entropy(head(backbone(X[:32])), Y[:32]).backward()
+        second.step()
+    assert first.param_groups[0]["params"][0].grad is not None
+
+
 def sequence_first(watch):
     class Net(nn.Module):
         def __init__(self):
@@ -1972,6 +1990,7 @@ HEALTHY = (
     per_task,
     sequence_first,
     new_head,
+    stage_on_a_pretrained_model,
 )
 
 
@@ -2526,6 +2545,23 @@ def importance_of_each_weight(watch, broken):
     optimizer.zero_grad()
     F.cross_entropy(model(X), Y).backward()
     optimizer.step()
+
+
+def generator_that_stops(watch, broken):
+    """Its critic is trained until the end."""
+    generator, critic = network(8), network(1)
+    watch(generator, critic)
+    mine, other = torch.optim.Adam(generator.parameters(), 2e-4), torch.optim.Adam(critic.parameters(), 2e-4)
+    for step in range(280):
+        fake, real = generator(torch.randn(32, 8)), critic(X[:32])
+        other.zero_grad()
+        F.binary_cross_entropy_with_logits(real, torch.ones(32, 1)).backward()
+        F.binary_cross_entropy_with_logits(critic(fake.detach()), torch.zeros(32, 1)).backward()
+        other.step()
+        mine.zero_grad()
+        F.binary_cross_entropy_with_logits(critic(fake), torch.ones(32, 1)).backward()
+        if step < 10 or not broken:
+            mine.step()
 
 
 def model_of_which_a_copy_is_trained(watch, broken):
@@ -4855,6 +4891,7 @@ PAIRS = {
     similarity_of_trained_sides: "no_stop_gradient",
     embedding_that_is_also_the_output: "large_initial_weights",
     importance_of_each_weight: "no_step",
+    generator_that_stops: "no_step",
     model_of_which_a_copy_is_trained: "stale_optimizer",
 }
 

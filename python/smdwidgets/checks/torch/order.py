@@ -50,7 +50,8 @@ class _Known:
     discarded: int = 0
     longest: int = 1
     last_step: int = 0
-    #: The number of the last update, of all optimizers. A step may have several updates.
+    #: The numbers of the first and the last update, of all optimizers. A step may have several updates.
+    first_update: int = 0
     last_update: int = 0
     had_gradients: bool = False
     #: Backward passes since the last update whose gradients were reset when the next batch of the loader had come.
@@ -239,6 +240,7 @@ class OrderChecks:
         if self._in_update:
             return
         self._clipped = False
+        unused: list[_Known] = []
         for one in self._known.values():
             optimizer = one.optimizer()
             if optimizer is None or not any(each.grad is not None for each in one.probes):
@@ -253,7 +255,10 @@ class OrderChecks:
             if one.updates and self._evaluates:
                 one.had_gradients = False
             else:
-                self._without_update(one, type(optimizer).__name__)
+                unused.append(one)
+        for one in unused:
+            if (optimizer := one.optimizer()) is not None:
+                self._without_update(one, type(optimizer).__name__, unused)
 
     @property
     def _evaluates(self) -> bool:
@@ -269,8 +274,15 @@ class OrderChecks:
             for other in self._known.values()
         )
 
-    def _without_update(self, one: _Known, name: str) -> None:
-        if self._is_replaced(one):
+    def _without_update(self, one: _Known, name: str, graded: Iterable[_Known]) -> None:
+        """Look how long an optimizer has not used its gradients.
+
+        Args:
+            one: what is known of it.
+            name: its name.
+            graded: the optimizers to which the last backward pass gave gradients.
+        """
+        if self._is_replaced(one) or _is_followed(one, graded):
             return
         facts = {"count": one.backwards, "step": one.last_step, "optimizer": name}
         say, step = self._context.log.say, self._context.step
@@ -423,6 +435,7 @@ class OrderChecks:
         one.nonzero = None
         self._recreated(one, optimizer)
         one.last_step, one.last_update = self._context.step, self._context.updates + 1
+        one.first_update = one.first_update or one.last_update
         # The gradients stay until they are reset.
         one.had_gradients = False if closure else any(each.grad is not None for each in one.probes)
         one.used = _versions(one.probes)
@@ -523,6 +536,15 @@ def share_groups(optimizer: Optimizer, stepped: Optimizer) -> bool:
     """Whether two optimizers are the same, or share their groups."""
     groups, others = optimizer.param_groups, stepped.param_groups
     return optimizer is stepped or bool(groups and others and groups[0] is others[0])
+
+
+def _is_followed(one: _Known, graded: Iterable[_Known]) -> bool:
+    """Whether a later stage trains through the parameters of an optimizer.
+
+    Its own optimizer began after the last update of this one, as where a model is trained on top of another. Those of
+    adversaries take turns.
+    """
+    return one.updates > 0 and any(other.updates and other.first_update > one.last_update for other in graded)
 
 
 def _count(probes: list[torch.Tensor]) -> torch.Tensor | None:
