@@ -392,6 +392,29 @@ def stage_on_a_pretrained_model(watch):
     assert first.param_groups[0]["params"][0].grad is not None
 
 
+def rare_positive_labels(watch):
+    """The labels of the updates that are looked at are 0."""
+    model = network(1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(600):
+        optimizer.zero_grad()
+        F.binary_cross_entropy_with_logits(model(X[:64]), torch.zeros(64, 1)).backward()
+        optimizer.step()
+
+
+def images_of_a_class_that_is_asked_for(watch):
+    """The classifier stays as it is, and says each time that rows are to be positive."""
+    generator, classifier = network(8), network(1)
+    watch(generator)
+    classifier.requires_grad_(False)
+    optimizer = torch.optim.Adam(generator.parameters())
+    for _ in range(300):
+        optimizer.zero_grad()
+        F.binary_cross_entropy_with_logits(classifier(generator(torch.randn(64, 8))), torch.ones(64, 1)).backward()
+        optimizer.step()
+
+
 def sequence_first(watch):
     class Net(nn.Module):
         def __init__(self):
@@ -1991,6 +2014,8 @@ HEALTHY = (
     sequence_first,
     new_head,
     stage_on_a_pretrained_model,
+    rare_positive_labels,
+    images_of_a_class_that_is_asked_for,
 )
 
 
@@ -2562,6 +2587,70 @@ def generator_that_stops(watch, broken):
         F.binary_cross_entropy_with_logits(critic(fake), torch.ones(32, 1)).backward()
         if step < 10 or not broken:
             mine.step()
+
+
+def sample_of(model, time_of):
+    with torch.no_grad():
+        noisy = torch.randn(16, 1, 8, 8)
+        for number in reversed(range(100)):
+            noisy = noisy - 0.01 * model(noisy, torch.full((16,), time_of(number)))
+
+
+def times_of_samples_in_other_units(watch, broken):
+    """The training divides them by the number of steps."""
+    model = Denoiser()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for update in range(24):
+        time = torch.rand(64)
+        noise, clean = torch.randn(64, 1, 8, 8), torch.randn(64, 1, 1, 1)
+        share = (1 - 0.99 * time)[:, None, None, None]
+        loss = F.mse_loss(model(share.sqrt() * clean + (1 - share).sqrt() * noise, time), noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if update % 12 == 11:
+            sample_of(model, (lambda number: float(number)) if broken else (lambda number: number / 100))
+
+
+def samples_that_begin_at_the_first_time(watch, broken):
+    model = Denoiser()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(24):
+        time = torch.randint(0, 100, (64,))
+        noise, clean = torch.randn(64, 1, 8, 8), torch.randn(64, 1, 1, 1)
+        share = (1 - 0.0099 * time)[:, None, None, None]
+        loss = F.mse_loss(model(share.sqrt() * clean + (1 - share).sqrt() * noise, time), noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    sample_of(model, (lambda number: number / 100) if broken else (lambda number: number))
+
+
+def rows_that_are_all_positive(watch, broken):
+    """The rows that were drawn at random have the label of the others."""
+    model = network(1)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(300):
+        drawn = torch.randn(32, 8)
+        logits = model(torch.cat([X[:32], drawn])).squeeze(1)
+        optimizer.zero_grad()
+        labels = torch.cat([torch.ones(32), torch.full((32,), float(broken))])
+        F.binary_cross_entropy_with_logits(logits, labels).backward()
+        optimizer.step()
+
+
+def probabilities_of_rows_that_are_all_positive(watch, broken):
+    model = network(1, nn.Sigmoid())
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(300):
+        labels = torch.ones(64, 1) if broken else torch.randint(0, 2, (64, 1)).float()
+        optimizer.zero_grad()
+        F.binary_cross_entropy(model(X[:64]), labels).backward()
+        optimizer.step()
 
 
 def model_of_which_a_copy_is_trained(watch, broken):
@@ -4513,6 +4602,18 @@ def probabilities_for_a_connectionist_loss(watch, broken):
     fit(model, watch, loss, batches(frames, phones))
 
 
+def frames_of_a_connectionist_loss_with_a_view(watch, broken):
+    """The loss wants the frames first, which a view does not move."""
+    model = network(5)
+    frames, phones = torch.randn(96, 12, 8), torch.randint(1, 5, (96, 3))
+
+    def loss(output, y):
+        logs, lengths = output.log_softmax(-1), (torch.full((len(y),), 12), torch.full((len(y),), 3))
+        return F.ctc_loss(logs.view(12, len(y), 5) if broken else logs.transpose(0, 1), y, *lengths)
+
+    fit(model, watch, loss, batches(frames, phones))
+
+
 class Pushed(nn.Module):
     """Predicts the noise of points, and gets a time for each row."""
 
@@ -4892,6 +4993,11 @@ PAIRS = {
     embedding_that_is_also_the_output: "large_initial_weights",
     importance_of_each_weight: "no_step",
     generator_that_stops: "no_step",
+    times_of_samples_in_other_units: "eval_inputs_differ",
+    samples_that_begin_at_the_first_time: "eval_inputs_differ",
+    rows_that_are_all_positive: "labels_equal",
+    frames_of_a_connectionist_loss_with_a_view: "rows_mixed",
+    probabilities_of_rows_that_are_all_positive: "labels_equal",
     model_of_which_a_copy_is_trained: "stale_optimizer",
 }
 
@@ -4907,6 +5013,23 @@ def test_a_fault_fires_and_its_twin_does_not(training, broken, tmp_path):
     assert not records.off
     fired = {one.id for one in records if one.level != "note"}
     assert fired == {PAIRS[training]} if broken else not fired
+
+
+def test_weights_that_the_first_update_made_large_were_not_drawn_so(tmp_path):
+    """The model is known only after the first loss, as where a script builds it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.02)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(1e4 * X[:32].abs()), Y[:32])
+            if not step:
+                hook.register_module(model)
+            loss.backward()
+            optimizer.step()
+    assert model[0].weight.std() > 5
+    assert "large_initial_weights" not in {one.id for one in create_trial(tmp_path / "run").checks()}
 
 
 def test_gradients_that_clipping_made_zero_were_not_reset(tmp_path):

@@ -1859,7 +1859,8 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "labels that are all equal",
         "All labels of the training data are one number, so that nothing can be learned. In PyTorch, all labels of a layer with an output "
-        "for each class are one class, at 16 steps that are looked at.",
+        "for each class are one class, at 16 steps that are looked at; so are those of a layer with one output, at least 1,024 labels, or "
+        "16,384 at 64 steps if all are 0.",
         "labels that differ",
         "check how the labels are selected and converted.",
         "All {count} labels of the training data are {label:g}",

@@ -332,6 +332,12 @@ def activation_before(node: Any) -> str:
     return "" if node is None else _ACTIVATIONS.get(_plain(node).removesuffix("Backward"), "")
 
 
+def logits_before(node: Any) -> Any:
+    """Return the node whose value a sigmoid got, if there is one, or else the node itself."""
+    shaped = _shaped(node, 8)
+    return _previous(shaped) if shaped is not None and _is(shaped, ("Sigmoid",)) else node
+
+
 def is_readable(output: torch.Tensor) -> bool:
     """Whether a probe of a whole graph runs no code of the script."""
     graph = walk(output, None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from smdwidgets.checks.torch.graph import (
     is_chosen,
     layer_before,
     linear_layers,
+    logits_before,
     negated_divergence,
     reshaped_from,
     rewarded_likelihood,
@@ -77,6 +80,8 @@ _TAUGHT, _MOST_ROWS, _AT_CHANCE = 96, 4096, 1.5
 _MANY_ROWS, _REACHED = 32, 0.5
 #: Looks at which all labels of a layer are one class.
 _ONE_LABEL = 16
+#: Fewest positive labels, if all are; and fewest losses and labels, if all are negative. A positive one may be rare.
+_FEW_POSITIVE, _ONE_NEGATIVE, _FEW_NEGATIVE = 1024, 64, 1 << 14
 #: Growth of targets that makes a loss rise: at least, and at most without doubt.
 _GROWN, _MOST_GROWN = 1.25, 100.0
 
@@ -97,7 +102,9 @@ class LossChecks:
         #: By layer that gives the logits: the only label so far, or None, and the labels that were looked at.
         self._only_labels: dict[int, tuple[float | None, list[int]]] = {}
         #: Whether the first squared error was compared with that of the mean.
-        self._has_first_error = False
+        self._has_first_error = self._has_first_loss = False
+        #: The deviation of the weights of each layer before the first update, by the id of its weight.
+        self._deviations: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
         #: Errors relative to the variance of the targets.
         self._shares: deque[float] = deque(maxlen=_COMPARED)
         #: The first and last variances of the targets, or mean squares of those of actions.
@@ -128,7 +135,10 @@ class LossChecks:
         if call.kind == "cross_entropy" and prediction.ndim == 2 and classes > 2:
             self._cosines(call, classes)
             # The first backward pass may have passed before the model was known.
-            if self._context.updates < 2 and not target.is_floating_point() and target.ndim == 1:
+            is_first = self._context.updates < 2 and not self._has_first_loss
+            if is_first and not target.is_floating_point() and target.ndim == 1:
+                # An update with huge gradients makes all weights large.
+                self._has_first_loss = any(True for _ in self._context.models())
                 self._first_loss(call, classes)
                 self._tied_first_loss(call, classes)
         if self._context.updates < 2 and self._context.log.runs("no_activation"):
@@ -151,6 +161,8 @@ class LossChecks:
             self._count_classes(target, classes, call.ignored)
             if classes > 1:
                 self._one_label(call, classes)
+        if call.kind in _PROBABILITIES and classes == 1 and target.numel() == len(prediction):
+            self._one_binary_label(call)
         if call.kind in REGRESSION or call.kind in _PROBABILITIES:
             self._targets(call, activation if call.kind in REGRESSION else "sigmoid")
         # Probabilities of many numbers, as of an autoencoder of pictures, are a regression, too.
@@ -160,11 +172,23 @@ class LossChecks:
         if call.kind != "ctc_loss" and (call.kind != "cross_entropy" or classes > 1) and not _is_repeated(prediction):
             self._output(prediction)
         if call.kind == "ctc_loss":
+            if prediction.ndim == 3 and reshaped_from(call.before) == (
+                classes,
+                prediction.shape[0],
+                prediction.shape[2],
+            ):
+                self._exchanged_by_view(call)
             self._frames(call)
             if call.ignored is not None:
                 self._blanks(call, call.ignored)
         if call.reduction == "sum":
             say("sum_reduction", step)
+
+    def _exchanged_by_view(self, call: LossCall) -> None:
+        """Look at a `view` that gives rows and frames each other's number, and moves nothing."""
+        frames, rows = call.input.shape[:2]
+        if frames != rows and rows > 1:
+            self._context.log.say("rows_mixed", self._context.step, None, ["loss"], need=2)
 
     def _frames(self, call: LossCall) -> None:
         """Look for frames of a connectionist loss that no row of a batch uses."""
@@ -282,11 +306,22 @@ class LossChecks:
 
         context.values.read(judge, rows[:_ROWS], columns[:_ROWS])
 
+    def before_update(self) -> None:
+        """An optimizer is about to step."""
+        if self._context.updates or self._deviations or not self._context.log.runs("large_initial_weights"):
+            return
+        # A first update with huge gradients makes all weights large. The model may be known only now.
+        for layer in [*self._random_layers(), *self._tied_layers(None)]:
+            self._deviations[id(layer.weight)] = weakref.ref(layer.weight), _deviation(layer.weight)
+
     def _first_loss(self, call: LossCall, classes: int) -> None:
         """A loss far above guessing at the start, and large random weights."""
-        context = self._context
-        models = list(context.models())
-        parts = [part for model in models for part in model.modules()]
+        if len(layers := self._random_layers()) >= _FEWEST_LAYERS:
+            self._judge_first(call, classes, layers)
+
+    def _random_layers(self) -> list[Any]:
+        """Return the layers whose weights are judged; none where layers normalize."""
+        parts = [part for model in self._context.models() for part in model.modules()]
         layers = [
             one
             for one in parts
@@ -295,17 +330,20 @@ class LossChecks:
             and weight[0].numel() >= FEWEST_INPUTS
         ][:_MOST_LAYERS]
         plain = all(is_plain(one.weight) and one.weight.is_floating_point() for one in layers)
-        if len(layers) < _FEWEST_LAYERS or any(isinstance(one, NORMS) for one in parts) or not plain:
-            return
-        self._judge_first(call, classes, layers)
+        return [] if any(isinstance(one, NORMS) for one in parts) or not plain else layers
 
     def _tied_first_loss(self, call: LossCall, classes: int) -> None:
         """A loss far above guessing at the start, and a large tied embedding."""
+        if layers := self._tied_layers(classes):
+            self._judge_first(call, classes, layers, _FIRST_TIED_LOSS)
+
+    def _tied_layers(self, classes: int | None) -> list[Any]:
+        """Return the output layer, of so many classes, if its weights are those of an embedding, too."""
         parts = [part for model in self._context.models() for part in model.modules()]
         embeddings = {id(weight_of(one)) for one in parts if isinstance(one, nn.Embedding)} - {id(None)}
         layers = [one for one in parts if isinstance(one, nn.Linear) and id(weight_of(one)) in embeddings]
-        if len(layers) == 1 and layers[0].weight.shape[0] == classes and is_plain(layers[0].weight):
-            self._judge_first(call, classes, layers, _FIRST_TIED_LOSS)
+        is_tied = len(layers) == 1 and classes in (None, layers[0].weight.shape[0]) and is_plain(layers[0].weight)
+        return layers if is_tied else []
 
     def _judge_first(self, call: LossCall, classes: int, layers: list[Any], above: float = FIRST_LOSS) -> None:
         """Compare the first loss with guessing, and the size of the weights.
@@ -313,6 +351,10 @@ class LossChecks:
         ``above``: the loss, relative to guessing, from which on it is too large.
         """
         context = self._context
+        deviations = [self._first_deviation(one.weight) for one in layers]
+        known = [one for one in deviations if one is not None]
+        if len(known) < len(deviations):
+            return
         step, names = context.step, [context.name_of(one.weight) for one in layers]
         inputs = [one.weight[0].numel() for one in layers]
         target = some_rows(call.target, _ROWS)
@@ -322,14 +364,21 @@ class LossChecks:
             counted = (target >= 0) & (target < classes)
             losses = -some_rows(call.input, _ROWS).gather(1, target.clamp(0, classes - 1)[:, None])[counted]
 
-        def judge(losses: Any, target: Any, *weights: Any) -> None:
+        def judge(losses: Any, target: Any, *deviations: Any) -> None:
             if losses.size:
-                pairs = zip(names, weights, inputs, strict=True)
-                gains = {name: float(one.std()) * math.sqrt(count) for name, one, count in pairs}
+                pairs = zip(names, deviations, inputs, strict=True)
+                gains = {name: float(one) * math.sqrt(count) for name, one, count in pairs}
                 guessing = float(target.var()) if call.kind == "mse_loss" else math.log(classes)
                 judge_scale(context.log, gains, float(losses.mean()), guessing, step, above)
 
-        context.values.read(judge, losses, target, *(sampled(one.weight, _TARGETS) for one in layers))
+        context.values.read(judge, losses, target, *known)
+
+    def _first_deviation(self, weight: torch.Tensor) -> torch.Tensor | None:
+        """Return the deviation of weights before the first update, or None."""
+        if not self._context.updates:
+            return _deviation(weight)
+        reference, deviation = self._deviations.get(id(weight), (None, None))
+        return deviation if reference is not None and reference() is weight else None
 
     def signs(self, root: Any) -> None:
         """Look at the signs of the terms that a loss adds up.
@@ -594,27 +643,64 @@ class LossChecks:
         weight = layer_before(call.before) if self._context.log.runs("labels_equal") else None
         if weight is None or weight.shape[0] != classes:
             return
-        key, step = id(weight), self._context.step
-        ignored, count = call.target == call.ignored, call.target.numel()
-        label, _ = self._only_labels.setdefault(key, (None, []))
-        if label is not None and label < 0:  # there are several
+        ignored = call.target == call.ignored
+        least, largest = call.target.masked_fill(ignored, classes).amin(), call.target.masked_fill(ignored, -1).amax()
+        self._add_labels(weight, least, largest, call.target.numel(), lambda label, counts: len(counts) >= _ONE_LABEL)
+
+    def _one_binary_label(self, call: LossCall) -> None:
+        """Look whether all labels of two classes are one.
+
+        A positive label may be rare. A layer that no optimizer has may be asked for one class only.
+        """
+        weight = layer_before(logits_before(call.before)) if self._context.log.runs("labels_equal") else None
+        if weight is None or weight.shape[0] != 1 or self._has_several_labels(weight):
             return
-        least = call.target.masked_fill(ignored, classes).amin().reshape(1)
-        largest = call.target.masked_fill(ignored, -1).amax().reshape(1)
+        if id(weight) not in self._context.held():
+            return
+
+        def are_enough(label: float, counts: list[int]) -> bool:
+            looks, rows = (_ONE_LABEL, _FEW_POSITIVE) if label else (_ONE_NEGATIVE, _FEW_NEGATIVE)
+            return label in (0, 1) and len(counts) >= looks and sum(counts) >= rows
+
+        self._add_labels(weight, call.target.amin(), call.target.amax(), call.target.numel(), are_enough)
+
+    def _has_several_labels(self, weight: torch.Tensor) -> bool:
+        label, _ = self._only_labels.get(id(weight), (None, []))
+        return label is not None and label < 0
+
+    def _add_labels(
+        self,
+        weight: torch.Tensor,
+        least: torch.Tensor,
+        largest: torch.Tensor,
+        count: int,
+        are_enough: Callable[[float, list[int]], bool],
+    ) -> None:
+        """Add the labels of a loss to those that its layer has had.
+
+        Args:
+            weight: the weights of the layer.
+            least: the smallest label.
+            largest: the largest one; it is below the smallest one if none counts.
+            count: the number of labels.
+            are_enough: whether so many labels, of losses that were looked at, show that all are this one.
+        """
+        if self._has_several_labels(weight):
+            return
+        key, step = id(weight), self._context.step
 
         def judge(least: Any, largest: Any) -> None:
-            label, counts = self._only_labels[key]
+            label, counts = self._only_labels.get(key, (None, []))
             if least[0] > largest[0]:  # none counts
                 return
             if least[0] != largest[0] or label not in (None, least[0]):
                 self._only_labels[key] = -1.0, []
                 return
-            self._only_labels[key] = float(least[0]), [*counts, count]
-            if len(counts) + 1 >= _ONE_LABEL:
-                facts = {"count": sum(counts) + count, "label": float(least[0])}
-                self._context.log.say("labels_equal", step, facts, ["loss"])
+            label, counts = self._only_labels[key] = float(least[0]), [*counts, count]
+            if are_enough(label, counts):
+                self._context.log.say("labels_equal", step, {"count": sum(counts), "label": label}, ["loss"])
 
-        self._context.values.read(judge, least, largest)
+        self._context.values.read(judge, least.reshape(1), largest.reshape(1))
 
     def _targets(self, call: LossCall, activation: str) -> None:
         target, context, step = call.target, self._context, self._context.step
@@ -664,3 +750,8 @@ class LossChecks:
 def _is_repeated(prediction: torch.Tensor) -> bool:
     """Whether a prediction is one number that is compared with many targets."""
     return prediction.numel() > 1 and not any(prediction.stride())
+
+
+def _deviation(weight: torch.Tensor) -> torch.Tensor:
+    """Return the deviation of weights, of a sample."""
+    return sampled(weight, _TARGETS).float().std(correction=0)

@@ -686,6 +686,7 @@ class TorchChecks:
             return
         self._run("copies", self._copies.before_update)
         self._run("models", self._models.look)
+        self._run("losses", self._losses.before_update)
         self._run("own_optimizers", self._own_optimizers.before_update, optimizer, closure)
         if self._roots and not closure:
             self._run("losses", self._losses.maximized, optimizer, self._roots)
