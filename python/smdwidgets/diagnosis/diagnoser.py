@@ -22,7 +22,7 @@ from smdwidgets.diagnosis.series import LEAST_POINTS
 from smdwidgets.diagnosis.tensor_columns import tensor_reader
 from smdwidgets.diagnosis.tensor_detectors import DETECTORS as TENSOR_DETECTORS
 from smdwidgets.incident import Incident
-from smdwidgets.naming.scalars import Role
+from smdwidgets.naming.scalars import Role, is_rate_of_optimizer
 from smdwidgets.signals import Signals
 from smdwidgets.signals.noise import NOISE_KIND
 from smdwidgets.survey import Survey
@@ -71,6 +71,8 @@ class Diagnoser:
         self._reads_tensors = tensors
         self._kinds = checked_kinds(kinds)
         self._until = until
+        #: Whether the training has ended before the run, and `until` is its last step.
+        self._is_of_stage = False
         self._start()
 
     def _start(self) -> None:
@@ -98,11 +100,11 @@ class Diagnoser:
     def read(self, progress: Progress | None = None) -> RunData:
         """Read what is new and return everything read so far, without a judgement."""
         # Before reading, so that what is written last is read.
-        has_ended = self._until is None and _has_ended(self._run)
+        has_ended = (self._until is None or self._is_of_stage) and _has_ended(self._run)
         series = self._scalars.update(progress)
         tensors = TensorColumns() if self._tensors is None else self._tensors.update(progress)
         checks = self._checks()
-        fired = [one for one in checks if self._until is None or one.first <= self._until]
+        fired = [one for one in checks if self._until is None or self._is_of_stage or one.first <= self._until]
         if any(one.id == "policy_loss" for one in fired):
             series = [self._of_policy(one) for one in series]
         return RunData(
@@ -138,6 +140,10 @@ class Diagnoser:
         What detectors computed is freed at the end.
         """
         data = self.read(progress)
+        if self._until is None and data.has_ended and (end := _end_of_stage(data)) is not None:
+            self._until, self._is_of_stage = end, True
+            self._start()
+            data = self.read(progress)
         # Tie-break of equally grave findings of one kind: prefer the tensor over the loss it affects.
         detectors = (*TENSOR_DETECTORS, *SCALAR_DETECTORS) if data.tensors else SCALAR_DETECTORS
         steps = data.first_step, data.last_step
@@ -188,6 +194,18 @@ def summary_of(run: Trial | Arrays, name: str = "") -> Summary:
     with np.errstate(all="ignore"):
         data = Diagnoser(run, marks=False).read()
         return summarized(name or (run.name if isinstance(run, Trial) else "the good run"), data, _settings(run))
+
+
+def _end_of_stage(data: RunData) -> int | None:
+    """Return the last step of a training through whose model another one has trained since, or None.
+
+    The passes of that training are steps of the run, without updates.
+    """
+    end = data.settings.get("stage.end")
+    rates = [one for one in data.series if is_rate_of_optimizer(one.name) and len(one)]
+    if not isinstance(end, int) or not rates or any(one.steps[-1] > end for one in rates):
+        return None
+    return end if data.last_step > end else None
 
 
 def _settings(run: Trial | Arrays) -> Mapping[str, Any]:

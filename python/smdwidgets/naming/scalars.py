@@ -366,12 +366,21 @@ def _of_judge(name: str, series: Series) -> Series:
     return series
 
 
+def is_rate_of_optimizer(name: str) -> bool:
+    """Whether a hook has saved a series as the first learning rate of an optimizer.
+
+    >>> is_rate_of_optimizer("optimizer/Adam_1/learning_rate_0"), is_rate_of_optimizer("learning_rate")
+    (True, False)
+    """
+    return _RATE_OF_OPTIMIZER.fullmatch(name) is not None
+
+
 def _several_train(described: Mapping[str, Series]) -> bool:
     """Whether several optimizers step, and several losses are recorded while training.
 
     Their models may have opposite aims.
     """
-    optimizers = sum(_RATE_OF_OPTIMIZER.fullmatch(name) is not None for name in described)
+    optimizers = sum(map(is_rate_of_optimizer, described))
     if optimizers < 2:
         return False
     losses = [one for one in described.values() if one.kind is Kind.LOSS and not one.role.is_held_out]

@@ -143,6 +143,8 @@ class OrderChecks:
         #: Whether gradients were clipped since the last backward pass.
         self._clipped = False
         self._schedules = Schedules(context)
+        #: The step of the last update of an optimizer through whose parameters another stage trains, or None.
+        self.stage_end: int | None = None
         #: How often updates have added up so many backward passes, each fewer than its loss was divided by.
         self._counts: Counter[int] = Counter()
         #: How often each schedule has stepped between the first backward pass and the first update.
@@ -282,7 +284,10 @@ class OrderChecks:
             name: its name.
             graded: the optimizers to which the last backward pass gave gradients.
         """
-        if self._is_replaced(one) or _is_followed(one, graded):
+        if self._is_replaced(one):
+            return
+        if _is_followed(one, graded):
+            self.stage_end = one.last_step
             return
         facts = {"count": one.backwards, "step": one.last_step, "optimizer": name}
         say, step = self._context.log.say, self._context.step

@@ -810,7 +810,7 @@ class TorchChecks:
         self._run("loaders", self._loaders.look)
         self._run("copies", self._copies.close)
         self._run("distillation", self._distillation.close)
-        self._run("settings", self._settings.close)
+        self._run("settings", self._settings.close, self._order.stage_end)
         self._run("order", self._order.close)
         self._context.values.poll(wait=True)
         self.log.close(self._context.updates)

@@ -119,13 +119,21 @@ class SettingsChecks:
             if alike and any(not torch.equal(one, other) for one, other in pairs if one.device == other.device):
                 self._restored.append(self._context.updates)
 
-    def close(self) -> None:
+    def close(self, stage_end: int | None) -> None:
         """The training has ended.
 
         Weights that were restored since its last update are those of another step, such as the best one.
+
+        Args:
+            stage_end: the step of the last update, if another training has gone on with the same passes since.
         """
-        if self._restored == [self._context.updates] and self._written:
-            self._context.log.settings({**self._written, "weights.restored": True})
+        settings: dict[str, str | bool | int | float] = {}
+        if self._restored == [self._context.updates]:
+            settings["weights.restored"] = True
+        if stage_end is not None:
+            settings["stage.end"] = stage_end
+        if settings and self._written:
+            self._context.log.settings({**self._written, **settings})
 
 
 def _of_optimizer(optimizer: Optimizer, label: str) -> dict[str, Any]:
