@@ -5066,6 +5066,23 @@ def test_experts_that_take_turns_get_their_gradients_later(tmp_path):
     assert not [one.id for one in create_trial(tmp_path / "run").checks() if one.level != "note"]
 
 
+@pytest.mark.parametrize("is_energy", [True, False])
+def test_a_loss_of_an_energy_is_noted(is_energy, tmp_path):
+    """It is near 0 where the training has succeeded, as is a regression that has no such terms."""
+    torch.manual_seed(0)
+    model = network(1)
+    with Hook(tmp_path / "run", plan=False, checks=True) as hook:
+        hook.register_module(model)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(6):
+            real, other = model(X[:32]).squeeze(1), model(torch.randn(32, 8)).squeeze(1)
+            loss = real.mean() - other.mean() if is_energy else real.pow(2).mean() + other.pow(2).mean()
+            optimizer.zero_grad()
+            (loss + 0.1 * (real**2 + other**2).mean()).backward()
+            optimizer.step()
+    assert ("policy_loss" in {one.id for one in create_trial(tmp_path / "run").checks()}) is is_energy
+
+
 @pytest.mark.parametrize("training", [policy_of_the_wrong_sign, policy_of_stacked_steps], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("broken", [True, False])
 def test_a_loss_of_a_policy_is_noted(training, broken, tmp_path):
@@ -5383,6 +5400,34 @@ for step in range(30):
     assert len(trial.steps()) >= 20
     [first, *_] = diagnose(trial).findings
     assert (first.kind, first.confidence) == ("stale_optimizer", "proof")
+
+
+def test_a_first_stage_is_judged_until_another_trains_through_its_model(place):
+    """Its loss is smaller than that of the second one, and its rate ends."""
+    place.write(
+        "train.py",
+        BEGIN
+        + """
+back = nn.Linear(4, 8)
+optimizer = torch.optim.Adam([*model.parameters(), *back.parameters()], 0.01)
+for step in range(150):
+    optimizer.zero_grad()
+    (F.mse_loss(back(model(x)), x) / 100).backward()
+    optimizer.step()
+head = nn.Linear(4, 4)
+second = torch.optim.Adam(head.parameters(), 0.01)
+for step in range(400):
+    second.zero_grad()
+    F.cross_entropy(head(model(x)), y).backward()
+    second.step()
+""",
+    )
+    done = place.run("--out", "run", sys.executable, "train.py")
+    assert done.code == 0
+    trial = create_trial(place.folder / "run")
+    assert trial.checks().settings["stage.end"] == 149
+    assert len(trial.steps()) > 400
+    assert not diagnose(trial).findings
 
 
 def test_updates_that_stop_are_named_and_steps_go_on(place):

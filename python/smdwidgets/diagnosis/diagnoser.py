@@ -121,7 +121,7 @@ class Diagnoser:
         )
 
     def _of_policy(self, series: Series) -> Series:
-        """Return a series of a training whose loss weighs log-probabilities: it shows no progress."""
+        """Return a series of a training whose loss shows no progress by its value."""
         is_loss = series.kind is Kind.LOSS and not series.role.is_held_out and series.name not in self._kinds
         return replace(series, kind=Kind.UNDIRECTED) if is_loss else series
 

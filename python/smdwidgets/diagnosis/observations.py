@@ -264,7 +264,7 @@ def _rises_with_targets(data: RunData) -> bool | None:
 
 
 def _of_policy(data: RunData) -> bool | None:
-    """Whether the loss weighs log-probabilities with advantages."""
+    """Whether the loss weighs log-probabilities with advantages, or compares outputs for two kinds of rows."""
     return any(one.id == "policy_loss" for one in data.checks) or (False if data.checked else None)
 
 
@@ -295,7 +295,7 @@ _READ: dict[str, tuple[Callable[[RunData], bool | None], str]] = {
     "gradients_reset": (are_reset, "gradients of successive steps differ"),
     "batches_far_outside": (_batches_far_outside, "few batches vary far more than all others, which are alike"),
     "loss_rises_with_targets": (_rises_with_targets, "the targets grow, and the error less than they do"),
-    "loss_of_policy": (_of_policy, "the loss weighs log-probabilities with advantages, so its value shows no progress"),
+    "loss_of_policy": (_of_policy, "the value of the loss shows no progress, as that of a policy or an energy"),
     "only_scalars": (_only_scalars, "no tensors were recorded"),
     "rate_rises": (_rate_rises, "the learning rate rises"),
     "rate_is_gone": (_rate_is_gone, "the learning rate is 0 for most of the run"),

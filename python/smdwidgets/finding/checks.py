@@ -659,10 +659,11 @@ CHECKS: tuple[Kind, ...] = (
         "note",
         "a loss whose value does not show progress",
         "The loss is a mean of log-probabilities of chosen actions, times advantages of both signs. Its gradient is that of the expected "
-        "reward; its value is not, and may rise while the policy improves.",
-        "the reward is looked at",
-        "record the reward with `save_scalar`, and look at it in place of the loss.",
-        "The loss weighs log-probabilities with advantages: look at the reward",
+        "reward; its value is not, and may rise while the policy improves. Or the loss adds the mean output for some rows and subtracts that "
+        "for others, as that of a critic or an energy does: it is near 0 where the training has succeeded.",
+        "the reward, or samples, are looked at",
+        "record the reward, or a measure of samples, with `save_scalar`, and look at it in place of the loss.",
+        "The loss {what}: its value does not show progress",
     ),
     _check(
         "ratio_of_itself",

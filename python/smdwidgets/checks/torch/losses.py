@@ -36,6 +36,7 @@ from smdwidgets.checks.torch.graph import (
     weights_of_targets,
 )
 from smdwidgets.checks.torch.layers import CONVOLUTIONS, NORMS, weight_of
+from smdwidgets.checks.torch.sums import parts_of
 from smdwidgets.checks.torch.values import is_plain, sampled, some_rows
 from smdwidgets.finding import Level
 
@@ -403,12 +404,15 @@ class LossChecks:
             context.log.say("no_stop_gradient", step, {"what": what}, ["loss"], need=2)
         if entropy_is_added(root):
             context.log.say("entropy_penalized", step, subject=["loss"], need=2)
+        if _compares_outputs(root):
+            context.log.say("policy_loss", step, {"what": "compares outputs for two kinds of rows"}, ["loss"], need=2)
         rewards = rewarded_likelihood(root)
         if rewards is not None and is_plain(rewards) and rewards.is_floating_point():
 
             def reward(values: Any) -> None:
                 if values.min() < 0 < values.max():
-                    context.log.say("policy_loss", step, subject=["loss"], need=2)
+                    facts = {"what": "weighs log-probabilities with advantages"}
+                    context.log.say("policy_loss", step, facts, ["loss"], need=2)
 
             context.values.read(reward, sampled(rewards, _TARGETS))
         weights = weighted_likelihood(root)
@@ -750,6 +754,16 @@ class LossChecks:
 def _is_repeated(prediction: torch.Tensor) -> bool:
     """Whether a prediction is one number that is compared with many targets."""
     return prediction.numel() > 1 and not any(prediction.stride())
+
+
+def _compares_outputs(root: Any) -> bool:
+    """Whether a loss adds outputs of a layer for some rows, and subtracts its outputs for others."""
+    signs: dict[int, set[bool]] = {}
+    for (node, _), factor in parts_of((root, 0)).items():
+        weight = layer_before(node)
+        if weight is not None and weight.shape[0] == 1:
+            signs.setdefault(id(weight), set()).add(factor > 0)
+    return any(len(one) == 2 for one in signs.values())
 
 
 def _deviation(weight: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,9 @@ class PolicyChecks:
             power = _ratio_of(node)
             if power is None:
                 continue
-            log.say("policy_loss", step, subject=["loss"], need=_NEED)
+            log.say(
+                "policy_loss", step, {"what": "weighs ratios of probabilities with advantages"}, ["loss"], need=_NEED
+            )
             if _is_inverted(power):
                 if factor * _CHOOSING[kind_of(node)] > 0:
                     log.say("ratio_inverted", step, subject=["loss"], need=_NEED)
