@@ -2653,6 +2653,20 @@ def probabilities_of_rows_that_are_all_positive(watch, broken):
         optimizer.step()
 
 
+def views_of_a_sample_that_was_augmented_once(watch, broken):
+    model = network(6)
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(8):
+        one = X[:32] + 0.3 * torch.randn(32, 8)
+        other = one if broken else X[:32] + 0.3 * torch.randn(32, 8)
+        features = F.normalize(torch.cat([model(one), model(other)]), dim=1)
+        logits = (features @ features.T / 0.3).fill_diagonal_(-1e9)
+        optimizer.zero_grad()
+        F.cross_entropy(logits, (torch.arange(64) + 32) % 64).backward()
+        optimizer.step()
+
+
 def model_of_which_a_copy_is_trained(watch, broken):
     model = network()
     optimizer = torch.optim.Adam(model.parameters())
@@ -4993,6 +5007,7 @@ PAIRS = {
     embedding_that_is_also_the_output: "large_initial_weights",
     importance_of_each_weight: "no_step",
     generator_that_stops: "no_step",
+    views_of_a_sample_that_was_augmented_once: "answers_equal",
     times_of_samples_in_other_units: "eval_inputs_differ",
     samples_that_begin_at_the_first_time: "eval_inputs_differ",
     rows_that_are_all_positive: "labels_equal",

@@ -1806,9 +1806,11 @@ CHECKS: tuple[Kind, ...] = (
         "pairs with two equal sides",
         "The loss takes the difference of the outputs for both sides of a pair, as of a preferred and a rejected answer, and both have "
         "the same inputs in at least 10 % of the pairs, in each of 4 batches. These pairs teach nothing; answers are "
-        "equal if all that differs was truncated.",
+        "equal if all that differs was truncated. Or a contrastive loss gets two equal views of each sample, as of one that was augmented "
+        "once.",
         "pairs with two sides that differ",
-        "truncate the prompt from its beginning, so that the answers stay, or allow more tokens; leave equal pairs out.",
+        "truncate the prompt from its beginning, so that the answers stay, or allow more tokens; leave equal pairs out. Augment each sample "
+        "twice for two views.",
         "In {share} of {rows} pairs, both sides are equal",
         _WEAKER,
     ),
