@@ -9,6 +9,7 @@ import random
 import re
 import sys
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -453,8 +454,8 @@ def test_memory_stays_below_the_bound_and_the_reason_is_said(tmp_path):
 
 @pytest.mark.parametrize(("tick", "frames"), [(0.0, [10]), (1.0, [1, 2])], ids=["free", "slow"])
 def test_keyframes_are_rarer_while_recording_takes_long(tick, frames, tmp_path, monkeypatch):
-    """The clock moves only while something is recorded."""
-    from smdwidgets.replay.torch import recording
+    """The clock moves only while something is recorded, not while objects are looked for."""
+    from smdwidgets.replay.torch import recording, state
 
     class Clock:
         now = 0.0
@@ -465,6 +466,7 @@ def test_keyframes_are_rarer_while_recording_takes_long(tick, frames, tmp_path, 
             return cls.now
 
     monkeypatch.setattr(recording, "time", Clock)
+    monkeypatch.setattr(state, "time", SimpleNamespace(perf_counter=lambda: 0.0))
     model = nn.Linear(4, 1)
     opt = torch.optim.Adam(model.parameters(), 1e-3)
     hook = smd.record(model, tmp_path / "run", replay=True)
