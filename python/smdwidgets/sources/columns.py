@@ -29,6 +29,10 @@ _WRITTEN: Final = 3
 MOST_WORDS: Final = 10_000
 #: Characters of a text.
 LONGEST_WORD: Final = 400
+#: Rows that show whether a column goes up and down, and the share of them that is less than the row before.
+_FEWEST_ROWS, _FALLS = 8, 0.2
+#: Names of the steps of an environment, which each row of a table has.
+_OF_ENVIRONMENT: Final = frozenset({"total_timesteps", "timesteps", "num_timesteps"})
 #: Largest relative difference of a number that two loggers wrote, such as float32 and 5 digits.
 _SAME: Final = 1e-4
 
@@ -217,7 +221,7 @@ def curves_of(rows: Rows, *, fills_gaps: bool = False) -> Curves:
     array([20])
     """
     columns = rows.numbers
-    named_step = step_column(columns)
+    named_step = _numbering(columns)
     steps, problems = _steps(columns, named_step, rows.length)
     named_time = time_column(columns)
     times = None if named_time is None else _times(columns[named_time], rows.length)
@@ -247,6 +251,34 @@ def curves_of(rows: Rows, *, fills_gaps: bool = False) -> Curves:
             f"after them, first at step {step}; the last number of a step is read"
         )
     return Curves(_without_ranges(scalars), problems, notes)
+
+
+def _numbering(columns: Mapping[str, Cells]) -> str | None:
+    """Return the column that numbers the rows, or None.
+
+    A column of lengths, such as the steps of each episode, goes up and down: another one numbers the rows then. Neither
+    do iterations that only some rows have, if the others have the steps of the environment, too.
+
+    >>> at, lengths = np.arange(8), np.array([9.0, 3, 8, 2, 7, 4, 6, 1])
+    >>> _numbering({"steps": (at, lengths), "episode": (at, at / 1), "reward": (at, -lengths)})
+    'episode'
+    """
+    best = step_column(columns)
+    if best is None or epoch_column(columns) is not None:
+        return best
+    if _goes_up_and_down(columns[best][1]):
+        others = [name for name in columns if name != best]
+        while (next_best := step_column(others)) is not None and _goes_up_and_down(columns[next_best][1]):
+            others.remove(next_best)
+        return next_best or best
+    whole = next((one for one in columns if one.rpartition("/")[2].lower() in _OF_ENVIRONMENT), best)
+    is_whole = len(columns[whole][0]) > len(columns[best][0]) and not _goes_up_and_down(columns[whole][1])
+    return whole if is_whole else best
+
+
+def _goes_up_and_down(values: NDArray[np.float64]) -> bool:
+    """Whether numbers fall so often that they are no steps, not even those of several runs."""
+    return len(values) >= _FEWEST_ROWS and float(np.mean(values[1:] < values[:-1])) > _FALLS
 
 
 def _lost(keep: NDArray[np.bool_], values: NDArray[np.float64]) -> NDArray[np.int64]:

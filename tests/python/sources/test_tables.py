@@ -151,6 +151,21 @@ def test_steps_that_begin_again_in_each_epoch_are_numbered_on(tmp_path):
     assert values(trial, "loss") == {0: 1, 1: 2, 2: 3, 3: 4, 4: 5}
 
 
+def test_lengths_of_episodes_number_no_rows(tmp_path):
+    rows = "".join(f"{at},{-at},{300 - 70 * (at % 3)},{at % 2}\n" for at in range(1, 13))
+    trial = opened(tmp_path, f"episode,reward,steps,win\n{rows}")
+    assert values(trial, "reward") == {at: -at for at in range(1, 13)}
+    assert values(trial, "steps")[4] == 230
+    assert trial.orphans("reward")["step"].tolist() == []
+
+
+def test_steps_of_an_environment_that_each_row_has(tmp_path):
+    rows = "".join(f"{at},{2048 * at},{-at},\n,{2048 * at + 100},,{-2 * at}\n" for at in range(1, 9))
+    trial = opened(tmp_path, f"time/iterations,time/total_timesteps,rollout/ep_rew_mean,eval/mean_reward\n{rows}")
+    assert values(trial, "eval/mean_reward") == {2048 * at + 100: -2 * at for at in range(1, 9)}
+    assert trial.notes() == []
+
+
 def test_rows_without_a_step_have_the_step_before(tmp_path):
     assert values(opened(tmp_path, "step,loss,val\n5,1,\n,,2\n6,3,\n"), "val") == {5: 2}
 
