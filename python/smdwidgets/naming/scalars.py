@@ -111,7 +111,8 @@ _PLACES: Final = "\u0966\u0967\u0968\u0969\u096a\u096b\u096c\u096d"
 ROLE_WORDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(_set("train training tr"), Role.TRAINING),
     **dict.fromkeys(
-        _set("val valid validation validate eval evaluate evaluation dev holdout heldout"), Role.VALIDATION
+        _set("val valid validation validate validating eval evaluate evaluating evaluation dev holdout heldout"),
+        Role.VALIDATION,
     ),
     **dict.fromkeys(_set("test testing predict"), Role.TEST),
 }
@@ -143,7 +144,7 @@ _SETTING: Final = _COEFFICIENT | _set("fn function margin ratio fraction frac")
 _SPREAD: Final = _set("std stdev stddev stderr var variance")
 _CHANGE: Final = _set("delta diff change improvement slope spike spikes input")
 _METRIC: Final = _set(
-    "acc accuracy accuracies auc auroc aucpr auprc map mar ap bleu rouge meteor cider f1 fbeta precision recall iou miou dice psnr "
+    "acc accuracy accuracies auc auroc aucpr auprc map mar ap bleu blue rouge meteor cider f1 fbeta precision recall iou miou dice psnr "
     "ssim score scores top1 top5 ndcg mrr r2 pck pq mcc kappa specificity sensitivity correlation pearson spearman corrcoef matthews similarity match success hmean"
 )
 _REWARD: Final = _set("reward rewards rew return returns fitness")

@@ -277,7 +277,7 @@ def _numbering(columns: Mapping[str, Cells]) -> str | None:
 
 
 def _goes_up_and_down(values: NDArray[np.float64]) -> bool:
-    """Whether numbers fall so often that they are no steps, not even those of several runs."""
+    """Whether numbers fall too often for steps, even for those of several runs."""
     return len(values) >= _FEWEST_ROWS and float(np.mean(values[1:] < values[:-1])) > _FALLS
 
 

@@ -37,6 +37,7 @@ _SHORT_STEPS: Final = dict.fromkeys(
     (
         *("it", "itr", "n_iter", "num_updates", "n_updates", "updates", "update", "boosting_round", "round"),
         *("epoch_idx", "epoch_num", "ep", "episodes", "episode", "generation", "generations", "progress/tick"),
+        *("num_episodes", "num episodes", "n_episodes"),
         *("timestep", "time_step", "timestepssofar", "env_steps", "env_step", "total_frames", "frames", "frame"),
     )
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from smdwidgets.naming.scalars import Kind, Role, describe
+from smdwidgets.naming.scalars import ROLE_WORDS, Kind, Role, describe
 from smdwidgets.sources.layout import split
 from smdwidgets.sources.log_pairs import (
     MULTIPLES,
@@ -21,7 +21,9 @@ from smdwidgets.sources.log_pairs import (
 )
 
 #: A name and a number between two bars.
-_CELL: Final = re.compile(r"\s*(?P<name>[A-Za-z_][\w./\-]{0,80}) +(?P<value>[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?)\s*")
+_CELL: Final = re.compile(
+    r"\s*(?P<name>[A-Za-z_][\w./\-]{0,80}(?: [A-Za-z_][\w./\-]{0,80})?) +(?P<value>[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?)\s*"
+)
 #: What a line with a number contains.
 _DIGIT: Final = re.compile(r"\d|(?i:nan|inf)")
 #: Words of a name that tell the step: "loss after epoch 3: 0.5".
@@ -31,7 +33,8 @@ _STEP_IN_NAME: Final = re.compile(
 )
 #: The place in an epoch: "Step [20/500]", "batch 20/500".
 _BATCH: Final = re.compile(
-    r"(?i)(?<![\w/])(?:step|iter(?:ation)?|batch)[ \t:=#(\[\x22\x27]{1,8}(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?![\d.])"
+    r"(?i)(?<![\w/])(?:step|iter(?:ation)?|batch(?:_idx)?|i|it)[ \t:=#(\[\x22\x27]{1,8}"
+    r"(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?![\d.])"
 )
 #: The same behind the number of the epoch: "Epoch 1 [20/500]", "Epoch 1/9 [20/500 (4%)]", "epoch 1 | 20/ 500 batches".
 _BATCH_OF_EPOCH: Final = re.compile(
@@ -60,6 +63,16 @@ def _of_one_role(values: dict[str, float]) -> dict[str, float]:
         of_role(name, first.role) if said[name].role is Role.NONE and said[name].kind in judged else name: number
         for name, number in values.items()
     }
+
+
+def _is_position_of_role(name: str) -> bool:
+    """Return whether a name is a place in some data, not a measure.
+
+    >>> _is_position_of_role("Testing Epoch"), _is_position_of_role("Testing loss")
+    (True, False)
+    """
+    role, _, place = name.lower().partition(" ")
+    return role in ROLE_WORDS and place in POSITIONS
 
 
 #: Between two columns of a table; what its first column is called; a cell that is a number, or a time.
@@ -135,9 +148,11 @@ class ColumnReader:
         if not tells(values):
             spaced = {name: number for name, number in pairs_in(line, Pairs.SPACED) if tells([name])}
             values |= spaced | (_cells(line) if spaced else {})
+        elif "|" in line:  # "step 10 | train loss 2.5 | BLEU: 0.1"
+            values = _cells(line) | values
         if not tells(values) and not (_measures(values) and _has_place(line)):
             return None
-        values = _of_one_role(values)
+        values = {name: number for name, number in _of_one_role(values).items() if not _is_position_of_role(name)}
         if step is None:
             # Lines without a step: a name that comes again begins the next one.
             if self._step < 0 or not self._row_of.isdisjoint(values):
@@ -223,7 +238,7 @@ class ColumnReader:
             # An epoch that comes again is a restart: it has the batches before it that it had.
             before = max((count for one, count in self._before.items() if one <= number), default=0)
             if 0 <= self._epoch < number and at <= self._batch:
-                before += int(batch["of"]) if batch is not None else self._batch
+                before += self._batch if batch is None else max(self._batch, int(batch["of"]))
             self._before = {one: count for one, count in self._before.items() if one < number} | {number: before}
             self._epoch = number
         self._batch = at
@@ -270,6 +285,9 @@ def _cells(line: str) -> dict[str, float]:
 
     >>> _cells("10:00:00 epoch 1/60 | train_loss 0.5876 | train_kl 0.0175 | active_units 0/8")
     {'train_loss': 0.5876, 'train_kl': 0.0175}
+    >>> _cells("Eval step 100 | train loss 1.92 | val loss 1.93 | BLEU: 0.0")
+    {'train loss': 1.92, 'val loss': 1.93}
     """
     cells = (_CELL.fullmatch(cell) for cell in line.split("|"))
-    return {match["name"]: float(match["value"]) for match in cells if match is not None}
+    numbers = {match["name"]: float(match["value"]) for match in cells if match is not None}
+    return {name: number for name, number in numbers.items() if name.split()[-1].lower() not in POSITIONS}

@@ -40,7 +40,9 @@ STEPS: Final = tuple(
 _TELLING: Final = frozenset(
     {Kind.LOSS, Kind.METRIC, Kind.REWARD, Kind.LEARNING_RATE, Kind.GRADIENT_NORM, Kind.LOSS_SCALE}
 )
-POSITIONS: Final = frozenset({"epoch", "step", "iter", "iteration", "batch", "global_step", "global step", "eta"})
+POSITIONS: Final = frozenset({"epoch", "step", "iter", "iteration", "batch", "global_step", "global step", "eta", "i"})
+#: What a logger prints before a message: "INFO - epoch: 3".
+_LEVEL: Final = re.compile(r"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)\s+-+\s+")
 
 
 class Pairs(Enum):
@@ -59,6 +61,8 @@ def pairs_in(text: str, pairs: Pairs, *, multiples: bool = False, mean: bool = F
     [('loss', 1.5), ('Accuracy', 0.98)]
     >>> list(pairs_in("tokens_per_sec: 8.9K", Pairs.NAMED, multiples=True))
     [('tokens_per_sec', 8900.0)]
+    >>> list(pairs_in("10:00 - INFO - Testing loss: 0.5", Pairs.NAMED))
+    [('Testing loss', 0.5)]
     >>> list(pairs_in("loss: 37.8 (recon 37.5, kl 0.25)", Pairs.NAMED))
     [('loss', 37.8), ('recon', 37.5), ('kl', 0.25)]
     """
@@ -69,6 +73,7 @@ def pairs_in(text: str, pairs: Pairs, *, multiples: bool = False, mean: bool = F
         if multiples:
             number *= MULTIPLES.get(match["unit"], 1.0)
         name = match["name"].strip().removesuffix(" value")
+        name = name[level.end() :] if (level := _LEVEL.match(name)) else name
         name = name[unit.end() :] if (unit := _UNIT_BEFORE.match(name)) else name
         if match["unit"] == "%" and name.lower() in ROLE_WORDS:
             name = f"{name} accuracy"

@@ -321,6 +321,7 @@ def test_boxes_of_stable_baselines(tmp_path):
     [
         ("frame", ("512", "1.02e+03", "1.02e+03", "2.05e+03"), [512, 1020, 1021, 2050]),
         ("Epoch", ("0", "1", "2", "3"), [0, 1, 2, 3]),
+        ("num episodes", ("4", "31", "57", "80"), [4, 31, 57, 80]),
         ("TimestepsSoFar", ("100", "200", "300", "400"), [100, 200, 300, 400]),
         ("steps", ("100", "200", "150", "250"), [100, 150, 250]),
     ],
@@ -447,6 +448,8 @@ def test_batches_of_an_unknown_trainer_are_numbered_on(batches, steps):
         ("[epoch: {0}/9, iter: {1}/50] sum: {2} ", ["sum"], [20, 40, 70, 90]),
         ("Epoch {0} [{1}/50] loss_gen: {2} loss_critic: {2}", ["loss_critic", "loss_gen"], [20, 40, 70, 90]),
         ("Epoch: {0}/9 [{1}/50 (40%)] loss: {2}", ["loss"], [20, 40, 70, 90]),
+        ("epoch={0} i={1}/50 total loss={2}", ["total loss"], [20, 40, 70, 90]),
+        ("epoch={0} i={1}/30 total loss={2}", ["total loss"], [20, 40, 60, 80]),
     ],
 )
 def test_batches_of_epochs_with_any_names(tmp_path, line, names, steps):
@@ -461,6 +464,21 @@ def test_batches_of_epochs_with_any_names(tmp_path, line, names, steps):
     trial.refresh_data()
     assert values(trial, names[0]) == {20: 0.75}
     assert trial.orphans(names[0])["step"].tolist() == steps
+
+
+def test_numbers_with_and_without_a_colon_in_one_line(tmp_path):
+    line = "Eval step {0:4} | train loss {1} | val loss 0.75 | BLEU: 0.1\n"
+    trial = opened(tmp_path, "".join(line.format(at, 1 / at) for at in (1, 2, 4)))
+    assert trial.tensor_names() == ["BLEU", "train loss", "val loss"]
+    assert values(trial, "train loss") == {1: 1, 2: 0.5, 4: 0.25}
+
+
+def test_levels_of_a_logger_are_no_names(tmp_path):
+    line = "2020-11-08 17:50:{0:02},609 - INFO - {2} Epoch: {0}, accuracy: 0.{1}, F1: 0.0 .\n"
+    text = "".join(line.format(at, 90 + at, role) for at in range(1, 6) for role in ("Validating", "Testing"))
+    trial = opened(tmp_path, text)
+    assert trial.tensor_names() == ["test/F1", "test/accuracy", "val/F1", "val/accuracy"]
+    assert list(values(trial, "val/accuracy")) == [1, 2, 3, 4, 5]
 
 
 def test_times_beside_a_place_are_no_numbers_of_a_training(tmp_path):
