@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from smdwidgets._text import capitalized
 from smdwidgets.diagnosis.cause_table import cause_of
+from smdwidgets.diagnosis.detectors._show import ADVICE_OF_REWARDS
 from smdwidgets.diagnosis.inputs import RunData
 from smdwidgets.diagnosis.observations import Observation, Observations
 from smdwidgets.finding import CONFIDENCES, KINDS, LEVELS, Confidence, Evidence, Finding
@@ -245,7 +246,7 @@ def _judged(cause: Finding, symptoms: Sequence[Finding], observed: Observations)
 
 def _with_rivals(cause: Finding, observed: Observations) -> Finding:
     """Return a cause with its rivals, and the test of each."""
-    if not cause.counts or cause.confidence == "proof":
+    if not cause.counts or cause.confidence == "proof" or _has_own_advice(cause):
         return cause
     rivals = [kind for kind in cause_of(cause.kind).rivals if kind in KINDS and not _is_ruled_out(kind, observed)][
         :MOST_RIVALS
@@ -254,6 +255,11 @@ def _with_rivals(cause: Finding, observed: Observations) -> Finding:
         return cause
     tests = [f"Or is it {KINDS[kind].name}? {capitalized(KINDS[kind].test)}." for kind in rivals if KINDS[kind].test]
     return replace(cause, rivals=tuple(rivals), try_=" ".join([cause.try_, *tests]))
+
+
+def _has_own_advice(cause: Finding) -> bool:
+    """Whether a finding of no learning is about rewards, which have advice of their own and none of its rivals."""
+    return cause.kind == "not_learning" and cause.try_ == ADVICE_OF_REWARDS
 
 
 def _is_ruled_out(kind: str, observed: Observations) -> bool:

@@ -2103,8 +2103,9 @@ CHECKS: tuple[Kind, ...] = (
         "the worst round. Or `ReduceLROnPlateau` minimizes an accuracy, which rises, or maximizes a loss, which falls, and so reduces "
         "the learning rate although the training improves. Or the checkpoint with the largest loss of all evaluations was kept as the best one.",
         "what follows a metric maximizes accuracies, and minimizes losses",
-        "pass `maximize=True` to XGBoost's `EarlyStopping` or estimator, return True as the last value of LightGBM's metric, "
-        'pass `mode="max"` to `ReduceLROnPlateau`, or `greater_is_better=False` to a trainer that keeps the best loss.',
+        "tell what follows the metric which values are better: `greater_is_better` of a trainer of Transformers, False for a loss; "
+        '`mode="max"` of `ReduceLROnPlateau` and of callbacks; `maximize=True` of XGBoost\'s `EarlyStopping` or estimator; True as the '
+        "last value of LightGBM's metric.",
         "{what}",
         _NOT_TRAINED | {"rate_too_low", "rate_zero"},
         frameworks=(TORCH, *_BOOSTING),

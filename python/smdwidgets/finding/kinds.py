@@ -102,7 +102,8 @@ _KINDS = (
         "Loss sign",
         "updates along the gradient",
         "The weights move along the gradient (cosine above 0.3) and the loss rises; or a loss that is negative from the first "
-        "step on falls to ten times its first value and faster and faster, as a loss without a lower bound does. Of adversaries, all do.",
+        "step on falls to ten times its first value and faster and faster, as a loss without a lower bound does; or one that is "
+        "positive at first falls so below 0, to 100,000 times its size. Of adversaries, all do.",
         "updates against the gradient (a negative cosine), and a loss that has a lower bound",
         "check the sign of the loss, and whether the optimizer maximizes.",
         "{what}",
@@ -613,7 +614,8 @@ _KINDS = (
         "loss has risen by 40 % and the training loss is below a quarter of it, whatever its course; where an accuracy of evaluations "
         "falls by 8 % of the samples while the training loss falls to less than a third, or stays below 60 % beside one of nearly 0; where the validation loss rises five times in succession from its best, stays 20 % above it "
         "and the training loss falls below 2 % of it; where a validation loss that can be negative stays above its first values by more "
-        "than the training loss falls; and "
+        "than the training loss falls; where it stays above its best for most of the run and ends a quarter above it, while the training "
+        "loss falls and its data are right at least 10 % more often than others; and "
         "where nothing is evaluated and the training loss of 8 epochs or more of a fine-tuning comes below 5 % of the first one, that of "
         "2 epochs below 0.001, or any to 0.",
         "a validation loss that ends near its best",
@@ -659,7 +661,8 @@ _KINDS = (
         "areas under the curve are exactly 0.5; if the loss is never below that of guessing beside accuracies of guessing; or if it stays "
         "at that of guessing among the pairs of a batch. So it is where no evaluation is better than the first one, among at least 10, at "
         "an accuracy below 3 times that of guessing and a training loss that stays above three quarters of its first value; and where every metric is below 15 % at 20 epochs or more, and neither they nor the losses "
-        "improve after the first tenth of the run.\n\n"
+        "improve after the first tenth of the run; and where the precision of a detector is at most 2 % to the end of its schedule, and the "
+        "loss of its classes has not fallen by a fifth.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
         "first half of the run and stayed there, so that the policy no longer explores; if the whole reward of a language model has no "
         "trend over at least 100 updates; if a critic never explains 5 % of the variance of the returns, and its loss does not fall; "

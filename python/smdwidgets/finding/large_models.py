@@ -206,7 +206,8 @@ def large_model_kinds(unstable: frozenset[str]) -> tuple[Kind, ...]:
             "Length explosion",
             "answers that grow to the limit",
             "The mean length of answers is more than twice its first values, and at least 30 % of them are truncated, at 5 logs in "
-            "succession; or it has grown by half, and 90 % of them are truncated, of which at most half were at first.",
+            "succession; or it has grown by half, and 90 % of them are truncated, of which at most half were at first; "
+            "or some answers end at first, and none in the second half of the run.",
             "few truncated answers",
             "mask truncated answers in the loss, or penalize them; check the normalization of the loss by length.",
             "Answers grow to the limit of their length since step {first:,}",

@@ -786,3 +786,77 @@ def test_a_stretch_of_damaged_rows_in_a_loss_that_has_learned_little() -> None:
     damaged[18:24] = [7.4, 6.95, 6.94, 6.94, 6.93, 6.5]
     assert kinds(10, loss=damaged) == ["spike"]
     assert kinds(10, loss=loss) == []
+
+
+def test_a_loss_that_falls_through_zero_without_bound() -> None:
+    at = np.arange(400)
+    whole = 1.5 - 2.0 * np.maximum(at - 20, 0.0) ** 4
+    assert kinds(total_loss=whole, vocoder_loss=whole - 1, spectro_loss=1.5 * noise(400, 0.3))[:1] == ["loss_sign"]
+    # The likelihood of a density has no bound, but gains less and less.
+    assert kinds(loss=1.5 - 4000 * (1 - np.exp(-at / 80)) * noise(400, 0.001)) == []
+
+
+def test_a_validation_loss_that_jumps_above_its_best_beside_accuracies_that_part() -> None:
+    at = np.arange(80)
+    jumps = 0.86 + 0.5 * np.exp(-(((at - 25) / 12) ** 2)) * (1 + 0.3 * np.sin(at * 1.7))
+    jumps[:6] = np.linspace(0.685, 0.647, 6)
+    run = {
+        "loss": 0.4 + 0.29 * np.exp(-at / 20),
+        "model_acc": 86 - 32 * np.exp(-at / 20),
+        "val_loss": jumps,
+        "val_acc": (67 - 13 * np.exp(-at / 25)) * noise(80, 0.03),
+    }
+    assert kinds(**run) == ["overfit"]
+    run["model_acc"] = 70 - 15 * np.exp(-at / 20)
+    assert "overfit" not in kinds(**run)
+
+
+def test_boxes_that_are_right_by_chance_to_the_end_of_the_schedule() -> None:
+    at = np.arange(50)
+
+    def run(classes: float, precision: float) -> dict[str, np.ndarray]:
+        return {
+            "train/box_loss": 2.3 + 1.35 * np.exp(-at / 25) * noise(50),
+            "train/cls_loss": (4.5 - classes * (1 - np.exp(-at / 12))) * noise(50),
+            "val/cls_loss": (4.1 - classes * (1 - np.exp(-at / 12))) * noise(50),
+            "metrics/precision(B)": precision * (1 - np.exp(-(at + 5) / 12)),
+            "metrics/recall(B)": 0.875 - 0.4 * np.exp(-at / 10),
+            "metrics/mAP50(B)": 5 * precision * (1 - np.exp(-(at + 5) / 12)) * noise(50, 0.3),
+            "lr/pg0": 5e-4 * (1 - at / 50),
+        }
+
+    assert kinds(**run(0.5, 0.004)) == ["not_learning"]
+    assert kinds(**run(3.0, 0.15)) == []
+
+
+def test_answers_that_never_end_from_early_on() -> None:
+    at = np.arange(50)
+    cut = np.where(at < 10, 0.6 + 0.04 * at, 1.0)
+    run = {
+        "reward": 0.5 + 0.4 * np.sin(at * 2.1),
+        "completions/mean_length": np.where(at < 10, 424 + 9 * at, 512.0),
+        "completions/clipped_ratio": cut,
+        "kl": 0.04 * np.abs(noise(50)),
+    }
+    assert kinds(5, **run)[:1] == ["length_explosion"]
+    run["completions/clipped_ratio"] = np.where(at % 3, 0.9, 0.6)
+    assert "length_explosion" not in kinds(5, **run)
+
+
+@pytest.mark.parametrize("name", ["env/reward_mean", "critic/rewards/mean", "objective/rlhf_reward"])
+def test_a_flat_reward_of_answers_by_any_name(name) -> None:
+    flat = 1.4 + 0.03 * np.sin(7 * np.arange(200))
+    lengths = {"response_length/mean": 300 * noise(200)}
+    assert kinds(**{name: flat}, **lengths) == ["not_learning"]
+    assert kinds(**{name: flat + np.linspace(0, 0.6, 200)}, **lengths) == []
+
+
+def test_advice_for_rewards_is_about_rewards() -> None:
+    """Labels and the loss of a validation have nothing to do with them."""
+    count = 200
+    series = {"reward": 1.4 + 0.03 * np.sin(7 * np.arange(count)), "completions/mean_length": 300 * noise(count)}
+    [finding] = smdwidgets.diagnose({name: (np.arange(count), one) for name, one in series.items()}).findings
+    assert finding.kind == "not_learning"
+    assert "random actions" in finding.try_
+    assert "labels" not in finding.try_
+    assert finding.rivals == ()

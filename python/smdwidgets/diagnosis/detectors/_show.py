@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -58,6 +59,18 @@ def unlearned(series: Series, facts: Mapping[str, object], confidence: Confidenc
     shown = evidence(series, str(facts["detail"]).replace("`", ""), first, last)
     facts = {"series": series.quoted, **facts}
     return Finding.of("not_learning", "problem", confidence, first, last, (series.name,), facts, (shown,))
+
+
+#: What to try for rewards. Labels and losses do not concern them.
+ADVICE_OF_REWARDS = (
+    "Compare the reward with that of random actions, or of the model before the training; look at some episodes or answers with "
+    "their rewards: groups of equal rewards teach nothing; then check the learning rate, and whether the policy still explores."
+)
+
+
+def unrewarded(series: Series, facts: Mapping[str, object], confidence: Confidence = "medium") -> Finding:
+    """Return the finding for a reward that does not rise, with its own advice."""
+    return replace(unlearned(series, facts, confidence), try_=ADVICE_OF_REWARDS)
 
 
 def from_to(series: Series) -> str:

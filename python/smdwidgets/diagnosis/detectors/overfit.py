@@ -67,6 +67,9 @@ WORSE = 0.03
 #: and to its value at the best.
 LEAST_ABOVE, ABOVE_FOR, LEAST_RISING = 8, 0.6, 5
 RISES_SOME, OF_GAINED, NEXT_TO_NOTHING, LEARNED_ON = 0.2, 0.015, 0.02, 0.1
+#: For a validation loss far above its best beside a far better accuracy of the training data: the rise relative to the
+#: best, that of nearly all later values, the fall of the training loss since, and the distance of the accuracies.
+RISE_BESIDE, NEARLY_ALL_ABOVE, FELL_SINCE, BETTER_BY = 0.25, 0.05, 0.85, 0.1
 #: Share of the possible gain of an accuracy that is no gain.
 NO_GAIN = 0.03
 
@@ -110,6 +113,8 @@ def _by_trend(data: RunData, validation: Series, trend: Trend) -> Iterator[Findi
         clear = clear or list(_without_mistake(data, validation, training))
         clear = clear or list(_stays_above_best(data, validation, training))
         clear = clear or list(_far_apart(data, validation, trend))
+        if all(one.confidence == "low" for one in clear):
+            clear = list(_by_accuracies(data, validation, training)) or clear
         yield from clear or _worse_than_at_first(validation, training)
     elif training is None and not data.training_losses():
         yield from _alone(data, validation, trend)
@@ -319,6 +324,42 @@ def _far_apart(data: RunData, validation: Series, trend: Trend) -> Iterator[Find
         "end": trend.end,
     }
     yield _medium(validation, training, int(validation.steps[min(lowest + 1, len(validation) - 1)]), facts)
+
+
+def _by_accuracies(data: RunData, validation: Series, training: Series) -> Iterator[Finding]:
+    """Judge a validation loss above its best by the accuracies beside.
+
+    It is above it for most of the run. It may jump, and the accuracy may still rise a little.
+    """
+    values = validation.values
+    at = int(values.argmin())
+    best, after = float(values[at]), values[at + 1 :]
+    if best <= 0 or len(after) < LEAST_ABOVE or len(after) < ABOVE_FOR * len(values):
+        return
+    end = float(np.median(after[-max(3, len(after) // 5) :]))
+    if end < (1 + RISE_BESIDE) * best or float(np.quantile(after, 0.1)) < (1 + NEARLY_ALL_ABOVE) * best:
+        return
+    before = float(np.interp(steps_along(validation, training)[at], training.steps, training.values))
+    left = float(np.median(training.values[-max(3, len(training) // 10) :]))
+    if not 0 <= left < min(FELL_SINCE * before, APART * end):
+        return
+    known, others = (
+        [float(np.median(as_share(one)[-max(3, len(one) // 5) :])) for one in some if len(one) >= FEWER]
+        for some in (
+            [one for one in data.of(Kind.METRIC) if not one.role.is_held_out and is_accuracy(one)],
+            [one for one in data.held_out(Kind.METRIC) if is_accuracy(one)],
+        )
+    )
+    if not known or not others or min(known) - max(others) < BETTER_BY:
+        return
+    facts = {
+        "what": RISING,
+        "while": f"{training.quoted} still falls; {min(known):.0%} of the training data are right, {max(others):.0%} of the others",
+        "best": best,
+        "keep": int(validation.steps[at]),
+        "end": end,
+    }
+    yield _medium(validation, training, int(validation.steps[at + 1]), facts)
 
 
 def _by_accuracy(data: RunData) -> Iterator[Finding]:

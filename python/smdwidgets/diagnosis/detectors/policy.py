@@ -33,6 +33,10 @@ LENGTH_GROWTH, TRUNCATED = 2.0, 0.3
 FEW_TRUNCATED, ALL_TRUNCATED = 0.5, 0.9
 #: Growth of their lengths that shows it: where most answers reached the limit from the first log on, little is left.
 GROWN_TO_LIMIT = 1.5
+#: Share of truncated answers at first, and from which on no answer ends, for at least that part of the run.
+SOME_END, NONE_ENDS, FOR_HALF = 0.75, 0.999, 0.5
+#: Share of the logs of that part at which it is so; at the others, at least `ALL_TRUNCATED` are truncated.
+NEARLY_EVERY = 0.9
 #: Gain of a reward relative to its best, and share of the later logs with exactly that best, of a task that is solved.
 GAINED, AT_BEST = 0.2, 0.5
 #: A part of a reward that is lost, relative to its first value, and that value relative to its noise.
@@ -348,6 +352,9 @@ def _length(by_quantity: Mapping[Quantity, list[Series]]) -> Iterator[Finding]:
             one, since = every[0]
             at = min(int(np.searchsorted(series.steps, one.steps[since])), len(series) - 1)
             share = _share_since(one, int(one.steps[since]))
+        elif after > before and (never := next((one for one in cut if _none_ends(one)), None)) is not None:
+            at = min(int(np.searchsorted(series.steps, _since_none_ends(never))), len(series) - 1)
+            share = 1.0
         else:
             continue
         if share >= TRUNCATED:
@@ -360,6 +367,19 @@ def _share_since(cut: Series, begin: int) -> float:
     """Return the share of truncated answers at the end, if it is known from a step on."""
     later = cut.values[cut.steps >= begin][-LOGS:]
     return float(np.median(later)) if len(later) else 0.0
+
+
+def _none_ends(cut: Series) -> bool:
+    """Whether some answers end at first, and none for most of the run."""
+    late = cut.values[int((1 - FOR_HALF) * len(cut)) :]
+    if len(late) < LOGS or float(np.median(cut.values[:_SOON])) > SOME_END:
+        return False
+    return float(np.mean(late >= NONE_ENDS)) >= NEARLY_EVERY and float(late.min()) >= ALL_TRUNCATED
+
+
+def _since_none_ends(cut: Series) -> int:
+    """Return the step since which nearly all answers are truncated."""
+    return int(cut.steps[int(np.flatnonzero(cut.values < ALL_TRUNCATED)[-1]) + 1])
 
 
 def _all_truncated_since(cut: Series) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smdwidgets.diagnosis.detectors._show import from_to, unlearned
+from smdwidgets.diagnosis.detectors._show import from_to, unrewarded
 from smdwidgets.diagnosis.detectors.diverged import without_bound
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, local_noise, mann_kendall
@@ -39,6 +39,8 @@ LEAST_EQUAL, LEAST_OF_NOTHING, LEAST_REWARDS, REWARD_PARTS, OF_NOISE, AT_MOST = 
 LEAST_OF_SUCCESS, HARDLY_EVER = 30, 0.15
 #: Words of series that only policies that are language models have.
 _OF_ANSWERS = frozenset({"completions", "completion", "response", "responses"})
+#: Words of the whole reward of an answer, as trainers of language models log it.
+_OF_WHOLE = frozenset({"reward", "rewards", "mean", "rlhf", "objective", "critic", "env", "train"})
 #: Words of a share of episodes that reach their goal.
 _OF_SUCCESS = frozenset({"success", "solved", "goal"})
 #: Rise from the first reward to the least of the later ones, relative to it and to their range.
@@ -53,7 +55,7 @@ def rewards(data: RunData) -> Iterator[Finding]:
         if series.trend is None or len(series) < LEAST_POINTS:
             continue
         if why := _of_random_actions(data, series.trend):
-            yield unlearned(series, _facts_of_reward(series, series.trend, why))
+            yield unrewarded(series, _facts_of_reward(series, series.trend, why))
         elif _always_below_untrained(series) or _never_gains(series):
             yield _never_better(series)
         elif (_never_rose(series.trend) and not _rose_at_once(series)) or _is_without_trend(series):
@@ -89,16 +91,16 @@ def _of_reward(series: Series, trend: Trend, data: RunData) -> Finding:
                 f"The policy takes the same action every time since step {at:,} ({entropy.quoted} "
                 f"{entropy.values[0]:.3g} → {entropy.values[-1]:.2g}), before it had learned: often the learning rate is too high. "
             )
-            return unlearned(series, facts)
+            return unrewarded(series, facts)
     for rate in data.series:
         if why := _of_exploration(rate):
             facts["guessing"] = why
-            return unlearned(series, facts)
+            return unrewarded(series, facts)
     is_sure = _stays_flat(series, data) or _earns_nothing(series, data)
     if not is_sure and _is_without_trend(series):
         # Where a critic diverges, that is the cause.
         is_sure = all(without_bound(one, data) is None for one in data.of(Kind.LOSS, Kind.UNDIRECTED))
-    return unlearned(series, facts, "medium" if is_sure else "low")
+    return unrewarded(series, facts, "medium" if is_sure else "low")
 
 
 def _facts_of_reward(series: Series, trend: Trend, why: str = "") -> dict[str, object]:
@@ -144,7 +146,7 @@ def _never_better(series: Series) -> Finding:
         "what": "reward",
         "verb": "rise above that of the untrained policy",
     }
-    return unlearned(series, facts)
+    return unrewarded(series, facts)
 
 
 def _hardly_ever_succeeds(data: RunData) -> Iterator[Finding]:
@@ -163,7 +165,7 @@ def _hardly_ever_succeeds(data: RunData) -> Iterator[Finding]:
                 "what": "share of episodes that succeed",
                 "verb": "rise",
             }
-            yield unlearned(series, facts)
+            yield unrewarded(series, facts)
             return
 
 
@@ -173,7 +175,7 @@ def _stays_flat(reward: Series, data: RunData) -> bool:
     Such a model can answer before it is trained, so that rewards do not come late.
     """
     values = reward.values
-    is_whole = reward.words == ("reward",) and any(_OF_ANSWERS.intersection(one.words) for one in data.series)
+    is_whole = _OF_WHOLE.issuperset(reward.words) and any(_OF_ANSWERS.intersection(one.words) for one in data.series)
     updates = int(reward.steps[-1] - reward.steps[0])
     if not is_whole or len(values) < FEWEST_LOGS or max(len(values), updates) < LEAST_LOGS:
         return False

@@ -37,6 +37,9 @@ NEVER_BETTER, FIRST_LOSS, TIMES_CHANCE, AT_MOST = 10, (1.0, 5.5), 3.0, 0.4
 NO_GAIN, ABOVE_LOWEST, LEVEL_STAYS, LEVEL_MOVES = 0.98, 0.8, 0.75, 0.03
 #: Fewest epochs of which none is better than the one after the first, and the statistic of a trend.
 LEAST_EPOCHS, NO_TREND = 20, -2.0
+#: Epochs of a detector, the precision and the mean of it that only boxes at random have, the loss of the classes at the
+#: end by its first value, and the rate at the end by its largest one.
+EPOCHS_OF_BOXES, AT_RANDOM, HARDLY_ANY, CLASSES_STAY, RATE_OVER = 30, 0.02, 0.1, 0.8, 0.1
 
 
 def stays_at_start(data: RunData) -> Iterator[Finding]:
@@ -44,6 +47,7 @@ def stays_at_start(data: RunData) -> Iterator[Finding]:
     judges = (
         *(_unmoved, _evaluates_the_same, _as_a_coin, _next_to_nothing, _poor_alone, _since_first_evaluation),
         _nothing_after_the_first,
+        _boxes_at_random,
     )
     yield from next((findings for judge in judges if (findings := list(judge(data)))), [])
     yield from _critic(data)
@@ -118,6 +122,28 @@ def _nothing_after_the_first(data: RunData) -> Iterator[Finding]:
         return
     numbers = ", ".join(from_to(one) for one in (losses[0], others[0], metrics[0]))
     yield _finding(losses[0], numbers, "Nothing improves after the first epoch. ", verb="fall after its first value")
+
+
+def _boxes_at_random(data: RunData) -> Iterator[Finding]:
+    """Judge a detector that has learned where boxes may be, but not what is in them.
+
+    Its losses of boxes fall, and with very many boxes its recall is high. The schedule is over.
+    """
+    metrics = [one for one in data.of(Kind.METRIC) if len(one) >= EPOCHS_OF_BOXES]
+    precisions = [one for one in metrics if "precision" in one.words]
+    means = [one for one in metrics if any(word.startswith(("ap", "map")) for word in one.words)]
+    losses = [one for one in data.training_losses() if "cls" in one.words and len(one) >= EPOCHS_OF_BOXES]
+    rates = [one for one in data.of(Kind.LEARNING_RATE) if len(one) >= EPOCHS_OF_BOXES]
+    if not precisions or not means or not losses or not rates:
+        return
+    if precisions[0].values.max() > AT_RANDOM or max(one.values.max() for one in means) > HARDLY_ANY:
+        return
+    first, late = (float(np.median(part)) for part in (losses[0].values[:3], losses[0].values[-len(losses[0]) // 5 :]))
+    if late < CLASSES_STAY * first or any(one.values[-1] > RATE_OVER * one.values.max() for one in rates):
+        return
+    numbers = ", ".join(from_to(one) for one in (losses[0], precisions[0], means[0]))
+    why = "The schedule is over, and hardly any box is right. "
+    yield _finding(losses[0], numbers, why, "loss of the classes", "fall by a fifth")
 
 
 def _gains(values: Floats, share: float) -> bool:

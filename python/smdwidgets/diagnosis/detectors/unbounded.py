@@ -13,21 +13,25 @@ from smdwidgets.finding import Finding
 LEAST_POINTS = 8
 #: Fall relative to the size of the first values, and that from which on it is beyond doubt.
 FALL, SURE = 10.0, 100.0
+#: The same of a loss that is positive at first, relative to the largest of its first values.
+FALL_THROUGH_ZERO = 1e5
 
 
 def falls_without_bound(series: Series) -> tuple[float, float] | None:
     """Return the first and last level of a loss that falls without a bound.
 
-    It is negative from the start and falls faster and faster. None for any other loss. A likelihood may be negative,
-    too, but gains less and less.
+    It is negative from the start, or falls through 0 to many thousand times its first size, and falls faster and
+    faster. None for any other loss. A likelihood may be negative, too, but gains less and less.
     """
     values = series.values
     # Most runs end here.
-    if len(values) < LEAST_POINTS or values[0] >= 0 or values[-1] >= FALL * values[0]:
+    if len(values) < LEAST_POINTS or values[-1] >= min(FALL * values[0], 0):
         return None
     first, middle, end = (float(np.median(part)) for part in (values[:3], values[len(values) // 2 :][:3], values[-3:]))
-    is_faster = end - middle < middle - first
-    return (first, end) if first < 0 and end < FALL * first and is_faster else None
+    if end - middle >= middle - first:  # slower and slower
+        return None
+    least = FALL * first if first < 0 else -FALL_THROUGH_ZERO * max(1.0, float(np.abs(values[:3]).max()))
+    return (first, end) if end < least else None
 
 
 def unbounded_losses(data: RunData) -> list[tuple[Series, tuple[float, float]]]:
@@ -55,7 +59,7 @@ def unbounded(data: RunData) -> Iterator[Finding]:
         yield Finding.of(
             "loss_sign",
             "problem",
-            "high" if end < SURE * first or len(series.lost_steps) else "medium",
+            "high" if end < -SURE * abs(first) or len(series.lost_steps) else "medium",
             onset,
             None,
             (series.name,),
