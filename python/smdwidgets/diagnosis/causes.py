@@ -258,7 +258,7 @@ def _with_rivals(cause: Finding, observed: Observations) -> Finding:
 
 
 def _has_own_advice(cause: Finding) -> bool:
-    """Whether a finding of no learning is about rewards, which have advice of their own and none of its rivals."""
+    """Whether it is about a reward, whose advice and rivals are others."""
     return cause.kind == "not_learning" and cause.try_ == ADVICE_OF_REWARDS
 
 

@@ -1179,7 +1179,8 @@ CHECKS: tuple[Kind, ...] = (
         "problem",
         "targets far larger than the outputs",
         "The targets of a regression are more than 30 times as large as all outputs, at all of the first steps, up to step 16. In Keras, "
-        "they are above 100, and after 9 updates the loss is at least 90 % of that of an output of 0. The last bias has to move there "
+        "they are above 100, and after 9 updates the loss is at least 90 % of that of an output of 0. In a log, a loss stays above 10 million and "
+        "hardly falls, or above a million beside another part that is a millionth of it. The last bias has to move there "
         "before anything else is learned, or gradients explode.",
         "targets with a mean near 0 and a standard deviation near 1",
         "subtract the mean of the targets and divide by their standard deviation; undo that after the prediction.",

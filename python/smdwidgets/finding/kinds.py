@@ -368,7 +368,7 @@ _KINDS = (
         "a discriminator that is always right",
         "The loss of the discriminator, which began near that of guessing, is nearly 0 for most of the run, and the loss of the "
         "generator is above 4: less than 2 % of the samples that it makes look real. With smoothed labels, the logged share of "
-        "them tells.",
+        "them tells. Of losses that are squares, that of the discriminator is below 0.01 and that of the generator near 1.",
         "a discriminator that errs: with the usual loss, both are near 0.7 to 1.4",
         "train the discriminator with a lower rate or less often; smooth its labels, or add noise to its inputs.",
         "The discriminator is nearly always right since step {first:,}, so that the generator hardly learns",
@@ -662,7 +662,8 @@ _KINDS = (
         "at that of guessing among the pairs of a batch. So it is where no evaluation is better than the first one, among at least 10, at "
         "an accuracy below 3 times that of guessing and a training loss that stays above three quarters of its first value; and where every metric is below 15 % at 20 epochs or more, and neither they nor the losses "
         "improve after the first tenth of the run; and where the precision of a detector is at most 2 % to the end of its schedule, and the "
-        "loss of its classes has not fallen by a fifth.\n\n"
+        "loss of its classes has not fallen by a fifth; and where nothing but a loss is logged that comes to 0.25 and stops there, the squared "
+        "error of an output of 0.5.\n\n"
         "A reward that has never risen: confidence is medium if the policy's entropy fell below 3 % of its first value in the "
         "first half of the run and stayed there, so that the policy no longer explores; if the whole reward of a language model has no "
         "trend over at least 100 updates; if a critic never explains 5 % of the variance of the returns, and its loss does not fall; "

@@ -41,6 +41,8 @@ _BATCH_OF_EPOCH: Final = re.compile(
     r"(?i)(?<![\w/])epoch[ \t:=#(\[]{1,8}\d+(?:/\d+)?[\])]?[ \t:,]*(?:\|(?=[\s\d/]+batches\b)|\[)\s*"
     r"(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?:\s*\([\d. ]+%\))?\s*(?:\]|batches)"
 )
+#: The step at the beginning of a line: "[000500/50000] loss 0.5".
+_BRACKETED: Final = re.compile(r"\s*\[\s*(?P<batch>\d+)\s*/\s*(?P<of>\d+)\s*\]")
 #: Kinds that are no measure of a training beside an epoch and a batch, where any other name is one.
 _BESIDES: Final = frozenset({Kind.TIME, Kind.COUNT, Kind.RESOURCE, Kind.SETTING})
 
@@ -124,6 +126,8 @@ class ColumnReader:
         #: The last epoch with batches, its last batch, and the number of batches before each epoch.
         self._epoch = self._batch = -1
         self._before: dict[int, int] = {}
+        #: The last step in brackets, and how many were before those that begin again.
+        self._bracketed, self._before_brackets = -1, 0
         #: The names of the columns below a line of names.
         self._columns: list[str] = []
         #: Whether commas separate them, or bars.
@@ -227,7 +231,7 @@ class ColumnReader:
         step = next((self._number_of(match) for pattern in best if (match := pattern.search(line))), None)
         epoch, batch = of_epoch.search(line), _BATCH.search(line) or _BATCH_OF_EPOCH.search(line)
         if epoch is None:
-            return step
+            return step if step is not None else self._step_in_brackets(line)
         if step is None and batch is None:
             # What follows the batches of an epoch, such as a validation, has the step of the last one.
             return int(epoch["step"]) if self._epoch < 0 else self._step
@@ -243,6 +247,20 @@ class ColumnReader:
             self._epoch = number
         self._batch = at
         return self._before[number] + at
+
+    def _step_in_brackets(self, line: str) -> int | None:
+        """Return the step with which a line begins; None if it begins otherwise.
+
+        Such steps may begin again with each epoch.
+        """
+        match = _BRACKETED.match(line)
+        if match is None:
+            return None
+        at = int(match["batch"])
+        if at < self._bracketed:
+            self._before_brackets += max(self._bracketed, int(match["of"]))
+        self._bracketed = at
+        return self._before_brackets + at
 
     def _number_of(self, match: re.Match[str]) -> int:
         """Return the number of a step; steps that are rounded alike are numbered on."""

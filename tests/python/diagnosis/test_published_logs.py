@@ -860,3 +860,32 @@ def test_advice_for_rewards_is_about_rewards() -> None:
     assert "random actions" in finding.try_
     assert "labels" not in finding.try_
     assert finding.rivals == ()
+
+
+def test_a_discriminator_of_two_that_is_always_right_with_squared_losses() -> None:
+    at = np.arange(60)
+    run = {
+        "D_A": (0.2 * noise(60, 0.2)),
+        "G_A": (0.4 * noise(60, 0.2)),
+        "D_B": 0.002 + 0.15 * np.exp(-at / 4),
+        "G_B": 0.97 * noise(60) - 0.5 * np.exp(-at / 4),
+        "cycle_A": 0.5 + np.exp(-at / 20),
+    }
+    losses = {f"{name} loss": one for name, one in run.items()}
+    assert kinds(**losses) == ["discriminator_wins"]
+    losses |= {"D_B loss": 0.2 * noise(60, 0.2), "G_B loss": 0.4 * noise(60, 0.2)}
+    assert kinds(**losses) == []
+
+
+def test_prices_that_drown_the_other_parts_of_a_loss() -> None:
+    at = np.arange(50)
+    squares = 2e8 + 1.7e9 * np.exp(-at / 10)
+    run = {"loss": squares, "price_loss": 0.99 * squares, "signal_loss": 0.95 + 0.4 * np.exp(-at / 10)}
+    assert kinds(**run) == ["targets_not_scaled"]
+    assert kinds(loss=squares / 1e9, price_loss=0.99 * squares / 1e9, signal_loss=run["signal_loss"] / 1e3) == []
+
+
+def test_squares_of_a_half() -> None:
+    at = np.arange(80)
+    assert kinds(50, train_loss=0.25 + 0.39 * np.exp(-at / 10)) == ["not_learning"]
+    assert kinds(50, train_loss=0.24 + 0.39 * np.exp(-at / 30)) == []

@@ -473,6 +473,11 @@ def test_numbers_with_and_without_a_colon_in_one_line(tmp_path):
     assert values(trial, "train loss") == {1: 1, 2: 0.5, 4: 0.25}
 
 
+def test_steps_in_brackets_are_numbered_on(tmp_path):
+    text = "".join(f"[{at:06}/001000] VIMEO  | loss 0.{at} | 3.1 it/s\n" for at in (0, 500, 900, 500, 900))
+    assert list(values(opened(tmp_path, text), "loss")) == [0, 500, 900, 1500, 1900]
+
+
 def test_levels_of_a_logger_are_no_names(tmp_path):
     line = "2020-11-08 17:50:{0:02},609 - INFO - {2} Epoch: {0}, accuracy: 0.{1}, F1: 0.0 .\n"
     text = "".join(line.format(at, 90 + at, role) for at in range(1, 6) for role in ("Validating", "Testing"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -25,13 +26,19 @@ _LOOK_REAL, NEARLY_NONE = ("d", "g", "z"), 0.02
 #: Loss of a discriminator that is right, and of a generator of which hardly any sample looks real; the share of the
 #: run that must be so.
 RIGHT, NOTHING_REAL, MOSTLY = 0.05, 4.0, 0.6
+#: The same of losses that are squares of the distance from 0 or 1, as in CycleGAN: that of the discriminator, that of
+#: the generator, and the least of three quarters of its values.
+RIGHT_OF_SQUARES, NOTHING_REAL_OF_SQUARES, MOSTLY_NOTHING = 0.01, (0.9, 1.2), 0.7
 
 
 def adversaries(data: RunData) -> Iterator[Finding]:
     """Yield a discriminator that is right for most of the run, and to its end."""
-    discriminator, generator = (_loss_of(data, some, others) for some, others in (_SIDES, _SIDES[::-1]))
-    if discriminator is None or generator is None:
-        return
+    for discriminator, generator in _pairs(data):
+        yield from islice(_judge(data, discriminator, generator), 1)
+
+
+def _judge(data: RunData, discriminator: Series, generator: Series) -> Iterator[Finding]:
+    """Judge the losses of one pair."""
     values = discriminator.values
     first = max(float(values[0]), float(np.median(values[:3])))
     right = values < RIGHT
@@ -41,11 +48,32 @@ def adversaries(data: RunData) -> Iterator[Finding]:
     if values.min() < 0 or first > MOST_FIRST or right.mean() < MOSTLY:
         return
     late = generator.values[len(generator) // 4 :]
-    if right[-max(5, len(right) // 5) :].mean() < MOSTLY or float(np.median(late)) < NOTHING_REAL:
+    level = float(np.median(late))
+    least, most = NOTHING_REAL_OF_SQUARES
+    # No loss but one of squares has such a level beside a discriminator that is right.
+    is_square = least <= level <= most and float(np.quantile(late, 0.25)) >= MOSTLY_NOTHING
+    is_square = is_square and float(np.median(values[len(values) // 4 :])) <= RIGHT_OF_SQUARES
+    if right[-max(5, len(right) // 5) :].mean() < MOSTLY or not (level >= NOTHING_REAL or is_square):
         return
     onset = int(discriminator.steps[int(np.argmax(right))])
     facts = {"numbers": f"{from_to(discriminator)}, {from_to(generator)}"}
     yield beside("discriminator_wins", "problem", (discriminator, generator), facts, onset)
+
+
+def _pairs(data: RunData) -> Iterator[tuple[Series, Series]]:
+    """Yield the losses of a discriminator and of its generator.
+
+    If there are several pairs, the other words of their names tell which belong together.
+    """
+    discriminator, generator = (_loss_of(data, some, others) for some, others in (_SIDES, _SIDES[::-1]))
+    if discriminator is not None and generator is not None:
+        yield discriminator, generator
+        return
+    by_side = [
+        {frozenset(one.words) - some: one for one in _losses_of(data, some, others)}
+        for some, others in (_SIDES, _SIDES[::-1])
+    ]
+    yield from ((one, by_side[1][words]) for words, one in by_side[0].items() if words in by_side[1])
 
 
 def _loss_of(data: RunData, words: frozenset[str], others: frozenset[str]) -> Series | None:
@@ -53,6 +81,10 @@ def _loss_of(data: RunData, words: frozenset[str], others: frozenset[str]) -> Se
 
     Its name has one of these words, and none of the others. None if there is not exactly one.
     """
-    named = [(one, frozenset(one.words)) for one in data.series if len(one) >= LEAST_POINTS]
-    losses = [one for one, of in named if "loss" in of and of & words and not of & others and not one.role.is_held_out]
+    losses = _losses_of(data, words, others)
     return losses[0] if len(losses) == 1 else None
+
+
+def _losses_of(data: RunData, words: frozenset[str], others: frozenset[str]) -> list[Series]:
+    named = [(one, frozenset(one.words)) for one in data.series if len(one) >= LEAST_POINTS]
+    return [one for one, of in named if "loss" in of and of & words and not of & others and not one.role.is_held_out]

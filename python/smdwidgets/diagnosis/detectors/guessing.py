@@ -71,6 +71,9 @@ BELOW_BY_SHARE, SUCCESSIVE = 0.95, 5
 HARDLY_MORE = 1.8
 #: The end of such a loss relative to that of guessing, where only accuracies tell the number of classes.
 NEAR_GUESS = 1.1
+#: Squared error of an output of 0.5 for targets of 0 and 1: how near the end of a loss is to it, its first value
+#: relative to it, and the share of its steps that go down.
+HALF_SQUARED, AT_HALF, FROM_ABOVE, MOSTLY_DOWN = 0.25, 0.003, 1.1, 0.95
 #: Most classes among which guessing is recognized by its loss and accuracy.
 MOST_CLASSES = 1000
 
@@ -79,6 +82,7 @@ def guessed(data: RunData) -> Iterator[Finding]:
     """Yield a loss or answers that are those of guessing, by the accuracies beside."""
     yield from islice(_exactly_guessed(data), 1)
     yield from _equal_answers(data)
+    yield from _half_of_squares(data)
 
 
 def _exactly_guessed(data: RunData) -> Iterator[Finding]:
@@ -228,6 +232,29 @@ def _equal_answers(data: RunData) -> Iterator[Finding]:
         "verb": "fall",
     }
     yield unlearned(losses[0], facts)
+
+
+def _half_of_squares(data: RunData) -> Iterator[Finding]:
+    """Yield a squared error that comes to 0.25 and stops there.
+
+    An output of 0.5 has it, whatever the targets 0 and 1 are. Nothing else is measured.
+    """
+    loss = data.longest_loss
+    if loss is None or len(loss) < LEAST_POINTS or data.of(Kind.METRIC, Kind.REWARD) or data.held_out(Kind.LOSS):
+        return
+    values = loss.values
+    late = values[-max(3, len(values) // 10) :]
+    comes_down = values[0] > FROM_ABOVE * HALF_SQUARED and float(np.mean(np.diff(values) <= 0)) >= MOSTLY_DOWN
+    is_there = bool((np.abs(late / HALF_SQUARED - 1) <= AT_HALF).all()) and values.min() >= (1 - AT_HALF) * HALF_SQUARED
+    if not comes_down or not is_there:
+        return
+    facts = {
+        "detail": f"{loss.quoted} {values[0]:.4g} → {values[-1]:.4g} over {len(values):,} values",
+        "guessing": "An output of 0.5 for every row has a squared error of 0.25 if the targets are 0 and 1. ",
+        "what": "training loss",
+        "verb": "fall below that of a constant",
+    }
+    yield unlearned(loss, facts)
 
 
 def _as_guessed(series: Series, classes: int, detail: str, verb: str) -> Finding:

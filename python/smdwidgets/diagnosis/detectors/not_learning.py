@@ -9,7 +9,7 @@ import numpy as np
 
 from smdwidgets.diagnosis.detectors._evaluations import is_accuracy, is_share_of_errors
 from smdwidgets.diagnosis.detectors._falls import falls_elsewhere
-from smdwidgets.diagnosis.detectors._show import beside, evidence, unlearned
+from smdwidgets.diagnosis.detectors._show import beside, evidence, from_to, unlearned
 from smdwidgets.diagnosis.detectors.guessing import (
     EVEN,
     GUESSING,
@@ -56,6 +56,8 @@ LEAST_OF_TARGETS, LARGE_SQUARES = 10, 1e4
 #: A loss that only squares of large targets give, its change, relative to its first values, to the end, and a value
 #: relative to the first one that it does not reach.
 HUGE_SQUARES, HARDLY_NEARER, RISES_FAR = 1e7, 0.15, 3.0
+#: A loss of large targets to its end, and another part of it, relative to it, that hardly counts.
+SQUARES_TO_THE_END, NEXT_TO_NOTHING = 1e6, 1e-6
 #: Share of the variance that a model explains which has learned something.
 EXPLAINS = 0.05
 #: Share of the run at its end that counts as its end.
@@ -161,6 +163,7 @@ def _is_around_zero(series: Series) -> bool:
 def _far_from_targets(data: RunData) -> Iterator[Finding]:
     """Yield a regression whose outputs do not come to the size of its targets."""
     yield from _never_near(data)
+    yield from _drowned_by_squares(data)
     losses = [one for one in data.training_losses() if is_whole(one) or "mse" in one.stem]
     explained = [one for one in data.of(Kind.METRIC) if "r2" in one.stem and len(one) >= LEAST_OF_TARGETS]
     explained = [one for one in explained if one.role.is_held_out] or explained
@@ -193,6 +196,24 @@ def _never_near(data: RunData) -> Iterator[Finding]:
         return
     what = f"{loss.quoted} {loss.values[0]:.3g} → {loss.values[-1]:.3g} hardly falls: the outputs do not come near them"
     yield beside("targets_not_scaled", "problem", (loss,), {"target": math.sqrt(float(loss.values[0])), "what": what})
+
+
+def _drowned_by_squares(data: RunData) -> Iterator[Finding]:
+    """Yield a loss of large targets beside which its other parts do not count."""
+    losses = [one for one in data.of(Kind.LOSS) if not one.role.is_held_out and "loss" in one.stem]
+    loss = next((one for one in losses if is_whole(one) and len(one) >= LEAST_OF_TARGETS), None)
+    if loss is None or data.of(Kind.REWARD):
+        return
+    if float(loss.values.min()) < SQUARES_TO_THE_END or loss.values.max() > RISES_FAR * loss.values[0]:
+        return
+    parts = [one for one in losses if one is not loss and len(one) == len(loss)]
+    small = [one for one in parts if ((one.values > 0) & (one.values < NEXT_TO_NOTHING * loss.values)).all()]
+    if not small or len(small) == len(parts):
+        return
+    what = f"{small[0].quoted} about {np.median(small[0].values):.2g}, which does not count beside {from_to(loss)}"
+    yield beside(
+        "targets_not_scaled", "problem", (loss, small[0]), {"target": math.sqrt(float(loss.values[0])), "what": what}
+    )
 
 
 def _is_constant(series: Series, trend: Trend) -> bool:
