@@ -126,6 +126,8 @@ class ColumnReader:
         #: The last epoch with batches, its last batch, and the number of batches before each epoch.
         self._epoch = self._batch = -1
         self._before: dict[int, int] = {}
+        #: The last step that a line named, whether rows were counted since, and what is added to named steps for them.
+        self._named, self._is_counted, self._shift = -1, False, 0
         #: The last step in brackets, and how many were before those that begin again.
         self._bracketed, self._before_brackets = -1, 0
         #: The names of the columns below a line of names.
@@ -161,8 +163,10 @@ class ColumnReader:
             # Lines without a step: a name that comes again begins the next one.
             if self._step < 0 or not self._row_of.isdisjoint(values):
                 self._step, self._row_of = self._step + 1, set()
+                self._is_counted = self._named >= 0
             self._row_of |= values.keys()
         else:
+            step = self._after_counted(step)
             if step != self._step:
                 self._row_of = set()
             self._step = step
@@ -247,6 +251,20 @@ class ColumnReader:
             self._epoch = number
         self._batch = at
         return self._before[number] + at
+
+    def _after_counted(self, step: int) -> int:
+        """Return the step of a line by the rows that were counted before it.
+
+        Batches without a number may stand between lines that number the epochs.
+        """
+        if self._epoch >= 0:  # batches have numbers
+            return step
+        if step < self._named:  # a restart
+            self._shift = 0
+        elif step > self._named and self._is_counted and step + self._shift <= self._step:
+            self._shift = self._step + 1 - step
+        self._named, self._is_counted = step, False
+        return step + self._shift
 
     def _step_in_brackets(self, line: str) -> int | None:
         """Return the step with which a line begins; None if it begins otherwise.

@@ -478,6 +478,14 @@ def test_steps_in_brackets_are_numbered_on(tmp_path):
     assert list(values(opened(tmp_path, text), "loss")) == [0, 500, 900, 1500, 1900]
 
 
+def test_batches_without_a_number_between_numbered_epochs(tmp_path):
+    epoch = "loss: {0}\nTrain Epoch:{1}\tPercent:[0/60 (0%)]\tLoss:{0}\nloss: 0.5\nloss: 0.25\n"
+    trial = opened(tmp_path, "".join(epoch.format(9 - at, at) for at in range(1, 6)))
+    assert len(values(trial, "loss")) == 15
+    assert list(values(trial, "Loss").values()) == [8, 7, 6, 5, 4]
+    assert trial.orphans("loss")["step"].tolist() == []
+
+
 def test_levels_of_a_logger_are_no_names(tmp_path):
     line = "2020-11-08 17:50:{0:02},609 - INFO - {2} Epoch: {0}, accuracy: 0.{1}, F1: 0.0 .\n"
     text = "".join(line.format(at, 90 + at, role) for at in range(1, 6) for role in ("Validating", "Testing"))
