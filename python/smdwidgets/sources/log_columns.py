@@ -41,8 +41,10 @@ _BATCH_OF_EPOCH: Final = re.compile(
     r"(?i)(?<![\w/])epoch[ \t:=#(\[]{1,8}\d+(?:/\d+)?[\])]?[ \t:,]*(?:\|(?=[\s\d/]+batches\b)|\[)\s*"
     r"(?P<batch>\d+)\s*/\s*(?P<of>\d+)(?:\s*\([\d. ]+%\))?\s*(?:\]|batches)"
 )
-#: The step at the beginning of a line: "[000500/50000] loss 0.5".
-_BRACKETED: Final = re.compile(r"\s*\[\s*(?P<batch>\d+)\s*/\s*(?P<of>\d+)\s*\]")
+#: The step at the beginning of a line: "[000500/50000] loss 0.5", "[1/8][20/500] Loss_D: 0.5".
+_BRACKETED: Final = re.compile(
+    r"\s*(?:\[\s*(?P<epoch>\d+)\s*/\s*\d+\s*\]\s*)?\[\s*(?P<batch>\d+)\s*/\s*(?P<of>\d+)\s*\](?!\s*\[\s*\d+\s*/)"
+)
 #: Kinds that are no measure of a training beside an epoch and a batch, where any other name is one.
 _BESIDES: Final = frozenset({Kind.TIME, Kind.COUNT, Kind.RESOURCE, Kind.SETTING})
 
@@ -170,6 +172,8 @@ class ColumnReader:
             if step != self._step:
                 self._row_of = set()
             self._step = step
+            if self._bracketed >= 0:  # the next line may have the same step
+                self._row_of |= values.keys()
         return Row(self._step, values)
 
     def _is_heading(self, line: str) -> bool:
@@ -269,12 +273,16 @@ class ColumnReader:
     def _step_in_brackets(self, line: str) -> int | None:
         """Return the step with which a line begins; None if it begins otherwise.
 
-        Such steps may begin again with each epoch.
+        Such steps may begin again with each epoch. Lines of one step are counted on.
         """
         match = _BRACKETED.match(line)
         if match is None:
             return None
         at = int(match["batch"])
+        if match["epoch"]:
+            return int(match["epoch"]) * int(match["of"]) + at
+        if at == self._bracketed:
+            return None
         if at < self._bracketed:
             self._before_brackets += max(self._bracketed, int(match["of"]))
         self._bracketed = at

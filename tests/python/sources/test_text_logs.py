@@ -486,6 +486,17 @@ def test_batches_without_a_number_between_numbered_epochs(tmp_path):
     assert trial.orphans("loss")["step"].tolist() == []
 
 
+def test_epochs_and_batches_in_brackets(tmp_path):
+    places = [(epoch, batch) for epoch in (0, 1, 2) for batch in (0, 25)]
+    text = "".join(f"[{epoch}/3][{batch}/50]\tLoss_D: 0.{epoch + batch}\n" for epoch, batch in places)
+    assert list(values(opened(tmp_path, text), "Loss_D")) == [0, 25, 50, 75, 100, 125]
+
+
+def test_lines_of_one_step_in_brackets_are_counted_on(tmp_path):
+    text = "".join(f"[{epoch}/3] loss: 0.{at}\n" for epoch in (1, 2, 3) for at in (3, 2, 1))
+    assert list(values(opened(tmp_path, text), "loss")) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
 def test_levels_of_a_logger_are_no_names(tmp_path):
     line = "2020-11-08 17:50:{0:02},609 - INFO - {2} Epoch: {0}, accuracy: 0.{1}, F1: 0.0 .\n"
     text = "".join(line.format(at, 90 + at, role) for at in range(1, 6) for role in ("Validating", "Testing"))
