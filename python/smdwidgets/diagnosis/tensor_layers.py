@@ -186,11 +186,14 @@ def dying(data: RunData) -> list[tuple[TensorColumn, NDArray[np.intp]]]:
     """Return activations with mostly dead units at any save, and the saves judged.
 
     Units that a ReLU gives are 0 because the values before it are negative. If most units of those are not, zeros have
-    another reason, such as padding, masks, or pixels that never vary, and the tensor is left out.
+    another reason, such as padding, masks, or pixels that never vary, and the tensor is left out. So is an input of the
+    model, such as a row of zeros with a 1 for its category, which its first module gets.
     """
-    most_dead, broken = [], broken_at(data)
+    most_dead, broken, inputs = [], broken_at(data), training(data, "input")
     before: TensorColumn | None = None
     for each in training(data, "activation", having="dead"):
+        if any(_is_same(each, one) for one in inputs):
+            continue
         if (each["min"] < 0).any():
             before = each
             continue
@@ -200,6 +203,12 @@ def dying(data: RunData) -> list[tuple[TensorColumn, NDArray[np.intp]]]:
         if len(high) and (before is None or not _are_alive(before, int(tensor.steps[high[-1]]))):
             most_dead.append((tensor, judged))
     return most_dead
+
+
+def _is_same(tensor: TensorColumn, other: TensorColumn) -> bool:
+    """Whether two tensors have the same values, by their norms at the steps of both."""
+    _, ours, others = np.intersect1d(tensor.steps, other.steps, return_indices=True)
+    return len(ours) > 0 and np.array_equal(tensor["l2"][ours], other["l2"][others], equal_nan=True)
 
 
 def _with_silence(tensor: TensorColumn) -> TensorColumn:

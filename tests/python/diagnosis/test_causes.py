@@ -530,6 +530,21 @@ def test_zeros_of_padding_are_not_dead_units(tmp_path, units_before, is_dead):
         assert ("dead" in {one.kind for one in diagnose(trial)}) == is_dead
 
 
+@pytest.mark.parametrize("is_input", [True, False])
+def test_a_category_in_a_row_of_zeros_is_no_unit(tmp_path, is_input):
+    """The first module gets the input of the model."""
+    rng = np.random.default_rng(0)
+    weights = moving(rng)
+
+    def make(step):
+        x = np.eye(7)[np.zeros(300, int)]
+        given = {"x": (x, "inputs")} if is_input else {}
+        return weights(step) | given | {"fc_input_0": (x, "activations")}
+
+    with saved(tmp_path, make, level_loss()) as trial:
+        assert ("dead" in {one.kind for one in diagnose(trial)}) is not is_input
+
+
 @pytest.mark.parametrize("recovers", [False, True])
 def test_units_that_are_zero_to_the_end_are_dead_where_few_values_were_kept(tmp_path, recovers):
     rng = np.random.default_rng(0)
