@@ -65,6 +65,8 @@ def rate_too_high(data: RunData) -> Iterator[Finding]:
     onset, layer, update = min(found, key=lambda one: one[0])
     large = layer.starts[np.nan_to_num(layer.least, posinf=np.inf) > min(HIGH_AT_START, update)]
     lost = ~np.isfinite(layer.moved[layer.starts >= onset])
+    if len(large) + lost.sum() < LARGE_SAVES and not data.training_losses():
+        return  # nothing shows what a single large step has done
     last = int(max(large[-1], onset)) if len(large) else onset
     ends = layer.starts[-1] - last > ENDED * (layer.starts[-1] - layer.starts[0]) and not lost.any()
     when = (
