@@ -375,7 +375,7 @@ def new_head(watch):
 
 
 def stage_on_a_pretrained_model(watch):
-    """The optimizer of the first stage is alive, and the second one trains through its parameters."""
+    """A second stage trains through the parameters of the first optimizer."""
     backbone, head = network(8), nn.Linear(8, 4)
     watch(backbone)
     first = torch.optim.Adam(backbone.parameters(), 1e-3)
@@ -5083,7 +5083,7 @@ def test_experts_that_take_turns_get_their_gradients_later(tmp_path):
 
 @pytest.mark.parametrize("is_energy", [True, False])
 def test_a_loss_of_an_energy_is_noted(is_energy, tmp_path):
-    """It is near 0 where the training has succeeded, as is a regression that has no such terms."""
+    """It is near 0 at the end, as is a regression that has no such terms."""
     torch.manual_seed(0)
     model = network(1)
     with Hook(tmp_path / "run", plan=False, checks=True) as hook:

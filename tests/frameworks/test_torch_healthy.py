@@ -23,6 +23,6 @@ def test_a_healthy_script_has_no_finding(tmp_path, name):
     assert done.code == 0, done.err
     runs = [file.parent for file in tmp_path.rglob("launch.json")]
     assert runs, done.err
-    found = [(run, one.kind, one.title) for run in runs for one in smdwidgets.diagnose(run).findings]
-    assert not found
+    named = [(run, one.kind, one.title) for run in runs for one in smdwidgets.diagnose(run).findings]
+    assert not named
     assert done.err.count("incident at step") <= 12

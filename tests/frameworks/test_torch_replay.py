@@ -454,7 +454,7 @@ def test_memory_stays_below_the_bound_and_the_reason_is_said(tmp_path):
 
 @pytest.mark.parametrize(("tick", "frames"), [(0.0, [10]), (1.0, [1, 2])], ids=["free", "slow"])
 def test_keyframes_are_rarer_while_recording_takes_long(tick, frames, tmp_path, monkeypatch):
-    """The clock moves only while something is recorded, not while objects are looked for."""
+    """The clock moves while something is recorded, but not in a search for objects."""
     from smdwidgets.replay.torch import recording, state
 
     class Clock:

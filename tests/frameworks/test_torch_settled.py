@@ -35,7 +35,7 @@ class Net(nn.Module):
 
 @pytest.fixture(params=[0, 16, 64], ids=["long updates", "short updates", "many short updates"])
 def short(request, monkeypatch):
-    """Return the updates of which one is looked at, if all are short, and 0 if none is."""
+    """Return of how many short updates one is looked at; 0: no update is short."""
     monkeypatch.setattr(session, "_SHORT", 100.0 if request.param else 0.0)
     monkeypatch.setattr(session, "_MANY", session._SETTLED if request.param == 64 else 10**9)
     return request.param

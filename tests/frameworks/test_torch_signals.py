@@ -515,7 +515,7 @@ def test_healthy_trainings_give_no_finding(tmp_path, seed):
 
 @pytest.fixture
 def read_updates():
-    """Return a function that makes updates, and says how many values of signals were written."""
+    """Return a function that makes updates, and counts the signals that it writes."""
     from smdwidgets.signals.file import SignalWriter
     from smdwidgets.signals.torch.session import TorchSignals
 

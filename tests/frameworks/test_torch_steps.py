@@ -543,7 +543,7 @@ for step in range(5):
 
 
 def test_the_optimizer_of_a_temperature_is_not_waited_for(train):
-    """All optimizers are registered, and one holds a number that is no parameter of the model."""
+    """One of the registered optimizers holds a number outside of the model."""
     trial, _ = train("""
 model, temperature = Net(), torch.ones((), requires_grad=True)
 optimizers = [torch.optim.Adam(model.parameters(), 0.01), torch.optim.Adam([temperature], 0.01)]

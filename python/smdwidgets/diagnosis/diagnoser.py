@@ -197,7 +197,7 @@ def summary_of(run: Trial | Arrays, name: str = "") -> Summary:
 
 
 def _end_of_stage(data: RunData) -> int | None:
-    """Return the last step of a training through whose model another one has trained since, or None.
+    """Return the last step of a first stage, whose model another one trains, or None.
 
     The passes of that training are steps of the run, without updates.
     """

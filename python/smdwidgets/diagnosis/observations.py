@@ -264,7 +264,7 @@ def _rises_with_targets(data: RunData) -> bool | None:
 
 
 def _of_policy(data: RunData) -> bool | None:
-    """Whether the loss weighs log-probabilities with advantages, or compares outputs for two kinds of rows."""
+    """Whether the loss shows no progress, such as that of a policy or a critic."""
     return any(one.id == "policy_loss" for one in data.checks) or (False if data.checked else None)
 
 

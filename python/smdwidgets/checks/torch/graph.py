@@ -333,7 +333,7 @@ def activation_before(node: Any) -> str:
 
 
 def logits_before(node: Any) -> Any:
-    """Return the node whose value a sigmoid got, if there is one, or else the node itself."""
+    """Return the node whose value a sigmoid got; without one, the node itself."""
     shaped = _shaped(node, 8)
     return _previous(shaped) if shaped is not None and _is(shaped, ("Sigmoid",)) else node
 

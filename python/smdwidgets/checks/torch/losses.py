@@ -186,7 +186,7 @@ class LossChecks:
             say("sum_reduction", step)
 
     def _exchanged_by_view(self, call: LossCall) -> None:
-        """Look at a `view` that gives rows and frames each other's number, and moves nothing."""
+        """Look at a `view` that exchanges the numbers of rows and frames only."""
         frames, rows = call.input.shape[:2]
         if frames != rows and rows > 1:
             self._context.log.say("rows_mixed", self._context.step, None, ["loss"], need=2)
@@ -339,7 +339,7 @@ class LossChecks:
             self._judge_first(call, classes, layers, _FIRST_TIED_LOSS)
 
     def _tied_layers(self, classes: int | None) -> list[Any]:
-        """Return the output layer, of so many classes, if its weights are those of an embedding, too."""
+        """Return the output layer of so many classes, if an embedding has its weights."""
         parts = [part for model in self._context.models() for part in model.modules()]
         embeddings = {id(weight_of(one)) for one in parts if isinstance(one, nn.Embedding)} - {id(None)}
         layers = [one for one in parts if isinstance(one, nn.Linear) and id(weight_of(one)) in embeddings]
@@ -757,7 +757,7 @@ def _is_repeated(prediction: torch.Tensor) -> bool:
 
 
 def _compares_outputs(root: Any) -> bool:
-    """Whether a loss adds outputs of a layer for some rows, and subtracts its outputs for others."""
+    """Whether a loss adds outputs for some rows, and subtracts those for others."""
     signs: dict[int, set[bool]] = {}
     for (node, _), factor in parts_of((root, 0)).items():
         weight = layer_before(node)

@@ -1,4 +1,4 @@
-"""Checks of the times of a diffusion: the noise at the last one, and those of its samples."""
+"""Checks of the times of a diffusion: noise at the last one, those of samples."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class SimilarityChecks:
         self._context.values.read(judge, call.target)
 
     def _views(self, rows: torch.Tensor | None) -> None:
-        """Compare the first half of the rows with the second one, which are two views of samples."""
+        """Compare the two halves of the rows, which are two views of samples."""
         if rows is None or not is_plain(rows) or rows.ndim != 2 or len(rows) % 2 or not rows.is_floating_point():
             return
         number = len(rows) // 2

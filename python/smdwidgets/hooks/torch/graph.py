@@ -298,7 +298,7 @@ class Compiled:
         return bool(is_compiled)
 
     def may_have_code_of(self, model: nn.Module) -> bool:
-        """Return whether a model is compiled, or anything was since, such as a step that calls it.
+        """Return whether a model is compiled, or anything was since, such as a step.
 
         What the process compiled before, such as the model of another training, does not count.
         """
