@@ -353,8 +353,8 @@ class LossChecks:
         """
         context = self._context
         deviations = [self._first_deviation(one.weight) for one in layers]
-        known = [one for one in deviations if one is not None]
-        if len(known) < len(deviations):
+        kept = [one for one in deviations if one is not None]
+        if len(kept) < len(deviations):
             return
         step, names = context.step, [context.name_of(one.weight) for one in layers]
         inputs = [one.weight[0].numel() for one in layers]
@@ -372,7 +372,7 @@ class LossChecks:
                 guessing = float(target.var()) if call.kind == "mse_loss" else math.log(classes)
                 judge_scale(context.log, gains, float(losses.mean()), guessing, step, above)
 
-        context.values.read(judge, losses, target, *known)
+        context.values.read(judge, losses, target, *kept)
 
     def _first_deviation(self, weight: torch.Tensor) -> torch.Tensor | None:
         """Return the deviation of weights before the first update, or None."""
