@@ -496,3 +496,25 @@ def test_visible_steps_are_complete_after_sigkill(tmp_path):
         assert not run.ended
     assert sum(len(run.steps()) for run in runs) > trainings  # not all trainings were killed before the first step
     shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_worker_that_begins_late_finds_the_shards_of_another(written, monkeypatch, overwrite):
+    """The second worker saves its shards before the first one has opened the run."""
+    monkeypatch.setattr(Hook, "current_worker", lambda self: ("worker_1", 2))
+    with Hook(written.root, include_workers="all", plan=False, save_all=True) as second:
+        second.save_tensor("shard_1", np.ones(3))
+        second.step()
+        second.save_tensor("shard_1", np.ones(3))  # which closes the first step
+        monkeypatch.setattr(Hook, "current_worker", lambda self: ("worker_0", 2))
+        with Hook(written.root, overwrite=overwrite, plan=False, save_all=True) as first:
+            for _ in range(2):
+                first.save_tensor("shard_0", np.ones(3))
+                first.step()
+        monkeypatch.setattr(Hook, "current_worker", lambda self: ("worker_1", 2))
+        second.step()
+    assert written.steps("worker_0") == written.steps("worker_1") == [0, 1]
+    assert create_trial(written.root).tensor_names() == ["shard_0", "shard_1"]
+    monkeypatch.setattr(Hook, "current_worker", lambda self: ("worker_0", 2))
+    with pytest.raises(SMDebugRuntimeError, match="already contains a run"):
+        Hook(written.root, plan=False)

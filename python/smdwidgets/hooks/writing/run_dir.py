@@ -247,9 +247,10 @@ class RunDirectory:
     def _used(self) -> list[str]:
         """Return the names of files of an earlier run.
 
-        With several workers, only this worker's files count, because other workers may have started to write.
+        With several workers, only this worker's files count, because other workers may have started to write. So do
+        workers that save only their shards, beside one that saves the rest.
         """
-        if self.num_workers > 1:
+        if self.num_workers > 1 or self._others():
             return [str(path.relative_to(self.path)) for path in self._files_of(lambda worker: worker == self.worker)]
         names = ("collections", "index", "events", END_FILE, STOP_FILE)
         return [name for name in names if (self.path / name).exists()]
@@ -270,10 +271,11 @@ class RunDirectory:
 
     def _delete(self) -> None:
         """Delete the earlier run, but no other files in the directory."""
-        if self.num_workers > 1:
+        others = {claim.stem.removeprefix("claim_") for claim in self._others()}
+        if self.num_workers > 1 or others:
             # Each worker deletes its own files. The first worker also deletes those of workers that no longer exist.
             mine = {self.worker}
-            current = {f"worker_{rank}" for rank in range(self.num_workers)}
+            current = {f"worker_{rank}" for rank in range(self.num_workers)} | others
             first = self.worker == "worker_0"
 
             def deletes(worker: str) -> bool:
