@@ -15,8 +15,8 @@ from smdwidgets.checks.torch.values import Values
 
 __all__ = ["Context"]
 
-#: The first updates are all looked at, then every 16th or fewer, and some after an event such as a new optimizer.
-_FIRST, _EVERY, _AFTER = 8, 16, 8
+#: The first updates are all looked at, then every 16th or 64th, and some after an event such as a new optimizer.
+_FIRST, _EVERY, _SELDOM, _AFTER = 8, 16, 64, 8
 #: Such events after which updates are looked at. An inner loop creates an optimizer for each copy of a model.
 _EVENTS = 16
 
@@ -64,8 +64,8 @@ class Context:
         self.classes = 0
         #: Whether gradients were enabled when the event came that mechanisms are called for. They are not meanwhile.
         self.gradients = True
-        #: Updates between two at which samples are read.
-        self.every = _EVERY
+        #: Whether samples are read at fewer updates, because these are many and short.
+        self.is_seldom = False
         self._due_until = _FIRST
         self._events = 0
         self._names: dict[int, str] = {}
@@ -83,7 +83,7 @@ class Context:
     @property
     def due(self) -> bool:
         """Whether samples are read at this update."""
-        return self.updates < self._due_until or self.updates % self.every == 0
+        return self.updates < self._due_until or self.updates % (_SELDOM if self.is_seldom else _EVERY) == 0
 
     def steps(self, optimizer: Optimizer) -> None:
         """An optimizer is known."""

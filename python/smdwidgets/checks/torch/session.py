@@ -240,11 +240,11 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
 #: Updates at which the whole graph is walked, besides the first ones, and backward passes of an update.
 _FIRST_WALKS, _LATER_WALKS, _WALKS_AN_UPDATE = 4, (16, 256), 4
 #: Updates after which all mechanisms look only at passes of updates at which samples are read, and at the first passes
-#: of an evaluation: how many, and the updates since the last evaluation, and between those.
+#: of an evaluation: how many, and the updates since the last evaluation.
 _SETTLED, _EVALUATED, _APART = 256, 16, 16
 #: Seconds of an update below which nothing is called at an update between those: mechanisms would take longer than it.
 #: After so many of them, samples are read at fewer.
-_SHORT, _MANY, _SELDOM = 1e-3, 2048, 64
+_SHORT, _MANY = 1e-3, 2048
 #: Passes over batches of a loader before one backward pass, from which on it is asked whether all are used.
 _UNUSED = 4
 #: Values of an output that is kept from the pass to the backward pass.
@@ -739,7 +739,7 @@ class TorchChecks:
         if context.updates % _APART == 0:
             before, self._since = self._since, time.perf_counter()
             self._is_short = self._since - before < _SHORT * _APART
-            context.every = _SELDOM if self._is_short and context.updates >= _MANY else _APART
+            context.is_seldom = self._is_short and context.updates >= _MANY
         self._rests = self._is_settled and self._is_short
         self._updated(context.updates)
 

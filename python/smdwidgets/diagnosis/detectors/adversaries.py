@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 
@@ -34,7 +33,7 @@ RIGHT_OF_SQUARES, NOTHING_REAL_OF_SQUARES, MOSTLY_NOTHING = 0.01, (0.9, 1.2), 0.
 def adversaries(data: RunData) -> Iterator[Finding]:
     """Yield a discriminator that is right for most of the run, and to its end."""
     for discriminator, generator in _pairs(data):
-        yield from islice(_judge(data, discriminator, generator), 1)
+        yield from _judge(data, discriminator, generator)
 
 
 def _judge(data: RunData, discriminator: Series, generator: Series) -> Iterator[Finding]:
@@ -65,26 +64,16 @@ def _pairs(data: RunData) -> Iterator[tuple[Series, Series]]:
 
     If there are several pairs, the other words of their names tell which belong together.
     """
-    discriminator, generator = (_loss_of(data, some, others) for some, others in (_SIDES, _SIDES[::-1]))
-    if discriminator is not None and generator is not None:
-        yield discriminator, generator
+    ours, theirs = (_losses_of(data, some, others) for some, others in (_SIDES, _SIDES[::-1]))
+    if len(ours) == len(theirs) == 1:
+        yield ours[0], theirs[0]
         return
-    by_side = [
-        {frozenset(one.words) - some: one for one in _losses_of(data, some, others)}
-        for some, others in (_SIDES, _SIDES[::-1])
-    ]
-    yield from ((one, by_side[1][words]) for words, one in by_side[0].items() if words in by_side[1])
-
-
-def _loss_of(data: RunData, words: frozenset[str], others: frozenset[str]) -> Series | None:
-    """Return the training loss of one side.
-
-    Its name has one of these words, and none of the others. None if there is not exactly one.
-    """
-    losses = _losses_of(data, words, others)
-    return losses[0] if len(losses) == 1 else None
+    generators = {frozenset(one.words) - _GENERATORS: one for one in theirs}
+    discriminators = {frozenset(one.words) - _DISCRIMINATORS: one for one in ours}
+    yield from ((one, generators[words]) for words, one in discriminators.items() if words in generators)
 
 
 def _losses_of(data: RunData, words: frozenset[str], others: frozenset[str]) -> list[Series]:
+    """Return the losses of one side: names with one of these words, not the others."""
     named = [(one, frozenset(one.words)) for one in data.series if len(one) >= LEAST_POINTS]
     return [one for one, of in named if "loss" in of and of & words and not of & others and not one.role.is_held_out]
