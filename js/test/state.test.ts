@@ -93,3 +93,26 @@ test("two views of one model keep each other's choices", async () => {
   await Promise.resolve();
   expect(model.kept()).toMatchObject({ step: 2, follow: false, _saves: 2 });
 });
+
+test("an echo of another view's save does not replace a value that was not saved yet", () => {
+  const { model, state } = opened();
+  const other = new State(model, new AbortController().signal);
+  state.set({ step: 1 });
+  vi.runAllTimers();
+  other.set({ step: 5 });
+  model.receive({ step: 1, _saves: 1 });
+  expect([state.get("step"), other.get("step")]).toEqual([5, 5]);
+  vi.runAllTimers();
+  expect(model.saves.at(-1)).toMatchObject({ step: 5, _saves: 2 });
+  // The same step is an old one only until it was replaced.
+  model.receive({ step: 1 });
+  expect([state.get("step"), other.get("step")]).toEqual([1, 1]);
+});
+
+test("a value of Python replaces one that was not saved yet", () => {
+  const { model, state } = opened();
+  state.set({ step: 5 });
+  model.receive({ step: 7 });
+  vi.runAllTimers();
+  expect(model.saves.at(-1)).toMatchObject({ step: 7 });
+});

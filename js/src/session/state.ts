@@ -27,8 +27,10 @@ export class State {
   readonly #own: Partial<Traits> = {};
   /** Traits that were set here and not saved yet. */
   readonly #unsaved = new Map<keyof Traits, unknown>();
-  /** The values that were saved last. */
+  /** The values that were saved here last. */
   readonly #saved = new Map<keyof Traits, unknown>();
+  /** The values that another view or Python has set last. */
+  readonly #received = new Map<keyof Traits, unknown>();
   /** How often pages had saved when this one saved last, or received a newer state. */
   #saves: number;
   #restoring = false;
@@ -41,15 +43,22 @@ export class State {
     signal: AbortSignal,
   ) {
     this.#saves = this.get("_saves");
-    const changed = () => {
-      if (this.#restoring) return;
-      this.#keepOwn();
-      this.#notify();
-    };
-    for (const name of Object.keys(DEFAULTS)) model.on(`change:${name}`, changed);
+    const handlers = Object.keys(DEFAULTS).map((key) => {
+      const name = key as keyof Traits;
+      return [
+        `change:${name}`,
+        () => {
+          if (this.#restoring) return;
+          this.#keepOwn();
+          if (!this.#unsaved.has(name) && !this.#saved.has(name)) this.#received.set(name, this.model.get(name));
+          this.#notify();
+        },
+      ] as const;
+    });
+    for (const [event, handler] of handlers) model.on(event, handler);
     this.#pointer = new PointerTracker(signal, () => this.#flush());
     signal.addEventListener("abort", () => {
-      for (const name of Object.keys(DEFAULTS)) model.off(`change:${name}`, changed);
+      for (const [event, handler] of handlers) model.off(event, handler);
       this.#flush();
     });
   }
@@ -94,9 +103,9 @@ export class State {
   }
 
   /**
-   * Restores values that were set here and that an older state has overwritten: an echo of the last save, before they
-   * were saved themselves, or the kernel's state after a lost connection, before it has received them. Any other value
-   * was set by another view or in Python, and stays.
+   * Restores values that were set here and that an older state has overwritten: an echo of the last save of a view,
+   * before they were saved themselves, or the kernel's state after a lost connection, before it has received them. Any
+   * other value was set by another view or in Python, and stays.
    */
   #keepOwn() {
     const isOld = this.get("_saves") < this.#saves;
@@ -107,8 +116,8 @@ export class State {
     for (const [name, value] of new Map([...this.#saved, ...this.#unsaved])) {
       const current = this.model.get(name);
       if (equal(current, value)) continue;
-      if (isOld || (this.#unsaved.has(name) && this.#saved.has(name) && equal(current, this.#saved.get(name))))
-        this.model.set(name, value);
+      const isEcho = [this.#saved, this.#received].some((known) => known.has(name) && equal(current, known.get(name)));
+      if (isOld || (this.#unsaved.has(name) && isEcho)) this.model.set(name, value);
       else {
         this.#unsaved.delete(name);
         this.#saved.delete(name);
