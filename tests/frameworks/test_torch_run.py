@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from python.launch.launching import Place
-from smdwidgets import create_trial, modes
+from smdwidgets import create_trial, diagnose, modes
 
 BEGIN = """
 import sys
@@ -247,7 +247,7 @@ end(model)
     )
     with create_trial(place.folder / "runs/train") as trial:
         assert len(trial.steps()) == 5  # the first update is over when the training is seen
-        assert trial.tensor("gradient/Net_body.weight").steps() == trial.steps()
+        assert trial.tensor("gradient/Net_body.weight").steps() == trial.steps()[1:]
 
 
 SEVERAL = """
@@ -295,6 +295,81 @@ end(model)
     assert len(trial.steps()) == 4
     assert trial.checks().updates == 4
     assert len(trial.tensor("Net_head.weight").steps()) == 4
+
+
+BY_HAND = """
+model = Net()
+for step in range(40):
+    x = torch.randn(32, 8)
+    loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.05 * parameter.grad
+    print(loss.item().hex())
+end(model)
+"""
+
+
+def test_updates_by_hand(place):
+    done = both(place, BY_HAND)
+    assert done.said[0].startswith("recording Net (161 parameters) to runs/train: ")
+    losses = [float.fromhex(line) for line in done.out.splitlines()[:-1]]
+    with create_trial(place.folder / "runs/train") as trial:
+        # The training is seen at its third backward pass.
+        assert values(trial, "loss_output_0") == pytest.approx(losses[2:], rel=1e-6)
+        assert trial.tensor("gradient/Net_body.weight").steps() == trial.steps()[1:]
+        assert diagnose(trial).findings == ()
+    place.write("train.py", BEGIN + BY_HAND.replace("    model.zero_grad()\n", ""))
+    assert "Gradients are not reset between two updates of the script" in place.run(sys.executable, "train.py").err
+
+
+#: Tensors that belong to no module, and how they are updated.
+RAW = """
+w, b = torch.zeros(8, 1, requires_grad=True), torch.zeros(1, requires_grad=True)
+optimizer = {optimizer}
+for step in range(40):
+    x = torch.randn(32, 8)
+    loss = ((x @ w + b - x.sum(1, keepdim=True)) ** 2).mean()
+    loss.backward()
+    {update}
+    print(loss.item().hex(), w.sum().item().hex())
+"""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "update", "first"),
+    [
+        ("torch.optim.Adam([w, b], 0.05)", "optimizer.step(); optimizer.zero_grad()", 0),
+        ("None", "w.data -= 0.05 * w.grad; b.data -= 0.05 * b.grad; w.grad.data.zero_(); b.grad.data.zero_()", 2),
+    ],
+    ids=["optimizer", "by hand"],
+)
+def test_tensors_without_a_module(place, optimizer, update, first):
+    done = both(place, RAW.format(optimizer=optimizer, update=update))
+    assert done.said[0].startswith("recording Tensors (9 parameters) to runs/train: ")
+    losses = [float.fromhex(line.split()[0]) for line in done.out.splitlines()]
+    with create_trial(place.folder / "runs/train") as trial:
+        assert values(trial, "loss_output_0") == pytest.approx(losses[first:], rel=1e-6)
+        assert {"Tensors_w", "Tensors_b", "gradient/Tensors_w"} <= set(trial.tensor_names())
+        assert diagnose(trial).findings == ()
+
+
+ATTACK = """
+model, x = Net(), torch.randn(32, 8)
+delta = torch.zeros_like(x, requires_grad=True)
+for step in range(30):
+    loss = -model(x + delta).mean()
+    loss.backward()
+    delta.data = (delta - 0.01 * delta.grad.sign()).clamp(-0.1, 0.1)
+    delta.grad.zero_()
+print(loss.item().hex())
+"""
+
+
+def test_an_input_that_is_changed_by_hand_is_no_training(place):
+    assert "nothing was recorded" in both(place, ATTACK).said[0]
 
 
 def test_trainings_after_one_another_have_a_run_each(place):

@@ -4,7 +4,8 @@ A training is seen at the end of the first backward pass that gives gradients to
 are the outermost modules that hold these parameters. Nothing is registered on a model before, so that `torch.compile`
 compiles what it would compile without a recording. The step in progress is then opened as if the hook had seen its
 forward pass: weights, loss, gradients and learning rate of the first step are saved, its inputs and outputs are not.
-A training whose gradients `torch.autograd.grad` or `torch.func` computes is seen at the end of its second update.
+A training whose gradients `torch.autograd.grad` or `torch.func` computes is seen at the end of its second update, one
+whose weights the script updates itself after its third backward pass. Tensors that belong to no module get one.
 
 The optimizers that exist at that time belong to the training (a GAN has two). An optimizer that is created later begins
 another training, unless it updates the same model. Copies of a model that is still trained, each of which is trained
@@ -35,6 +36,7 @@ from smdwidgets.hooks.torch.passive import is_passive
 from smdwidgets.hooks.torch.registered import RegisteredModels
 from smdwidgets.launch.recording import Recording
 from smdwidgets.launch.torch_models import described, models_of, models_with, parameters_of
+from smdwidgets.launch.torch_tensors import HandUpdates, Tensors
 
 if TYPE_CHECKING:
     from smdwidgets.hooks.torch.hook import Hook
@@ -65,7 +67,10 @@ class _Training:
 
     def __init__(self, hook: Hook | None, models: Iterable[nn.Module]) -> None:
         self.hook = hook  # None: the training is not recorded
+        models = list(models)
         self.models = [weakref.ref(model) for model in models]
+        #: The modules of tensors that have no other one: they are called before each backward pass.
+        self.tensors = [model for model in models if isinstance(model, Tensors)]
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.updates = 0
         self.kind = _kind_of(next((model for one in self.models if (model := one()) is not None), None))
@@ -123,6 +128,7 @@ class Trainings:
         #: When the first training began, and the seconds that beginnings and ends of recordings have taken.
         self._since, self._taken = 0.0, 0.0
         self._depth = 0
+        self._by_hand = HandUpdates()
         #: What `backward()` is called on, and its losses.
         self._roots: tuple[Any, RootLosses] | None = None
         #: What a GradScaler has returned, and the loss that it multiplied.
@@ -188,7 +194,12 @@ class Trainings:
     def _backward_begins(self, roots: Any) -> None:
         if not is_passive():
             self._depth += 1
-            if self._depth == 1 and self._waiting:
+            if self._depth > 1:
+                return
+            for training in self._trainings:
+                for tensors in training.tensors:
+                    tensors()
+            if self._waiting or self._may_be_by_hand:
                 scaled, self._scaled = self._scaled, None
                 self._roots = roots, losses_of(roots, *(one() for one in scaled or ()))
 
@@ -201,6 +212,16 @@ class Trainings:
         (roots, losses), self._roots = self._roots or (None, RootLosses()), None
         if self._waiting and (used := [one for one in self._waiting if self._is_used(one)]):
             self._begin(used, list(self._waiting), roots, losses)
+        elif self._may_be_by_hand and (updated := self._by_hand.after_backward(roots)):
+            hook = self._open(models_with(updated) or [Tensors(updated)]).hook
+            if hook is not None and hook.is_open:
+                hook.catch_up(roots, losses)
+
+    @property
+    def _may_be_by_hand(self) -> bool:
+        """Whether the script may update its tensors itself."""
+        # Neither an optimizer nor a trainer has begun.
+        return not (self._count or self._later or self._recording.hooks) and self._by_hand.is_looking
 
     def _is_used(self, optimizer: Optimizer) -> bool:
         return optimizer in self._stepped or any(one.grad is not None for one in parameters_of(optimizer))
@@ -231,7 +252,7 @@ class Trainings:
         if training is None:
             if self._is_recorded(of_used):
                 return
-            training = self._open(models)
+            training = self._open(models or [Tensors(one for each in waiting for one in parameters_of(each))])
         training.optimizers.update(waiting)
         hook = training.hook
         if hook is None or not hook.is_open:
@@ -326,11 +347,7 @@ class Trainings:
         self._end_earlier()
         from smdwidgets.hooks.torch.hook import Hook  # it imports torch._dynamo, which takes a second
 
-        hook = None
-        if models:
-            hook = self._recording.begin(Hook, described(models))
-        else:
-            self._recording.say_once("a training of PyTorch is not recorded: no torch.nn.Module has its parameters")
+        hook = self._recording.begin(Hook, described(models))
         training = _Training(hook, models)
         self._trainings.append(training)
         self._count += 1

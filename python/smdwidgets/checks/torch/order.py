@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.optim import SGD, Optimizer
 
+from smdwidgets.checks.torch.by_hand import HandUpdateChecks
 from smdwidgets.checks.torch.context import Context
 from smdwidgets.checks.torch.decay import DecayChecks
 from smdwidgets.checks.torch.schedules import Schedules
@@ -123,6 +124,7 @@ class OrderChecks:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._decays = DecayChecks(context)
+        self._by_hand = HandUpdateChecks(context)
         self._known: dict[int, _Known] = {}
         self._scale = _Scale()
         self._micro = _Micro()
@@ -205,6 +207,8 @@ class OrderChecks:
             self._in_closure = True
             return
         self.event("B")
+        if not self._known:
+            self._by_hand.backward_begins()
         if any(one.probes and all(each.grad is None for each in one.probes) for one in self._known.values()):
             self._micro = _Micro()  # the gradients of earlier passes are not used
         self._micro.count += 1
@@ -242,6 +246,8 @@ class OrderChecks:
         if self._in_update:
             return
         self._clipped = False
+        if not self._known:
+            self._by_hand.backward_ends()
         unused: list[_Known] = []
         for one in self._known.values():
             optimizer = one.optimizer()
