@@ -356,6 +356,34 @@ def test_tensors_without_a_module(place, optimizer, update, first):
         assert diagnose(trial).findings == ()
 
 
+STAGES = """
+model = Net()
+for stage in range(2):
+    model.body.requires_grad_(stage == 1)
+    optimizer = torch.optim.Adam([one for one in model.parameters() if one.requires_grad], 0.01)
+    for step in range(12):
+        x = torch.randn(32, 8)
+        loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item().hex())
+    model.eval()
+    with torch.no_grad():
+        model(x)
+    model.train()
+end(model)
+"""
+
+
+def test_stages_with_an_optimizer_each_have_one_loss(place):
+    done = both(place, STAGES)
+    losses = [float.fromhex(line) for line in done.out.splitlines()[:-1]]
+    with create_trial(place.folder / "runs/train") as trial:
+        assert trial.tensor_names(regex="loss") == ["loss_output_0"]
+        assert values(trial, "loss_output_0", modes.TRAIN) == pytest.approx(losses, rel=1e-6)
+
+
 ATTACK = """
 model, x = Net(), torch.randn(32, 8)
 delta = torch.zeros_like(x, requires_grad=True)

@@ -249,6 +249,7 @@ class Trainings:
         trained = self._without_optimizer(used, roots)
         models += [one for one in trained if one not in models]
         training = next((one for one in self._trainings if one.has(of_used)), None)
+        is_new = training is None
         if training is None:
             if self._is_recorded(of_used):
                 return
@@ -260,7 +261,8 @@ class Trainings:
         if not trained:
             for optimizer in waiting:
                 hook.register_optimizer(optimizer)
-        if not any(one in self._stepped for one in used):
+        # A hook that was there before has seen this pass.
+        if is_new and not any(one in self._stepped for one in used):
             hook.catch_up(roots, losses)
 
     def _is_crowded(self) -> bool:
