@@ -384,6 +384,46 @@ def test_stages_with_an_optimizer_each_have_one_loss(place):
         assert values(trial, "loss_output_0", modes.TRAIN) == pytest.approx(losses, rel=1e-6)
 
 
+PRETRAINED = """
+encoder, decoder, head = nn.Linear(8, 4), nn.Linear(4, 8), nn.Linear(4, 1)
+optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], 0.01)
+for step in range(12):
+    x = torch.randn(32, 8)
+    loss = F.mse_loss(decoder(encoder(x)), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{name} = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.01)
+for step in range(40):
+    x = torch.randn(32, 8)
+    loss = F.binary_cross_entropy_with_logits(head(encoder(x)), (x.sum(1, keepdim=True) > 0).float())
+    {name}.zero_grad()
+    loss.backward()
+    {name}.step()
+end(encoder, decoder, head)
+"""
+
+
+def test_a_stage_with_another_model_has_a_run(place):
+    done = both(place, PRETRAINED.format(name="optimizer"))
+    assert "recording Linear, Linear (76 parameters) to runs/train: " in done.said[0]
+    assert any("recording Linear, Linear (41 parameters) to runs/train-2: " in line for line in done.said)
+    with create_trial(place.folder / "runs/train") as trial:
+        assert trial.tensor("loss_output_0").steps() == [*range(12)]
+    with create_trial(place.folder / "runs/train-2") as trial:
+        assert trial.tensor("loss_output_0").steps() == [*range(40)]
+    assert not any("not_in_optimizer" in line for line in done.said)
+
+
+def test_a_model_joins_a_training_whose_optimizer_lives(place):
+    done = both(place, PRETRAINED.format(name="other"))
+    assert not any("not_in_optimizer" in line for line in done.said)
+    with create_trial(place.folder / "runs/train") as trial:
+        assert len(trial.steps()) == 52
+        assert {"Linear_weight", "Linear_1_weight", "Linear_2_weight"} <= set(trial.tensor_names())
+    assert not (place.folder / "runs/train-2").exists()
+
+
 ATTACK = """
 model, x = Net(), torch.randn(32, 8)
 delta = torch.zeros_like(x, requires_grad=True)

@@ -67,18 +67,29 @@ class _Training:
 
     def __init__(self, hook: Hook | None, models: Iterable[nn.Module]) -> None:
         self.hook = hook  # None: the training is not recorded
-        models = list(models)
-        self.models = [weakref.ref(model) for model in models]
+        self.models: list[weakref.ref[nn.Module]] = []
         #: The modules of tensors that have no other one: they are called before each backward pass.
-        self.tensors = [model for model in models if isinstance(model, Tensors)]
+        self.tensors: list[Tensors] = []
+        self.add(models)
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.updates = 0
         self.kind = _kind_of(next((model for one in self.models if (model := one()) is not None), None))
 
+    def add(self, models: Iterable[nn.Module]) -> None:
+        """Add models."""
+        for model in models:
+            self.models.append(weakref.ref(model))
+            if isinstance(model, Tensors):
+                self.tensors.append(model)
+
+    def others(self, models: Iterable[nn.Module]) -> list[nn.Module]:
+        """Return those of these models that do not belong to the training."""
+        mine = {id(model) for one in self.models if (model := one()) is not None}
+        return [model for model in models if id(model) not in mine]
+
     def has(self, models: list[nn.Module]) -> bool:
         """Whether these are models of the training."""
-        mine = {id(model) for one in self.models if (model := one()) is not None}
-        return bool(models) and all(id(model) in mine for model in models)
+        return bool(models) and not self.others(models)
 
 
 class _Later:
@@ -196,6 +207,8 @@ class Trainings:
             self._depth += 1
             if self._depth > 1:
                 return
+            if self._waiting and any(not one.optimizers for one in self._trainings):
+                self._end_stage()
             for training in self._trainings:
                 for tensors in training.tensors:
                     tensors()
@@ -251,6 +264,9 @@ class Trainings:
         training = next((one for one in self._trainings if one.has(of_used)), None)
         is_new = training is None
         if training is None:
+            self._end_earlier()
+            training = self._joined(of_used)
+        if training is None:
             if self._is_recorded(of_used):
                 return
             training = self._open(models or [Tensors(one for each in waiting for one in parameters_of(each))])
@@ -264,6 +280,22 @@ class Trainings:
         # A hook that was there before has seen this pass.
         if is_new and not any(one in self._stepped for one in used):
             hook.catch_up(roots, losses)
+
+    def _end_stage(self) -> None:
+        """End trainings whose optimizers are gone, before they get a loss of one that has other models, too."""
+        models = models_of(self._waiting)
+        if models and not any(one.has(models) for one in self._trainings):
+            self._end_earlier()
+
+    def _joined(self, models: list[nn.Module]) -> _Training | None:
+        """Return a training that trains some of these models, after the others have joined it."""
+        for training in self._trainings:
+            if training.hook is not None and (others := training.others(models)) and len(others) < len(models):
+                training.add(others)
+                for model in others:
+                    training.hook.register_module(model)
+                return training
+        return None
 
     def _is_crowded(self) -> bool:
         """Whether recordings of several trainings have taken too much of the time."""

@@ -40,6 +40,8 @@ class MembershipChecks:
         #: Parameters of the last loss that no model has, and their shapes.
         self._foreign: list[tuple[weakref.ref[torch.Tensor], tuple[int, ...]]] = []
         self._optimizers: dict[int, tuple[weakref.ref[Optimizer], int]] = {}
+        #: Ids of the parameters that they hold, or held.
+        self._held: frozenset[int] = frozenset()
         #: The number of the update at which an optimizer has stepped last.
         self._last_steps: dict[int, int] = {}
         #: Whether all parameters of each loss are known.
@@ -87,6 +89,7 @@ class MembershipChecks:
         count = 1 if earlier is None or earlier[0]() is not optimizer else earlier[1] + 1
         if count == 1:
             self._forget_dead()
+            self._stage(optimizer)
         self._optimizers[id(optimizer)] = weakref.ref(optimizer), count
         self._last_steps[id(optimizer)] = self._context.updates
         context = self._context
@@ -95,6 +98,20 @@ class MembershipChecks:
         living = [(each, number) for reference, number in self._optimizers.values() if (each := reference())]
         if min(number for _, number in living) >= 1:
             self._compare([each for each, _ in living], count >= _UPDATES)
+
+    def _stage(self, optimizer: Optimizer) -> None:
+        """Forget earlier losses if the training of other parameters begins, and no optimizer is left from before.
+
+        Parts of the model may be unused from now on. Their gradients stay.
+        """
+        earlier, self._held = (
+            self._held,
+            frozenset(id(one) for group in optimizer.param_groups for one in group["params"]),
+        )
+        if self._optimizers:
+            self._held |= earlier
+        elif earlier and earlier != self._held:
+            self._context.leaves.clear()
 
     def _forget_dead(self) -> None:
         """Forget optimizers and parameters that are gone.
