@@ -1,4 +1,4 @@
-"""PyTorch trainings of tensors that belong to no module, or that the script updates itself.
+"""PyTorch trainings of tensors without a module or without an optimizer.
 
 Tensors without a module get one, whose names are those of the variables that hold them. It computes nothing: a call of
 it marks a pass, which the launcher makes before each backward pass.
@@ -85,7 +85,7 @@ class HandUpdates:
         return self._passes < _COMPARED[-1]
 
     def after_backward(self, roots: Any) -> list[torch.Tensor]:
-        """Return the tensors that were changed between backward passes, once there are any.
+        """Return the tensors that change between backward passes, once there are any.
 
         ``roots``: what ``backward()`` was called on.
         """
@@ -106,7 +106,10 @@ class HandUpdates:
 
 
 def _in_modules(tensors: list[torch.Tensor]) -> bool:
-    """Whether these are weights of models, and not only an input that is changed, as in an attack."""
+    """Whether these are weights of models.
+
+    An input that is changed, as in an attack, is none.
+    """
     return any(isinstance(one, nn.Parameter) for one in tensors)
 
 
@@ -116,7 +119,7 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _variables() -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors of the script's variables by their names, in the order in which they were set."""
+    """Yield the tensors of the script by name, in the order in which they were set."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not frame.f_code.co_filename.startswith(_LIBRARIES):

@@ -282,13 +282,16 @@ class Trainings:
             hook.catch_up(roots, losses)
 
     def _end_stage(self) -> None:
-        """End trainings whose optimizers are gone, before they get a loss of one that has other models, too."""
+        """End trainings whose optimizers are gone.
+
+        A backward pass begins that belongs to one with other models.
+        """
         models = models_of(self._waiting)
         if models and not any(one.has(models) for one in self._trainings):
             self._end_earlier()
 
     def _joined(self, models: list[nn.Module]) -> _Training | None:
-        """Return a training that trains some of these models, after the others have joined it."""
+        """Let models join a training that has some of them, and return it."""
         for training in self._trainings:
             if training.hook is not None and (others := training.others(models)) and len(others) < len(models):
                 training.add(others)

@@ -100,9 +100,9 @@ class MembershipChecks:
             self._compare([each for each, _ in living], count >= _UPDATES)
 
     def _stage(self, optimizer: Optimizer) -> None:
-        """Forget earlier losses if the training of other parameters begins, and no optimizer is left from before.
+        """Forget earlier losses if the training of other parameters begins.
 
-        Parts of the model may be unused from now on. Their gradients stay.
+        No optimizer is left from before. Parts of the model may be unused from now on. Their gradients stay.
         """
         earlier, self._held = (
             self._held,
