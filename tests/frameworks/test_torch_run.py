@@ -415,6 +415,13 @@ def test_a_stage_with_another_model_has_a_run(place):
     assert not any("not_in_optimizer" in line for line in done.said)
 
 
+def test_a_stage_with_another_model_ends_a_training_whose_optimizer_lives(place):
+    done = both(place, PRETRAINED.format(name="other").replace("range(12)", "range(80)"))
+    assert any("recording Linear, Linear (41 parameters) to runs/train-2: " in line for line in done.said)
+    with create_trial(place.folder / "runs/train-2") as trial:
+        assert trial.tensor("loss_output_0").steps() == [*range(40)]
+
+
 def test_a_model_joins_a_training_whose_optimizer_lives(place):
     done = both(place, PRETRAINED.format(name="other"))
     assert not any("not_in_optimizer" in line for line in done.said)

@@ -46,6 +46,8 @@ __all__ = ["arm"]
 
 #: Loads of weights that are remembered.
 _MOST_LOADED = 20
+#: Updates of a training that another optimizer does not join any more.
+_FORMER = 64
 #: Updates of a training that may be one step of an inner loop, and such trainings that are recorded.
 _SHORT, _INNER = 16, 4
 #: Trainings that are recorded from their first step in any case, and the share of the time that beginnings and ends of
@@ -265,6 +267,7 @@ class Trainings:
         is_new = training is None
         if training is None:
             self._end_earlier()
+            self._end_former(used, of_used)
             training = self._joined(of_used)
         if training is None:
             if self._is_recorded(of_used):
@@ -289,6 +292,14 @@ class Trainings:
         models = models_of(self._waiting)
         if models and not any(one.has(models) for one in self._trainings):
             self._end_earlier()
+
+    def _end_former(self, used: list[Optimizer], models: list[nn.Module]) -> None:
+        """End trainings of weights that now train in other models, by another optimizer."""
+        ours = {id(one) for each in used for one in parameters_of(each)}
+        for training in list(self._trainings):
+            its = {id(one) for model in training.models if (held := model()) is not None for one in held.parameters()}
+            if training.updates >= _FORMER and not ours.isdisjoint(its) and training.others(models):
+                self._end(training)
 
     def _joined(self, models: list[nn.Module]) -> _Training | None:
         """Let models join a training that has some of them, and return it."""
@@ -375,10 +386,13 @@ class Trainings:
         """End the recordings of trainings whose optimizers are gone."""
         for earlier in list(self._trainings):
             if not earlier.optimizers:
-                self._trainings.remove(earlier)
-                self._has_ended(earlier)
-                if earlier.hook is not None:
-                    self._recording.end(earlier.hook)
+                self._end(earlier)
+
+    def _end(self, training: _Training) -> None:
+        self._trainings.remove(training)
+        self._has_ended(training)
+        if training.hook is not None:
+            self._recording.end(training.hook)
 
     def _open(self, models: list[nn.Module]) -> _Training:
         self._end_earlier()

@@ -71,6 +71,7 @@ class _Course:
         length: the number of steps that it was planned with, if it is known.
         most: the learning rate without the schedule.
         updates: updates before its last step.
+        begun: updates before its first step.
         rate: learning rate before the last step.
         rises: whether the learning rate has risen at each step.
         squares: number of steps with the square of the first learning rate, None once a step had a larger one.
@@ -85,6 +86,7 @@ class _Course:
     rate: float = 0.0
     rises: bool = True
     squares: int | None = 0
+    begun: int = 0
 
 
 @dataclass
@@ -170,7 +172,7 @@ class Schedules:
             elif len(self._courses) >= _MOST_SCHEDULES:
                 return
             most = max(float(group.get("initial_lr", group["lr"])) for group in schedule.optimizer.param_groups)
-            course = _Course(weakref.ref(schedule), type(schedule).__name__, _length(schedule), most)
+            course = _Course(weakref.ref(schedule), type(schedule).__name__, _length(schedule), most, begun=updates)
             self._courses[id(schedule)] = course
         rate = max(float(group["lr"]) for group in schedule.optimizer.param_groups)
         course.rises = course.rises and (not course.count or rate > course.rate)
@@ -196,7 +198,8 @@ class Schedules:
             if one.length is not None and abs(one.length - one.updates) <= max(every, 0.02 * one.length):
                 facts = {"what": f"{what}, and was planned with {one.length:,} steps"}
                 self._context.log.say("schedule_per_epoch", self._context.step, facts, [one.name])
-            elif one.rises and one.count > _RARE_STEPS and one.rate < _WARM * one.most:
+            # One that begins later, such as that of averaged weights, is no warm-up.
+            elif one.rises and one.count > _RARE_STEPS and one.rate < _WARM * one.most and one.begun <= 2 * every:
                 reached = f"its warm-up has reached {one.rate:.2g} of {one.most:.2g} when the training ends"
                 facts = {"what": f"{what}: {reached}"}
                 self._context.log.say("schedule_per_epoch", self._context.step, facts, [one.name], level="warning")
