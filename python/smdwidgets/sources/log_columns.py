@@ -19,6 +19,7 @@ from smdwidgets.sources.log_pairs import (
     pairs_in,
     tells,
 )
+from smdwidgets.sources.markdown_tables import cells_of
 
 #: A name and a number between two bars.
 _CELL: Final = re.compile(
@@ -187,7 +188,7 @@ class ColumnReader:
         ):
             return False
         is_barred = line.count("|") >= _FEWEST_COLUMNS - 1
-        columns = _barred(line) if is_barred else _GAP.split(line.strip())
+        columns = cells_of(line) if is_barred else _GAP.split(line.strip())
         if is_cut := len(columns) == 1 and "," in line:
             columns = split(line, ",")
         first = columns[0].lower() if len(columns) >= _FEWEST_COLUMNS else ""
@@ -203,7 +204,7 @@ class ColumnReader:
 
     def _below_heading(self, line: str) -> Row | None:
         """Return the numbers of a line below the names of columns."""
-        cells = split(line, ",") if self._is_cut else _barred(line) if self._is_barred else line.split()
+        cells = split(line, ",") if self._is_cut else cells_of(line) if self._is_barred else line.split()
         count = len(self._columns)
         numbers = [float(cell) if _NUMBER_ALONE.fullmatch(cell) else None for cell in cells]
         if self._is_barred and len(cells) != count:
@@ -292,16 +293,6 @@ class ColumnReader:
         """Return the number of a step; steps that are rounded alike are numbered on."""
         number, unit = int(match["step"]), match["unit"]
         return max(number * int(MULTIPLES[unit.upper()]), self._step + 1) if unit else number
-
-
-def _barred(line: str) -> list[str]:
-    """Return what is between the bars of a line.
-
-    >>> _barred("| epoch |  lr  | loss |"), _barred(" 1 | 0.1 | 0.5")
-    (['epoch', 'lr', 'loss'], ['1', '0.1', '0.5'])
-    """
-    line = line.strip()
-    return [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
 
 
 def _has_place(line: str) -> bool:

@@ -14,7 +14,7 @@ from smdwidgets.sources.layout import BOM, distinct, json_row, split, step_colum
 from smdwidgets.sources.registry import formats
 from smdwidgets.sources.source import Refusal
 from smdwidgets.sources.tables import SUFFIXES as TABLES
-from smdwidgets.sources.text_logs import ENOUGH
+from smdwidgets.sources.text_logs import ENOUGH, MARKDOWN
 from smdwidgets.sources.text_logs import SUFFIXES as LOGS
 from smdwidgets.sources.tree import HEAD, Tree
 
@@ -24,7 +24,7 @@ _READ: Final = (
     "CSV, TSV, Parquet and JSON lines with a column of steps, CSV and TSV of losses, trainer_state.json, JSON histories, MLflow, W&B, trackio, Comet's archives, Neptune's "
     "exports, safetensors, PyTorch "
     "checkpoints, also distributed ones, NumPy archives of a step, "
-    "text logs of trainings"
+    "text logs of trainings, and tables of Markdown"
 )
 _SEPARATORS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 _NO_LOG: Final = (
@@ -166,6 +166,10 @@ def _refusal(tree: Tree, key: str) -> Refusal:
     refusal = _of_formats(tree, key) or _of_kind(tree.head(key, 64))
     if refusal is not None:
         return refusal
+    if key.lower().endswith(MARKDOWN):
+        return Refusal(
+            f"no table of {ENOUGH} rows or more has a column of steps or epochs and one of a loss, metric or rate"
+        )
     if not key.lower().endswith(_TEXT):
         ending = Path(key).suffix
         return Refusal(

@@ -16,6 +16,7 @@ from smdwidgets.sources.log_columns import ColumnReader
 from smdwidgets.sources.log_lines import Reader
 from smdwidgets.sources.log_pairs import LONGEST_LINE, Row, has_numbers
 from smdwidgets.sources.log_trainers import TRAINERS, Trainer
+from smdwidgets.sources.markdown_tables import MarkdownTables
 from smdwidgets.sources.source import Scalars, Source
 from smdwidgets.sources.step_columns import StepColumns
 from smdwidgets.sources.tables import table_layout
@@ -41,6 +42,8 @@ _CATBOOST: Final = {"learn", "test", "best"}
 _MARKS: Final = tuple((line.mark, at) for at, trainer in enumerate(TRAINERS) for line in trainer.lines)
 #: Name of the reader for lines of no known trainer.
 _ANY: Final = "names and numbers that repeat"
+#: Endings of texts whose tables are read, and nothing else where they have any.
+MARKDOWN: Final = (".md", ".markdown")
 
 
 class TextLogs:
@@ -53,7 +56,7 @@ class TextLogs:
     def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
         """Return the logs of each directory."""
         logs: defaultdict[str, list[str]] = defaultdict(list)
-        for key in tree.keys if tree.is_file else tree.named(*SUFFIXES):
+        for key in tree.keys if tree.is_file else tree.named(*SUFFIXES, *MARKDOWN):
             if tree.recognizes(self.name, key, partial(_is_log, tree, key)):
                 logs[key.rpartition("/")[0]].append(key)
         return logs
@@ -68,9 +71,19 @@ def _is_log(tree: Tree, key: str) -> bool:
     head = _text(data)
     if b"\0" in head or table_layout(head, key) is not None:
         return False
+    if key.lower().endswith(MARKDOWN) and _has_tables(tree, key):
+        return True
+    if key.lower().endswith(MARKDOWN) and not tree.is_file:
+        return False  # a page that mentions numbers
     if _trainer_of_text(head) is not None:
         return True
     return len(data) == HEAD and _trainer_of_text(_text(tree.head(key, _SEARCHED))) is not None
+
+
+def _has_tables(tree: Tree, key: str) -> bool:
+    """Whether a text has tables of a training in Markdown."""
+    tables = MarkdownTables()
+    return sum(tables.read(line) is not None for line in _lines(_text(tree.head(key, _SEARCHED)))) >= ENOUGH
 
 
 def _text(beginning: bytes) -> bytes:
@@ -195,7 +208,7 @@ class _Log:
 
     def _start_over(self) -> None:
         self._columns = StepColumns()
-        self._reader: Reader | ColumnReader | None = None
+        self._reader: Reader | ColumnReader | MarkdownTables | None = None
         self._how = ""
         self._left_out = 0
         self._first_left_out = (0, "")
@@ -217,6 +230,8 @@ class _Log:
         return rewritten or self._columns.rows != before
 
     def _read_new(self) -> None:
+        if self._reader is None and self.key.lower().endswith(MARKDOWN) and _has_tables(self._tree, self.key):
+            self._reader, self._how = MarkdownTables(), "tables of Markdown"
         if self._reader is None:
             trainer = _trainer_in(self._tree, self.key)
             if trainer is None:
@@ -231,7 +246,7 @@ class _Log:
             row = self._reader.read(line)
             if row is None and not (isinstance(self._reader, Reader) and self._reader.recognized):
                 row = self._reader.beside(line) if isinstance(self._reader, Reader) else None
-                if row is None and has_numbers(line):
+                if row is None and not isinstance(self._reader, MarkdownTables) and has_numbers(line):
                     self._leave_out(number, line)
             if row is not None:
                 rows.append(row)

@@ -889,3 +889,38 @@ def test_squares_of_a_half() -> None:
     at = np.arange(80)
     assert kinds(50, train_loss=0.25 + 0.39 * np.exp(-at / 10)) == ["not_learning"]
     assert kinds(50, train_loss=0.24 + 0.39 * np.exp(-at / 30)) == []
+
+
+def test_a_loss_that_goes_up_until_the_end() -> None:
+    falls = 2.5 * np.exp(-np.arange(13) / 3.3) + 0.01
+    rises = falls[-1] * np.array([1.1, 1.8, 3.3, 5.5, 7.6, 9.1])
+    assert "diverged" in kinds(train_loss=np.concatenate([falls, rises]))
+    assert kinds(train_loss=np.concatenate([falls, falls[-1] * np.array([1.1, 1.05, 1.2, 1.1, 1.15, 1.1])])) == []
+
+
+def test_a_validation_loss_alone_that_soon_leaves_its_best() -> None:
+    at = np.arange(2000)
+    soon = np.where(at < 3, 2.4 - 0.75 * at, 4.1 - 3.2 * np.exp(-at / 15)) * noise(2000, 0.01)
+    assert kinds(50, val_loss=soon) == ["overfit"]
+    assert kinds(50, val_loss=(0.9 + 1.5 * np.exp(-at / 15)) * noise(2000, 0.01)) == []
+
+
+def test_other_data_that_are_wrong_beside_training_data_that_are_all_right() -> None:
+    at = np.arange(20)
+    run = {
+        "loss": 0.34 * np.exp(-at / 3.5) + 0.007,
+        "accuracy": 1 - 0.13 * np.exp(-at / 3) - 0.0003,
+        "val_loss": np.array([0.216, 0.237, 0.196, 0.205, 0.231, 0.226, 0.227, 0.277, 0.259, 0.268, *[0.248] * 10]),
+        "val_accuracy": 0.93 - 0.007 * np.exp(-at / 2),
+    }
+    assert kinds(**run) == ["overfit"]
+    assert kinds(**run | {"val_accuracy": 0.98 - 0.007 * np.exp(-at / 2)}) == []
+
+
+def test_a_smoothed_loss_that_ends_where_that_of_probabilities_does() -> None:
+    """Its first value is larger than a softmax before it allows."""
+    at = np.arange(80)
+    run = {"train_loss": 1.461 + 0.75 * np.exp(-at / 12), "train_acc": 0.97 - 0.4 * np.exp(-at / 20)}
+    assert kinds(**run) == ["softmax_before_loss"]
+    run["train_loss"][0] = 2.69
+    assert kinds(**run) == []

@@ -612,6 +612,48 @@ def test_last_line_without_an_end_counts_once_the_file_is_old(tmp_path):
     assert values(smdwidgets.create_trial(path), "loss")[4] == 0.5
 
 
+CARD = """---
+license: mit
+---
+
+# A fine-tuned model
+
+- Loss: 0.4512
+- Accuracy: 0.9
+
+| Model | Accuracy |
+|-------|----------|
+| ours  | 0.9      |
+
+- learning_rate: 2e-05
+
+| Training Loss | Epoch | Step | Validation Loss | Accuracy |
+|:-------------:|:-----:|:----:|:---------------:|:--------:|
+| No log        | 1.0   | 100  | 0.6             | 0.8      |
+| 0.5           | 2.0   | 200  | nan             | 0.85     |
+| 0.3           | 3.0   | 300  | nan             | 0.9      |
+
+### Framework versions | Datasets 2.0 | 1
+"""
+
+
+@pytest.mark.parametrize("name", ["README.md", "card.markdown"])
+def test_results_in_the_card_of_a_model(tmp_path, name):
+    (tmp_path / name).write_text(CARD, encoding="utf-8")
+    for place in (tmp_path / name, tmp_path):
+        trial = smdwidgets.create_trial(place)
+        assert trial.tensor_names() == ["Accuracy", "Training Loss", "Validation Loss"]
+        assert trial.tensor("Training Loss").steps() == [200, 300]
+        assert [float(trial.tensor("Accuracy").value(step)) for step in trial.steps()] == [0.8, 0.85, 0.9]
+        assert [one.kind for one in smdwidgets.diagnose(trial).findings] == ["not_finite"]
+
+
+def test_markdown_without_a_table_of_a_training_is_refused(tmp_path):
+    (tmp_path / "README.md").write_text(CARD.replace("Epoch", "Size").replace("Step", "Rank"), encoding="utf-8")
+    with pytest.raises(smdwidgets.exceptions.RunNotFound, match="no table of 3 rows or more has a column of steps"):
+        smdwidgets.create_trial(tmp_path / "README.md")
+
+
 def test_text_beside_a_better_format_is_not_read(tmp_path):
     (tmp_path / "train.log").write_text("".join(f"step: {step}  loss:  1.0\n" for step in range(5)))
     (tmp_path / "metrics.csv").write_text("step,loss\n0,2\n1,3\n")

@@ -74,6 +74,10 @@ LEAST_ALONG, ALONG, MOSTLY_RISES, CLEARLY_RISES = 8, 3.0, 0.75, 2.5
 LEAST_OF_BOTH, LOST, LOSS_BACK, HAD_LEARNED = 8, 2.5, 1.4, 0.3
 
 
+#: Values that rise one after another at the end of a loss, the last by the best one, and the part of what was gained.
+LAST_RISES, BY_BEST, OF_GAIN = 5, 4.0, 0.1
+
+
 #: Fewest evaluations after the rise of a training loss that show that the model improves, and by how much they do.
 LEAST_SINCE, BETTER = 3, 0.02
 
@@ -95,7 +99,7 @@ def diverged(data: RunData) -> Iterator[Finding]:
             _at_first(series) or _all_along(series) or _after_best(series) or _from_start(series) or _far_above(series)
         )
         rise = rise or _beside_bursts(series) or _after_early_best(series, data) or _mostly_above(series, data)
-        rise = rise or _forgets(series, data) or _explodes_at_once(series, data)
+        rise = rise or _forgets(series, data) or _explodes_at_once(series, data) or _rises_at_last(series, data)
         if rise is not None and not _only_data_change(data, series, rise.onset):
             yield _finding(series, rise)
     for series in data.of(Kind.UNDIRECTED, Kind.RL):
@@ -316,6 +320,20 @@ def _forgets(series: Series, data: RunData) -> _Rise | None:
             how = f"stays up, and {accuracy.quoted} falls from {share.max():.2g} to {share[-1]:.2g}"
             return _Rise(int(series.steps[at]), float(values[at]), float(np.median(tail)), "medium", how)
     return None
+
+
+def _rises_at_last(series: Series, data: RunData) -> _Rise | None:
+    """Return the rise of a loss that goes up from value to value until the end, far above its best."""
+    values = series.values
+    if len(values) <= LAST_RISES:
+        return None
+    at = int(values.argmin())
+    best, end = float(values[at]), float(values[-1])
+    if len(values) - 1 - at < LAST_RISES or best <= 0 or data.of(Kind.REWARD) or end < BY_BEST * best:
+        return None
+    if (np.diff(values[-LAST_RISES - 1 :]) <= 0).any() or end - best < OF_GAIN * (float(values[:3].max()) - best):
+        return None
+    return _Rise(int(series.steps[at]), best, end, "medium", "rises from value to value until the end")
 
 
 def _lowest(first: Floats) -> float:

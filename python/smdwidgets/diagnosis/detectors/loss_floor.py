@@ -183,6 +183,9 @@ def _is_at_floor(data: RunData, series: Series) -> bool:
     classes = round(math.exp(first))
     for number in range(classes, math.ceil(math.exp(first / (1 - FIRST))) + 1):
         floor = floor_of(number)
+        # The softmax gives a right answer at least 0, and a wrong one at most 1.
+        if float(series.values.max()) > (1 + FIRST) * (floor + 1):
+            continue
         if min(float(series.values.min()), below) >= 0.998 * floor and level <= (1 + LAST) * floor:
             return True
     return False

@@ -68,8 +68,12 @@ WORSE = 0.03
 LEAST_ABOVE, ABOVE_FOR, LEAST_RISING = 8, 0.6, 5
 RISES_SOME, OF_GAINED, NEXT_TO_NOTHING, LEARNED_ON = 0.2, 0.015, 0.02, 0.1
 #: For a validation loss far above its best beside a far better accuracy of the training data: the rise relative to the
-#: best, that of nearly all later values, the fall of the training loss since, and the distance of the accuracies.
-RISE_BESIDE, NEARLY_ALL_ABOVE, FELL_SINCE, BETTER_BY = 0.25, 0.05, 0.85, 0.1
+#: best, that of nearly all later values, the fall of the training loss since, and the distance of the accuracies, also
+#: where all training data are right.
+RISE_BESIDE, NEARLY_ALL_ABOVE, FELL_SINCE, BETTER_BY, BETTER_THAN_RIGHT = 0.25, 0.05, 0.85, 0.1, 0.05
+#: Without a training loss and of many values: the first value by the best one, which comes soon, and nearly all later
+#: values by it.
+FELL_TO_BEST, SOON, STAYS_ABOVE = 1.5, 0.1, 1.5
 #: Share of the possible gain of an accuracy that is no gain.
 NO_GAIN = 0.03
 
@@ -96,6 +100,9 @@ def _found(data: RunData) -> Iterator[Finding]:
 
 
 def _by_trend(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]:
+    if not data.training_losses() and _leaves_early_best(validation):
+        yield from _since_best(data, validation, None)
+        return
     # Most runs end here.
     least = WORSE * abs(trend.best) if trend.end > (1 + WORSE) * trend.start > 0 else _least_rise(trend.best)
     if trend.end - trend.best <= max(2 * trend.noise, least):
@@ -350,7 +357,8 @@ def _by_accuracies(data: RunData, validation: Series, training: Series) -> Itera
             [one for one in data.held_out(Kind.METRIC) if is_accuracy(one)],
         )
     )
-    if not known or not others or min(known) - max(others) < BETTER_BY:
+    least = BETTER_BY if not known or min(known) < ALL_RIGHT else BETTER_THAN_RIGHT
+    if not known or not others or min(known) - max(others) < least:
         return
     facts = {
         "what": RISING,
@@ -608,6 +616,17 @@ def _alone(data: RunData, validation: Series, trend: Trend) -> Iterator[Finding]
     }
     shown = evidence(validation, f"{validation.label} {best:.4g} → {trend.end:.4g}", onset, last)
     yield Finding.of("overfit", "problem", "medium", onset, last, (validation.name,), facts, (shown,))
+
+
+def _leaves_early_best(validation: Series) -> bool:
+    """Whether a loss of many values falls at once, and then stays far above its best."""
+    values = validation.values
+    at = int(values.argmin())
+    best = float(values[at])
+    if len(values) < 2 * MANY or not 0 < at <= SOON * len(values) or not 0 < FELL_TO_BEST * best <= values[0]:
+        return False
+    later = values[int(2 * SOON * len(values)) :]
+    return float(np.quantile(later, 0.02)) >= STAYS_ABOVE * best
 
 
 def _lowest(series: Series, trend: Trend) -> int:
