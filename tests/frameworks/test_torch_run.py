@@ -427,6 +427,7 @@ def test_a_model_joins_a_training_whose_optimizer_lives(place):
     assert not any("not_in_optimizer" in line for line in done.said)
     with create_trial(place.folder / "runs/train") as trial:
         assert len(trial.steps()) == 52
+        assert trial.tensor_names(regex="loss") == ["loss_output_0"]
         assert {"Linear_weight", "Linear_1_weight", "Linear_2_weight"} <= set(trial.tensor_names())
     assert not (place.folder / "runs/train-2").exists()
 

@@ -132,6 +132,8 @@ class Trainings:
         #: Optimizers whose training has not begun.
         self._waiting: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        #: Optimizers that wait and whose models were compared with those of trainings before.
+        self._compared: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._trainings: list[_Training] = []
         self._count = 0  # of trainings that were begun
         self._inner: dict[tuple[Any, ...], _Inner] = {}
@@ -264,11 +266,11 @@ class Trainings:
         trained = self._without_optimizer(used, roots)
         models += [one for one in trained if one not in models]
         training = next((one for one in self._trainings if one.has(of_used)), None)
-        is_new = training is None
         if training is None:
             self._end_earlier()
             self._end_former(used, of_used)
             training = self._joined(of_used)
+        is_new = training is None
         if training is None:
             if self._is_recorded(of_used):
                 return
@@ -289,6 +291,9 @@ class Trainings:
 
         A backward pass begins that belongs to one with other models.
         """
+        if all(one in self._compared for one in self._waiting):
+            return
+        self._compared.update(self._waiting)
         models = models_of(self._waiting)
         if models and not any(one.has(models) for one in self._trainings):
             self._end_earlier()

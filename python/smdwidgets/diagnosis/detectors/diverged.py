@@ -323,7 +323,7 @@ def _forgets(series: Series, data: RunData) -> _Rise | None:
 
 
 def _rises_at_last(series: Series, data: RunData) -> _Rise | None:
-    """Return the rise of a loss that goes up from value to value until the end, far above its best."""
+    """Return the rise of a loss from value to value until the end, far above its best."""
     values = series.values
     if len(values) <= LAST_RISES:
         return None
