@@ -1896,7 +1896,35 @@ def critics_with_their_copies(watch):
     assert copies
 
 
+class Written(nn.Module):
+    """Encodes a sentence as one vector, and writes it out again."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 16)
+        self.encoder, self.decoder = nn.GRU(16, 32, batch_first=True), nn.GRU(16, 32, batch_first=True)
+        self.out = nn.Linear(32, 20)
+
+    def forward(self, tokens):
+        _, code = self.encoder(self.embed(tokens))
+        before = F.pad(tokens[:, :-1], (1, 0)) * (torch.rand(tokens.shape) > 0.5)
+        return self.out(self.decoder(self.embed(before), code)[0])
+
+
+def sentences_that_are_written_out_again(watch):
+    """The tokens are the targets: a code of all of them is between."""
+    model = Written()
+    watch(model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(20):
+        tokens = torch.randint(1, 20, (16, 12))
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+
+
 HEALTHY = (
+    sentences_that_are_written_out_again,
     polynomial_of_ordered_rows,
     critics_with_their_copies,
     patches_whose_head_sees_their_order,

@@ -31,6 +31,10 @@ _PADDED = 0.4
 #: Share of the occurrences of padding that are at the end of a row at least.
 _AT_THE_END = 0.8
 
+#: Largest dependence of an output on the token at its position, relative to that on others, where a code of all tokens is
+#: between.
+_OWN = 1.2
+
 _Tokens = NDArray[np.float64]
 
 
@@ -61,6 +65,8 @@ class TokenChecks:
         self._probed = False
         #: Whether an output depends on later positions; None: not known.
         self._sees_future: bool | None = None
+        #: Whether an output depends on other tokens as much as on that at its position: a code of all of them is between.
+        self._is_code = False
         #: Whether an output depends on the same position of other rows. The first dimension may be that of positions.
         self._mixes_rows = False
 
@@ -144,8 +150,9 @@ class TokenChecks:
 
         are_rows = context.batch_rows == rows != positions
 
-        def judge(later: Any, others: Any) -> None:
-            self._sees_future = bool(later.max() > 0)
+        def judge(of_row: Any, others: Any) -> None:
+            self._sees_future = bool(of_row[middle + 1 :].max() > 0)
+            self._is_code = self._sees_future and of_row[middle] <= _OWN * np.delete(of_row, middle).max()
             if normalized or not others.any():
                 return
             if are_rows or np.delete(others, middle, axis=1).any():  # other rows, and other positions of them
@@ -154,7 +161,7 @@ class TokenChecks:
                 self._mixes_rows = True
 
         others = sizes[:-1].amax(-1)[-_ROWS:]
-        context.values.read(judge, sizes[-1, middle + 1 :].amax().reshape(1), others)
+        context.values.read(judge, sizes[-1].amax(-1), others)
 
     def _off(self, reason: str) -> None:
         self._context.log.off(("sees_future", "rows_mixed"), reason)
@@ -273,7 +280,7 @@ class TokenChecks:
         if self._mixes_rows and shift:  # the targets show that the second dimension is that of the positions
             say("rows_mixed", step)
         if shift == 0:
-            if not self._decodes:
+            if not (self._decodes or self._is_code):
                 # Most targets do not count where tokens are masked.
                 say("targets_masked" if counted.mean() < _MASKED else "labels_unshifted", step, need=2)
         elif shift == 2:
