@@ -19,8 +19,9 @@ in the part `w`, `as_posted.txt` scripts and loops as people post them, in the p
 with mistakes of courses and forums, in the part `y`, `of_threads.txt` scripts of many architectures with mistakes
 that people ask about in threads, in the part `z`, `of_issues.txt` training loops of many fields with mistakes that
 people report in issues, in the part `ab`, `in_the_field.txt` scripts of as many fields with mistakes of practice, in
-the part `ac`, `in_reviews.txt` such scripts with mistakes that reviews of code find, in the part `ad`, and
-`of_bug_reports.txt` such scripts with mistakes that bug reports describe, in the part `ae`.
+the part `ac`, `in_reviews.txt` such scripts with mistakes that reviews of code find, in the part `ad`,
+`of_bug_reports.txt` such scripts with mistakes that bug reports describe, in the part `ae`, and `of_repositories.txt`
+such scripts with mistakes of their fields, in the part `af`.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ WHOLE = tuple(
         "in_the_field",
         "in_reviews",
         "of_bug_reports",
+        "of_repositories",
     )
 )
 

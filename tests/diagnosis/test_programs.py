@@ -11,7 +11,7 @@ PAIRS = pairs()
 
 
 def test_parts_have_many_programs():
-    parts = (*"truabcdefghijklmnopqsvwxyz", "ab", "ac", "ad", "ae")
+    parts = (*"truabcdefghijklmnopqsvwxyz", "ab", "ac", "ad", "ae", "af")
     sizes = {part: sum(name.startswith(f"{part}_") for name in PAIRS) for part in parts}
     assert sum(sizes.values()) == len(PAIRS) >= 450
     assert min(sizes.values()) >= 15

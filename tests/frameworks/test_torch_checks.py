@@ -1923,7 +1923,24 @@ def sentences_that_are_written_out_again(watch):
         optimizer.step()
 
 
+def energy_with_a_sampler(watch):
+    """The sampler computes gradients of its points; those of weights are reset later."""
+    energy = nn.Sequential(nn.Linear(2, 32), nn.SiLU(), nn.Linear(32, 1))
+    watch(energy)
+    optimizer = torch.optim.Adam(energy.parameters(), 1e-3)
+    for _ in range(20):
+        points = torch.randn(32, 2)
+        for _ in range(4):
+            points = points.detach().requires_grad_()
+            energy(points).sum().backward()
+            points = points - 0.1 * points.grad + 0.1 * torch.randn(32, 2)
+        optimizer.zero_grad()
+        (energy(torch.randn(32, 2) + 2).mean() - energy(points.detach()).mean()).backward()
+        optimizer.step()
+
+
 HEALTHY = (
+    energy_with_a_sampler,
     sentences_that_are_written_out_again,
     polynomial_of_ordered_rows,
     critics_with_their_copies,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -307,6 +308,15 @@ class RunData:
     def is_of_transformers(self) -> bool:
         """Whether Transformers wrote the log: its losses are of classes and tokens."""
         return "num_train_epochs" in self.settings or any(one.name == "total_flos" for one in self.series)
+
+    @cached_property
+    def stages(self) -> list[int]:
+        """The steps at which another optimizer follows the one before.
+
+        A later stage of a training has one, and each client in a federated training.
+        """
+        rates = sorted((one for one in self.of(Kind.LEARNING_RATE) if len(one)), key=lambda one: one.steps[0])
+        return [int(after.steps[0]) for before, after in pairwise(rates) if after.steps[0] > before.steps[-1]]
 
     @cached_property
     def longest_loss(self) -> Series | None:

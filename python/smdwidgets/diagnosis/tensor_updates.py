@@ -38,6 +38,8 @@ LITTLE_FALL, STRAIGHT_FALL, STRAIGHT_POINTS = 0.3, 0.5, 30
 FALLS_SLOWLY = -3
 #: Times by which clipping divides gradients that leave nothing, and how much larger the least updates may be then.
 CLIPPED, BY_CLIPPING = 50, 5
+#: A single update by the norm of its weight, which leaves little of it.
+REPLACES = 0.3
 #: Norm of the gradient relative to the weight's from which on the weight should move.
 MOVING = 1e-3
 #: Share of its first norm to which a decaying weight shrinks.
@@ -65,7 +67,7 @@ def rate_too_high(data: RunData) -> Iterator[Finding]:
     onset, layer, update = min(found, key=lambda one: one[0])
     large = layer.starts[np.nan_to_num(layer.least, posinf=np.inf) > min(HIGH_AT_START, update)]
     lost = ~np.isfinite(layer.moved[layer.starts >= onset])
-    if len(large) + lost.sum() < LARGE_SAVES and not data.training_losses():
+    if len(large) + lost.sum() < LARGE_SAVES and update < REPLACES and not data.training_losses():
         return  # nothing shows what a single large step has done
     last = int(max(large[-1], onset)) if len(large) else onset
     ends = layer.starts[-1] - last > ENDED * (layer.starts[-1] - layer.starts[0]) and not lost.any()

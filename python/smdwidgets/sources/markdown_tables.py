@@ -18,7 +18,7 @@ _LONGEST: Final = 2000
 
 
 class MarkdownTables:
-    """Reads the tables of a text whose columns name a step and what a training measures.
+    """Reads tables whose columns name a step and what a training measures.
 
     What is written around them is no row of a training.
 

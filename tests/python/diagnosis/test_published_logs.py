@@ -924,3 +924,14 @@ def test_a_smoothed_loss_that_ends_where_that_of_probabilities_does() -> None:
     assert kinds(**run) == ["softmax_before_loss"]
     run["train_loss"][0] = 2.69
     assert kinds(**run) == []
+
+
+def test_a_loss_that_begins_again_with_each_optimizer() -> None:
+    """A federated training trains a copy for each client."""
+    tooth = 2.3 * np.exp(-np.arange(10) / 6)
+    run: dict[str, object] = {"loss": (np.arange(100), np.tile(tooth, 10) * noise(100, 0.01))}
+    assert kinds_of(run) == ["unshuffled"]
+    for number in range(10):
+        steps = 10 * number + np.arange(10)
+        run[f"optimizer/SGD_{number}/learning_rate_0"] = (steps, np.full(10, 0.08))
+    assert kinds_of(run) == []

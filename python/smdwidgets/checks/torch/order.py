@@ -142,6 +142,8 @@ class OrderChecks:
         #: A sample of the last batch where there is no loader, and whether the one before was another.
         self._sample: torch.Tensor | None = None
         self._is_other_batch = False
+        #: Whether a model has got an input whose gradient is wanted since the last backward pass, and before that one.
+        self._wants_input = self._was_for_input = False
         #: Whether gradients were clipped since the last backward pass.
         self._clipped = False
         self._schedules = Schedules(context)
@@ -190,6 +192,7 @@ class OrderChecks:
 
     def takes(self, batch: torch.Tensor) -> None:
         """A model is called with a batch, which may come without a loader."""
+        self._wants_input = self._wants_input or (batch.is_leaf and batch.requires_grad)
         if self._context.loader_batches or not self._context.due or not is_plain(batch) or not batch.is_cpu:
             self._sample = None
             return
@@ -227,7 +230,8 @@ class OrderChecks:
                 continue
             one.before = _versions(one.probes)
             is_none = any(each.grad is None for each in one.probes)
-            if is_none and one.had_gradients:
+            # A sampler or an attack has computed the gradient of its input.
+            if is_none and one.had_gradients and not self._was_for_input:
                 one.discarded += 1
                 one.lost_batches += is_next_batch and one.backwards > 0
                 if one.backwards:
@@ -246,6 +250,7 @@ class OrderChecks:
         if self._in_update:
             return
         self._clipped = False
+        self._was_for_input, self._wants_input = self._wants_input, False
         if not self._known:
             self._by_hand.backward_ends()
         unused: list[_Known] = []

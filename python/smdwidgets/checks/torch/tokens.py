@@ -31,8 +31,8 @@ _PADDED = 0.4
 #: Share of the occurrences of padding that are at the end of a row at least.
 _AT_THE_END = 0.8
 
-#: Largest dependence of an output on the token at its position, relative to that on others, where a code of all tokens is
-#: between.
+#: Largest dependence of an output on the token at its position, relative to that on others, where a code of all tokens
+#: is between.
 _OWN = 1.2
 
 _Tokens = NDArray[np.float64]
@@ -65,7 +65,7 @@ class TokenChecks:
         self._probed = False
         #: Whether an output depends on later positions; None: not known.
         self._sees_future: bool | None = None
-        #: Whether an output depends on other tokens as much as on that at its position: a code of all of them is between.
+        #: Whether an output depends on other tokens as much as on that at its position: a code of all is between.
         self._is_code = False
         #: Whether an output depends on the same position of other rows. The first dimension may be that of positions.
         self._mixes_rows = False

@@ -64,8 +64,8 @@ def _in_teeth(data: RunData) -> Iterator[Finding]:
     if loss is None or len(loss) < LEAST_OF_TEETH or data.of(Kind.REWARD) or loss.values.min() <= 0:
         return
     rates = [one.values for one in data.of(Kind.LEARNING_RATE) if len(one) > 1]
-    if any((np.diff(one) > 0.5 * one.max()).sum() > 1 for one in rates):
-        return  # a rate that begins again makes teeth, too
+    if len(data.stages) > 1 or any((np.diff(one) > 0.5 * one.max()).sum() > 1 for one in rates):
+        return  # a rate or an optimizer that begins again makes teeth, too
     teeth = _teeth(np.log(loss.values))
     if len(teeth) < TEETH:
         return

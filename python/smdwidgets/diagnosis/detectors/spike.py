@@ -106,8 +106,15 @@ def spike(data: RunData) -> Iterator[Finding]:
     moves = any(one.id == "targets_grow" for one in data.checks)
     for at, (series, spikes, manner) in enumerate(found):
         harder = _harder_task(data, series, spikes) if manner in ("lasting", "long", "swell", "single") else None
-        is_note = moves or manner == "single" or harder is not None
+        is_note = moves or manner == "single" or harder is not None or _begin_stages(data, series, spikes)
         yield _finding(series, spikes, manner, is_note=is_note, shown=at < SHOWN, harder=harder)
+
+
+def _begin_stages(data: RunData, series: Series, spikes: list[_Spike]) -> bool:
+    """Whether another optimizer begins at each jump: with other weights, another loss or other data."""
+    steps = series.steps
+    begins = ((steps[max(0, one.first - 1)], steps[one.first]) for one in spikes)
+    return all(any(before < stage <= at for stage in data.stages) for before, at in begins)
 
 
 def _harder_task(data: RunData, series: Series, spikes: list[_Spike]) -> Series | None:
