@@ -111,7 +111,7 @@ def spike(data: RunData) -> Iterator[Finding]:
 
 
 def _begin_stages(data: RunData, series: Series, spikes: list[_Spike]) -> bool:
-    """Whether another optimizer begins at each jump: with other weights, another loss or other data."""
+    """Whether another optimizer begins at each jump, as with other weights."""
     steps = series.steps
     begins = ((steps[max(0, one.first - 1)], steps[one.first]) for one in spikes)
     return all(any(before < stage <= at for stage in data.stages) for before, at in begins)
