@@ -15,6 +15,10 @@ TEXT = (Path(__file__).parents[1] / "diagnosis/healthy.txt").read_text(encoding=
 SCRIPTS = dict(re.findall(r"(?ms)^=== (\w+)\n(.*?)(?=^=== |\Z)", TEXT))
 
 
+def test_scripts_have_different_names():
+    assert len(SCRIPTS) == TEXT.count("\n=== ")
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_healthy_script_has_no_finding(tmp_path, name):
     place = Place(tmp_path)
