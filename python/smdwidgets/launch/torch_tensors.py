@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from smdwidgets.checks.torch.graph import walk
+from smdwidgets.checks.torch.values import sampled
 
 __all__ = ["HandUpdates", "Tensors"]
 
@@ -93,10 +94,10 @@ class HandUpdates:
             return []
         self._passes += 1
         if self._passes == 1:
-            self._first = [(weakref.ref(one), _sample(one)) for one in walk(roots, None).leaves]
+            self._first = [(weakref.ref(one), sampled(one, _SAMPLE).clone()) for one in walk(roots, None).leaves]
         elif self._passes in _COMPARED:
             living = [(tensor, before) for one, before in self._first if (tensor := one()) is not None]
-            changed = [tensor for tensor, before in living if not torch.equal(_sample(tensor), before)]
+            changed = [tensor for tensor, before in living if not torch.equal(sampled(tensor, _SAMPLE), before)]
             if changed and (len(changed) == len(living) or _in_modules(changed)):
                 self._passes, self._first = _COMPARED[-1], []
                 return changed
@@ -113,11 +114,6 @@ def _in_modules(tensors: list[torch.Tensor]) -> bool:
     return any(isinstance(one, nn.Parameter) for one in tensors)
 
 
-def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    flat = tensor.detach().reshape(-1)
-    return flat[:: max(1, len(flat) // _SAMPLE)][:_SAMPLE].clone()
-
-
 def _variables() -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors of the script by name, in the order in which they were set."""
     frame: FrameType | None = sys._getframe(1)
@@ -129,17 +125,21 @@ def _variables() -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _members(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield a tensor, or those that a list, dictionary or object holds."""
+    if type(value) is dict and len(value) <= _MOST_MEMBERS:
+        yield from ((f"{name}_{key}", one) for key, one in value.items() if isinstance(one, torch.Tensor))
+    elif isinstance(fields := getattr(value, "__dict__", None), Mapping) and not isinstance(
+        value, torch.Tensor | type | type(sys)
+    ):
+        for key, one in list(fields.items()):
+            yield from _listed(key, one)
+    else:
+        yield from _listed(name, value)
+
+
+def _listed(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield a tensor, or those of a list."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif type(value) in (list, tuple) and len(value) <= _MOST_MEMBERS:
         yield from ((f"{name}_{index}", one) for index, one in enumerate(value) if isinstance(one, torch.Tensor))
-    elif type(value) is dict and len(value) <= _MOST_MEMBERS:
-        yield from ((f"{name}_{key}", one) for key, one in value.items() if isinstance(one, torch.Tensor))
-    elif isinstance(fields := getattr(value, "__dict__", None), Mapping) and not isinstance(value, type | type(sys)):
-        for key, one in list(fields.items()):
-            if isinstance(one, torch.Tensor):
-                yield key, one
-            elif type(one) in (list, tuple) and len(one) <= _MOST_MEMBERS:
-                yield from (
-                    (f"{key}_{index}", each) for index, each in enumerate(one) if isinstance(each, torch.Tensor)
-                )
