@@ -112,9 +112,13 @@ def spike(data: RunData) -> Iterator[Finding]:
 
 def _begin_stages(data: RunData, series: Series, spikes: list[_Spike]) -> bool:
     """Whether another optimizer begins at each jump, as with other weights."""
-    steps = series.steps
-    begins = ((steps[max(0, one.first - 1)], steps[one.first]) for one in spikes)
-    return all(any(before < stage <= at for stage in data.stages) for before, at in begins)
+    return _lie_at(series, spikes, np.array(data.stages))
+
+
+def _lie_at(series: Series, spikes: list[_Spike], changes: Steps) -> bool:
+    """Whether something has changed at each jump, since the value before."""
+    begins = ((series.steps[max(0, one.first - 1)], series.steps[one.first]) for one in spikes)
+    return all(((changes > before) & (changes <= at)).any() for before, at in begins)
 
 
 def _harder_task(data: RunData, series: Series, spikes: list[_Spike]) -> Series | None:
@@ -131,9 +135,7 @@ def _harder_task(data: RunData, series: Series, spikes: list[_Spike]) -> Series 
             STAGES, len(setting) / 4
         ):
             continue
-        changes = setting.steps[1:][np.diff(setting.values) != 0]
-        begins = ((series.steps[max(0, one.first - 1)], series.steps[one.first]) for one in spikes)
-        if all(((changes > before) & (changes <= at)).any() for before, at in begins):
+        if _lie_at(series, spikes, setting.steps[1:][np.diff(setting.values) != 0]):
             return setting
     return None
 
