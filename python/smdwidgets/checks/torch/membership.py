@@ -104,10 +104,7 @@ class MembershipChecks:
 
         No optimizer is left from before. Parts of the model may be unused from now on. Their gradients stay.
         """
-        earlier, self._held = (
-            self._held,
-            frozenset(id(one) for group in optimizer.param_groups for one in group["params"]),
-        )
+        earlier, self._held = self._held, _ids_of(optimizer)
         if self._optimizers:
             self._held |= earlier
         elif earlier and earlier != self._held:
@@ -164,7 +161,7 @@ class MembershipChecks:
         network in a loss gets gradients, too, but has no optimizer.
         """
         used = [one for one in optimizers if self._context.updates - self._last_steps[id(one)] <= _IN_USE]
-        sets = [frozenset(id(one) for group in each.param_groups for one in group["params"]) for each in used]
+        sets = [*map(_ids_of, used)]
         if len({*sets}) == len(sets):
             return {}
         return {
@@ -247,6 +244,11 @@ class MembershipChecks:
         names = [*missing]
         facts = {"count": len(names), "tensor": names[0]}
         self._context.log.say("not_in_optimizer", step, facts, names, level="warning" if whole else None)
+
+
+def _ids_of(optimizer: Optimizer) -> frozenset[int]:
+    """Return the ids of the parameters of an optimizer."""
+    return frozenset(id(one) for group in optimizer.param_groups for one in group["params"])
 
 
 def _leaves_of(value: object) -> Iterator[tuple[str, torch.Tensor]]:
