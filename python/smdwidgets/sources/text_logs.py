@@ -71,10 +71,10 @@ def _is_log(tree: Tree, key: str) -> bool:
     head = _text(data)
     if b"\0" in head or table_layout(head, key) is not None:
         return False
-    if key.lower().endswith(MARKDOWN) and _has_tables(tree, key):
-        return True
-    if key.lower().endswith(MARKDOWN) and not tree.is_file:
-        return False  # a page that mentions numbers
+    if key.lower().endswith(MARKDOWN):
+        has_tables = _has_tables(tree, key)
+        if has_tables or not tree.is_file:  # else it is a page that mentions numbers
+            return has_tables
     if _trainer_of_text(head) is not None:
         return True
     return len(data) == HEAD and _trainer_of_text(_text(tree.head(key, _SEARCHED))) is not None
@@ -82,8 +82,13 @@ def _is_log(tree: Tree, key: str) -> bool:
 
 def _has_tables(tree: Tree, key: str) -> bool:
     """Whether a text has tables of a training in Markdown."""
+    return _are_tables(_text(tree.head(key, _SEARCHED)))
+
+
+@lru_cache(maxsize=4)  # as below
+def _are_tables(text: bytes) -> bool:
     tables = MarkdownTables()
-    return sum(tables.read(line) is not None for line in _lines(_text(tree.head(key, _SEARCHED)))) >= ENOUGH
+    return sum(tables.read(line) is not None for line in _lines(text)) >= ENOUGH
 
 
 def _text(beginning: bytes) -> bytes:
